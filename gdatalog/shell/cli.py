@@ -1,7 +1,8 @@
-"""The command line: options, what to run, and how it ends.
+"""The command line: options, dispatch and exit codes.
 
-Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
-3 device, memory or time, 130 interrupted. Answers go to stdout, all else to stderr.
+Exit codes: 0 success (also without answers), 1 an error in the program or its data, 2 wrong
+options, 3 out of device, memory or time, 130 interrupted. Answers go to stdout, everything else to
+stderr.
 """
 
 from __future__ import annotations
@@ -34,26 +35,27 @@ if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt
 
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
-CONNECTING = 0.3  # seconds: after that it is told what is waited for
+CONNECTING = 0.3  # seconds until the progress line appears
 
-HELP = """Answer Datalog programs; without FILES and -c, interactively.
+HELP = """Run Datalog programs; without FILES and -c, start an interactive prompt.
 
 \b
-  gdatalog                                a prompt that answers
+  gdatalog                                an interactive prompt
   gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
-  gdatalog a.dl b.dl -F facts -D out      files, together one program
+  gdatalog a.dl b.dl -F facts -D out      several files as one program
   gdatalog - < rules.dl                   a program from stdin
-  gdatalog count --pattern house e.csv    how often a pattern occurs
-  gdatalog frequent --help                which patterns are frequent
+  gdatalog count --pattern house e.csv    the occurrences of a pattern
+  gdatalog frequent --help                frequent patterns
 
 \b
-Answers go to stdout: a box on a terminal, else a header line and rows
-with tabs. All else goes to stderr.
+Answers go to stdout: a box on a terminal, otherwise tab-separated rows
+with a header line. Everything else goes to stderr.
 """
 
 
 class BegunPrompt(Protocol):
-    """A prompt that is there already, what was typed at it, and the database when it is ready."""
+    """A prompt that was drawn before the engine was imported: its first input, and its database
+    once that is ready."""
 
     prompt: Prompt
     first: str
@@ -62,7 +64,7 @@ class BegunPrompt(Protocol):
 
 
 class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of choices in older versions
-    """One of some words; another is answered with what may be meant."""
+    """A choice of words; a wrong word is answered with a suggestion."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         return chosen(value, self.choices, param.opts[-1])
@@ -78,33 +80,39 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 @click.option(
     "-M", "params", metavar="NAME=VALUE", multiple=True, help='A value for $NAME; "..." is text.'
 )
-@click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
+@click.option(
+    "-I", "include", metavar="FOLDER", multiple=True, help="Another folder that .include searches."
+)
 @click.option(
     "--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N, cuda:N,M."
 )
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
-@click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
-@click.option("--temp-directory", metavar="FOLDER", help="Where what is larger lies meanwhile.")
-@click.option("--timeout", metavar="SECONDS", help="How long a run, or a statement, may take.")
-@click.option("--untrusted", is_flag=True, help="For texts of strangers: no files; limits on all.")
-@click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
-@click.option("--strategy", type=Among(STRATEGIES), default="auto", help="How rules are run.")
+@click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB.")
+@click.option("--temp-directory", metavar="FOLDER", help="Where queries beyond the limit spill.")
+@click.option("--timeout", metavar="SECONDS", help="Time limit of a run, or of a statement.")
+@click.option(
+    "--untrusted", is_flag=True, help="For programs of strangers: no files, strict limits."
+)
+@click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores).")
+@click.option("--strategy", type=Among(STRATEGIES), default="auto", help="Execution strategy.")
 @click.option(
     "--format",
     "form",
     metavar="FORMAT",
     type=Among((*FORMATS, *(form for form in FORMS if form not in FORMATS))),
-    help=f"How answers are written: {', '.join(FORMATS)}; plans: {', '.join(FORMS)}.",
+    help=f"Format of answers: {', '.join(FORMATS)}; of plans: {', '.join(FORMS)}.",
 )
-@click.option("--limit", type=int, metavar="N", help="Rows that an answer has at the most.")
-@click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
-@click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
+@click.option("--limit", type=int, metavar="N", help="Maximum number of rows per answer.")
+@click.option("--explain", is_flag=True, help="Print the plans without evaluating them.")
+@click.option("--profile", is_flag=True, help="Print rows and time of each step, on stderr.")
 @click.option("--of", metavar="PART", help="The part of a plan to show in full.")
-@click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
+@click.option("--timing", is_flag=True, help="Print the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
-@click.option("--no-warnings", is_flag=True, help="Tell no warnings.")
-@click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
-@click.option("--clear-cache", is_flag=True, help="Delete compiled code; then as --doctor.")
+@click.option("--no-warnings", is_flag=True, help="Print no warnings.")
+@click.option("--doctor", is_flag=True, help="Check the installation on this machine.")
+@click.option(
+    "--clear-cache", is_flag=True, help="Delete compiled code, then check as --doctor does."
+)
 @click.version_option(__version__, message="gdatalog %(version)s")
 def command(**given: Any) -> CommandLine:
     return CommandLine(**given)
@@ -112,7 +120,7 @@ def command(**given: Any) -> CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What a command line says."""
+    """The parsed options of a command line."""
 
     files: tuple[str, ...]
     commands: tuple[str, ...]
@@ -141,7 +149,7 @@ class CommandLine:
 
 
 def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
-    """Does what the options say; gives the exit code."""
+    """Runs the program or the prompt that the options ask for; returns the exit code."""
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
 
@@ -186,7 +194,7 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
 
 
 def connected(args: Sequence[str]) -> Database:
-    """The database of a command line that asks for a prompt."""
+    """Opens the database for a command line that starts a prompt."""
     options: CommandLine = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
     return _connect(options)
 
@@ -228,7 +236,7 @@ def _interact(
 
 
 def exit_code(error: BaseException) -> int:
-    """For errors of a program; a UsageError there is the program's mistake."""
+    """The exit code for an error of a program. A `UsageError` there is an error in the program."""
     return (
         RESOURCES
         if isinstance(error, (DeviceError, MemoryError, TimeLimitError, RowLimitError))
@@ -237,10 +245,10 @@ def exit_code(error: BaseException) -> int:
 
 
 def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> int:
-    """The exit code of a command line; nothing is raised."""
+    """Runs a command line and returns its exit code; never raises."""
     try:
-        # Click reads the options, and is done before anything runs: it would take Ctrl-C and
-        # broken pipes for its own. After --help and --version it gives no options.
+        # Click only parses the options: it would catch Ctrl-C and broken pipes of a run. After
+        # --help and --version it returns no options.
         given = sys.argv[1:] if args is None else args
         if about := pattern_command(given):
             name = f"gdatalog {about.name}"
@@ -260,7 +268,7 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
         say(interrupt_message(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # whoever reads our answers has seen enough
+        _drop_output()  # the reader of our answers closed the pipe
         return DONE
     except Error as error:
         say_error(error)
@@ -278,7 +286,7 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
 
 
 def _misused(problem: click.ClickException) -> UsageError:
-    """What Click says of options, as we say it."""
+    """Turns Click's message about options into ours."""
     context = getattr(problem, "ctx", None)
     asked = command if context is None else context.command
     hint = f"{'gdatalog' if context is None else context.command_path} --help lists the options"
@@ -291,14 +299,14 @@ def _misused(problem: click.ClickException) -> UsageError:
 
 
 def _drop_output() -> None:
-    """What is left to write goes nowhere; else Python would try again when it ends."""
+    """Sends the remaining output to /dev/null; otherwise Python would write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(begun: BegunPrompt | None = None) -> NoReturn:
-    """Runs the command line; `begun`: a prompt is there already, and something typed."""
-    # What the terminal's encoding does not know is no reason to stop; the parser tells of what
-    # stdin's does not.
+    """Runs the command line and exits. `begun`: the prompt that is already drawn, with its first
+    input."""
+    # Characters outside the terminal's encoding are escaped; the parser reports invalid stdin.
     for stream, errors in (
         (sys.stdout, "backslashreplace"),
         (sys.stderr, "backslashreplace"),
@@ -311,5 +319,5 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
         with suppress(OSError):
             sys.stdout.flush()
         give_back()
-        os._exit(code)  # without waiting for a compilation that goes on behind
+        os._exit(code)  # does not wait for a compilation in the background
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""A conversation at the prompt: its database, what `.undo` takes back, what `.save` writes."""
+"""The state of a conversation at the prompt: its database, the history of `.undo`, and `.save`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
 Thing = TypeVar("Thing")
 
 MOST = 1000  # changes
-MOST_TEXTS = 200_000  # that only `.undo` needs, in all changes together
-SHARE = 8  # of the memory limit: so much may be held for `.undo` alone
+MOST_TEXTS = 200_000  # statements held only for `.undo`, over all changes
+SHARE = 8  # one eighth of the memory limit may be held only for `.undo`
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The file that a relation was loaded from, as it was then."""
+    """The file that a relation was loaded from, with the file's version at that time."""
 
     path: str
     changed: tuple[int, int]
     version: Version
-    options: tuple[tuple[str, str], ...] = ()  # of the `.load`
+    options: tuple[tuple[str, str], ...] = ()  # options of the `.load`
 
     @staticmethod
     def of(path: str, relation: Relation, options: Mapping[str, str] | None = None) -> Loaded:
@@ -53,7 +53,7 @@ class Loaded:
         return Loaded(there, _changed(there), relation.version, given)
 
     def same(self, relation: Relation) -> bool:
-        """Whether the file still holds the relation."""
+        """Whether neither the relation nor the file has changed since it was loaded."""
         return relation.version is self.version and _changed(self.path) == self.changed
 
 
@@ -66,7 +66,7 @@ def _changed(path: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """A database at one time. Nothing in it is changed in place."""
+    """An immutable snapshot of a database."""
 
     texts: ProgramTexts
     stored: dict[str, Relation]
@@ -74,10 +74,10 @@ class DatabaseState:
 
 
 class Held(Generic[Thing]):
-    """What changes hold, many of them the same."""
+    """Reference counts of objects that several changes share."""
 
     def __init__(self) -> None:
-        self._things: dict[int, tuple[Thing, int]] = {}  # and how many changes hold it
+        self._things: dict[int, tuple[Thing, int]] = {}  # by id, with its count
 
     def __iter__(self) -> Iterator[Thing]:
         return (thing for thing, _ in self._things.values())
@@ -94,11 +94,11 @@ class Held(Generic[Thing]):
 
 @dataclass(slots=True)
 class History:
-    """The changes that can be taken back, the last one last."""
+    """The changes that `.undo` can revert, oldest first."""
 
     most_bytes: int
     changes: deque[tuple[str, DatabaseState]] = field(default_factory=deque)
-    dropped: bool = False  # whether older ones were let go of for the data that they held
+    dropped: bool = False  # older changes were forgotten, because they held too much data
     _logs: Held[Log] = field(default_factory=Held)
     _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
@@ -107,11 +107,12 @@ class History:
         return DatabaseState(workspace.texts, workspace.stored, repl.loaded)
 
     def relations(self) -> Iterator[Relation]:
-        """The data that changes hold."""
+        """The relations that changes hold."""
         return (relation for stored in self._stored for relation in stored.values())
 
     def keep(self, repl: Conversation, what: str, before: DatabaseState) -> None:
-        """Notes that the database has been changed, and how it was before."""
+        """Records a change and the state before it. Beyond the limits, the oldest changes are
+        forgotten."""
         self.changes.append((what, before))
         self._logs.add(before.texts.log)
         self._stored.add(before.stored)
@@ -126,11 +127,12 @@ class History:
             self.dropped = True
 
     def moved(self, repl: Conversation, before: Mapping[str, Relation]) -> None:
-        """Follows the database to other workers, or to none. What was read again there stands for
-        what it was `before`; rows that lay on those that are gone cannot come back."""
+        """Adapts the history after the database moved to other workers or to none. Relations that
+        were read again replace their versions of `before`; a change whose rows lay on the old
+        workers is forgotten, and all changes before it."""
         now = repl.db.workspace.stored
         changes, self.changes = self.changes, deque()
-        made: dict[int, dict[str, Relation]] = {}  # by id of what they replace
+        made: dict[int, dict[str, Relation]] = {}  # by the id of the dict they replace
         for _, state in changes:
             self._logs.drop(state.texts.log)
             self._stored.drop(state.stored)
@@ -155,16 +157,16 @@ class History:
         self._stored.drop(state.stored)
 
     def _noted_without(self, in_use: Log) -> int:
-        """The texts that nothing else holds."""
+        """The number of statements that only `.undo` holds."""
         return sum(len(log.keys) for log in self._logs if log is not in_use)
 
     def _held_without(self, in_use: set[int]) -> int:
-        """The bytes of data that nothing else holds."""
+        """The bytes of data that only `.undo` holds."""
         held = {id(r): r for stored in self._stored for r in stored.values()}
         return sum(_bytes(r) for key, r in held.items() if key not in in_use)
 
     def take_back(self, repl: Conversation) -> str | None:
-        """Has the database as it was before the last change; says what that was."""
+        """Restores the state before the last change; returns that change's description."""
         if not self.changes:
             return None
         what, state = self.changes.pop()
@@ -177,7 +179,7 @@ class History:
 
 
 class Conversation:
-    """What commands work on: a database, and how somebody talks with it."""
+    """What commands work on: a database, its output, parameters and history."""
 
     def __init__(
         self,
@@ -203,28 +205,29 @@ class Conversation:
 
 
 def _bytes(relation: Relation) -> int:
-    return relation.at_most * 8 * len(relation.types)  # with an index, about
+    return relation.at_most * 8 * len(relation.types)  # roughly, with one index
 
 
-# What `.save` writes: a program that brings back what a database holds.
+# `.save` writes a program that restores the database.
 #
-# Data that did not come from a file, or whose file has changed since, are written beside it as
-# Parquet, which keeps every value; the program reads them from there.
+# Relations that came from no file, or whose file has changed since, are written beside the
+# program as Parquet, which keeps every value; the program reads them from there.
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A program's text, and the relations that are to be written for it, by the path."""
+    """The text of a saved program, and the relations to write beside it, by path."""
 
     text: str
     statements: int
     data: Mapping[str, Relation]
-    parameters: str  # as options of the command line
+    parameters: str  # as command-line options
 
 
 def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
-    """What is to be written to `path` for a database: `session` is of all that it keeps. Invalid
-    statements, and those that depend on them, are written as comments: they would be refused."""
+    """Builds the program that `.save` writes to `path`; `session` covers all kept statements.
+    Invalid statements and those that depend on them become comments, because reading them would
+    fail."""
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
     aside: list[Statement] = []
@@ -260,7 +263,7 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
 
 
 def _free(folder: str, name: str, taken: Iterable[str | None]) -> str:
-    """A path for a relation's data that nothing else is read from."""
+    """A path for a relation's data that no other `.input` uses."""
     plain = re.sub(r"\W", "_", name)
     found, number = os.path.join(folder, f"{plain}.parquet"), 1
     while found in taken:
@@ -270,7 +273,7 @@ def _free(folder: str, name: str, taken: Iterable[str | None]) -> str:
 
 
 def _moved(statement: Statement, folders: Folders, folder: str) -> list[Statement]:
-    """A statement as it has to be in a file of another folder, whatever -F says there."""
+    """Rewrites a statement for a file in another folder, independent of -F."""
     if isinstance(statement, Decl) and "input" in statement.qualifiers:
         others = tuple(word for word in statement.qualifiers if word != "input")
         plain = replace(statement, qualifiers=others)
@@ -285,13 +288,13 @@ def _moved(statement: Statement, folders: Folders, folder: str) -> list[Statemen
 
 
 def _absolute(directive: Directive, folders: Folders) -> Directive:
-    """An `.input R`, or one with options, that names its file in full."""
+    """Gives an `.input` the absolute path of its file."""
     (name,) = directive.names
     options = dict(directive.options)
     given = options.pop("filename", options.pop("name", None))
     try:
         path = os.path.join(folders.facts, given) if given else find_facts(name, folders.facts)
-    except Error:  # the file is to come
+    except Error:  # the file does not exist yet
         path = os.path.join(folders.facts, f"{name}.facts")
     options = {"IO": "file"} | options | {"filename": os.path.abspath(path)}
     return replace(directive, options=tuple(options.items()))
@@ -300,7 +303,7 @@ def _absolute(directive: Directive, folders: Folders) -> Directive:
 def parameters_of(
     statements: Iterable[Statement], values: Mapping[str, Any], types: Mapping[str, str]
 ) -> str:
-    """The parameters that statements use, as `-M` gives them."""
+    """The parameters that statements use, as `-M` options."""
     used = {
         part.name
         for rule in statements
@@ -314,7 +317,7 @@ def parameters_of(
 
 
 def parameter_text(value: Any, kind: str | None = None) -> str:
-    """A value as `-M` and `.set` take it.
+    """Formats a value as `-M` and `.set` accept it.
 
     >>> parameter_text(7), parameter_text(7, "float"), parameter_text("007"), parameter_text(True)
     ('7', '7.0', '"007"', 'true')

@@ -18,7 +18,7 @@ from gdatalog.shell.messages import ProgressLine, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-HELP = """Count patterns in a file of edges, each occurrence once.
+HELP = """Count the occurrences of patterns in a file of edges, each once.
 
 \b
   gdatalog count --pattern house graph.csv
@@ -30,24 +30,24 @@ those of papers: house, q10, P1 to P7, G0 to G29, cuts5_1 to cuts7_11.
 """
 
 
-FREQUENT = """Find the patterns that are frequent in a file of edges.
+FREQUENT = """Find the frequent patterns of a file of edges.
 
 \b
   gdatalog frequent --edges 3 --support 100 --labels labels.csv graph.csv
   gdatalog frequent --edges 2 --support 5 --measure instances graph.csv
 
 \b
-A line for each: its support, a tab, how it looks. Labels are columns of
-vertices and labels. The support is how many vertices stand in the position
-that has fewest ("mni"), or how often the pattern occurs ("instances").
+Prints a line per pattern: its support, a tab, its drawing. The labels file
+has columns of vertices and labels. The support "mni" is the smallest number
+of vertices in one position of the pattern, "instances" its occurrences.
 """
 
 _OWN_OPTIONS = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
 
 
 def pattern_command(args: Sequence[str]) -> click.Command | None:
-    """The command that a command line asks for. Where its first word is the name of a file it is
-    that, unless an option tells of the command.
+    """The subcommand of a command line, or None. A first word that is also the name of an existing
+    file is that file, unless an option of the subcommand follows.
 
     >>> pattern_command(["count", "graph.csv"]).name
     'count'
@@ -66,16 +66,16 @@ def pattern_command(args: Sequence[str]) -> click.Command | None:
 _OPTIONS = (
     click.argument("file"),
     click.option("--labels", metavar="FILE", help="A file of vertices and their labels."),
-    click.option("--directed", is_flag=True, help="Edges go from the first column to the second."),
+    click.option("--directed", is_flag=True, help="Edges are directed, first column to second."),
     click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N."),
-    click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB."),
-    click.option("--timeout", metavar="SECONDS", help="How long it may take."),
-    click.option("-j", "threads", metavar="N", help="Threads; else one for each core."),
+    click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB."),
+    click.option("--timeout", metavar="SECONDS", help="Time limit."),
+    click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores)."),
 )  # fmt: skip
 
 
 def _on_a_graph(command: F) -> F:
-    """Options of a command that reads a file of edges."""
+    """Adds the options that both commands share."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -83,8 +83,8 @@ def _on_a_graph(command: F) -> F:
 
 @click.command("count", help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--pattern", "patterns", metavar="NAME", multiple=True, required=True,
-              help="What to count; may be given several times.")  # fmt: skip
-@click.option("--induced", is_flag=True, help="Only where no other edges are between them.")
+              help="Pattern to count; repeatable.")  # fmt: skip
+@click.option("--induced", is_flag=True, help="Count induced occurrences only.")
 @_on_a_graph
 def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternCommand:
     def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
@@ -98,10 +98,10 @@ def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternComm
 
 
 @click.command("frequent", help=FREQUENT, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--edges", type=int, required=True, help="Patterns have so many edges at the most.")
-@click.option("--support", type=int, required=True, help="What is frequent.")
+@click.option("--edges", type=int, required=True, help="Maximum number of edges of a pattern.")
+@click.option("--support", type=int, required=True, help="Minimum support of a frequent pattern.")
 @click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
-              show_default=True, help="What the support counts.")  # fmt: skip
+              show_default=True, help="Definition of the support.")  # fmt: skip
 @_on_a_graph
 def frequent(edges: int, support: int, measure: Any, **given: Any) -> PatternCommand:
     def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
@@ -113,7 +113,7 @@ def frequent(edges: int, support: int, measure: Any, **given: Any) -> PatternCom
 
 @dataclass(frozen=True, slots=True)
 class PatternCommand:
-    """What the command line says."""
+    """The parsed options of one of the two commands."""
 
     name: str
     answer: Callable[[Database, bool, str | None], Iterable[tuple[object, object]]]
@@ -126,7 +126,7 @@ class PatternCommand:
     threads: str | None
 
     def run(self) -> None:
-        """Prints a line for each pattern: two columns, with a tab between them."""
+        """Prints a line per pattern: two columns, separated by a tab."""
         db = connect(
             device=self.device,
             memory_limit=self.memory_limit,

@@ -1,6 +1,6 @@
-"""What gdatalog finds on a machine: to read, and to put into a bug report.
+"""`gdatalog --doctor`: checks the installation, for users and for bug reports.
 
-What only this needs is imported inside the functions: `import gdatalog` imports this file.
+Functions import what they check: `import gdatalog` imports this file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPILED = "p(x, y) <- e(x, y), e(y, x), x < y."
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `cure`: what to do, where it is not well."""
+    """The result of one check. `cure`: how to fix a problem."""
 
     name: str
     found: str
@@ -139,7 +139,7 @@ def _memory() -> Finding:
 
 
 def _code_cache(clear: bool) -> Finding:
-    """Where the machine code of rules is kept."""
+    """The cache of compiled rules."""
     from gdatalog.codegen import cache as code_cache
 
     try:
@@ -164,7 +164,7 @@ def _modules(size: CacheSize) -> str:
 
 
 def _gpu(clear: bool) -> Iterator[Finding]:
-    """Driver, GPUs, CuPy and its compiler; where all are well, queries on the GPU."""
+    """Checks driver, GPUs, CuPy and its compiler; if all work, runs queries on the GPU."""
     from gdatalog.engine.devices import ALL
     from gdatalog.gpu_ops.checks import checks
     from gdatalog.gpu_ops.probe import look
@@ -186,7 +186,7 @@ def _gpu(clear: bool) -> Iterator[Finding]:
 
 
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
-    """Where the machine code of kernels is kept, if there is any."""
+    """The cache of compiled kernels, if it holds any."""
     from gdatalog.gpu_ops import kernel_cache
     from gdatalog.progress import format_bytes
 
@@ -210,7 +210,7 @@ def _device() -> Finding:
 
 
 def _cluster(named: Any) -> Iterator[Finding]:
-    """Whether a cluster's workers can run our work, and do."""
+    """Checks a cluster's workers, and runs a query on them."""
     from gdatalog.errors import Error
     from gdatalog.opening import connect
     from gdatalog.progress import format_bytes
@@ -232,7 +232,7 @@ def _cluster(named: Any) -> Iterator[Finding]:
 
 
 def _together(device: str) -> list[Any]:
-    """What a compiled query gives that several GPUs share, however small."""
+    """Runs a compiled query on several GPUs, regardless of its size."""
     from gdatalog.opening import connect
 
     with connect(device=device) as db:
@@ -248,7 +248,8 @@ def _rows(db: Database) -> list[Any]:
 
 
 def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Finding:
-    """Whether all of it works together. On a GPU the time is told: the first query loads it."""
+    """Runs a query end to end. On a GPU the finding includes the time: the first query initialises
+    the device."""
     from gdatalog.opening import query
 
     given = {"e": [(1, 2), (2, 1)]}
@@ -265,7 +266,7 @@ def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
     started = perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # of loops that do not compile
+            warnings.simplefilter("error", RuntimeWarning)  # loops that fail to compile
             rows = ask()
     except Exception as problem:
         what = " ".join(f"{type(problem).__name__}: {problem}".split())

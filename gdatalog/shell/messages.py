@@ -1,4 +1,4 @@
-"""Messages to the user on stderr, beside answers; and the line that shows progress."""
+"""Messages on stderr, and the progress line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RED, YELLOW, CALM = "31", "33", "36"
 _KINDS = "|".join(sorted({"error", "internal error", *(k.kind for k in Error.__subclasses__())}))
-# What stands in colour: the kind of an error with its place left plain, carets, hints.
+# Coloured are the kind of an error, but not its place, and carets and hints.
 _PAINTED = (
     (re.compile(rf"^((?:.+:\d+:\d+: )?)((?:{_KINDS}):)", re.M), f"1;{RED}"),
     (re.compile(r"^((?:.+:\d+:\d+: )?)(warning:)", re.M), f"1;{YELLOW}"),
@@ -37,12 +37,12 @@ GOES_ON = "     ...> "
 
 
 def took(seconds: float, whom: str) -> str:
-    """How long something took, and what did it, if that is worth a word."""
+    """Formats a duration, with the device unless that is the CPU."""
     return f"{seconds:.3f} s" if whom == "cpu" else f"{seconds:.3f} s, {whom}"
 
 
 def say(text: str) -> None:
-    """Says a text of some lines, without the control characters that names may bring along."""
+    """Prints text on stderr, with control characters escaped."""
     text = visible_lines(text)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
@@ -51,20 +51,20 @@ def say(text: str) -> None:
 
 
 def _has_colours() -> bool:
-    """Whether stderr is a terminal that shows colours to somebody who wants them."""
+    """Whether stderr is a terminal with colours, and the user did not disable them."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not plain and sys.stderr.isatty()
 
 
 def painted(text: str) -> str:
-    """What is said, with the colours of a terminal."""
+    """Adds terminal colours to a message."""
     for what, colour in _PAINTED:
         text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
     return text
 
 
 def say_error(error: BaseException) -> None:
-    """An error of the user's, with its place and hint."""
+    """Prints a user's error with its place and hint."""
     if isinstance(error, Error):
         say(str(error))
     else:
@@ -72,7 +72,7 @@ def say_error(error: BaseException) -> None:
 
 
 def say_unexpected(error: BaseException) -> None:
-    """An error of ours: a line that asks to report it."""
+    """Prints an internal error, and asks to report it."""
     what = " ".join(f"{type(error).__name__}: {error}".split())
     say(
         f"internal error: {what} -- please report this with what you ran "
@@ -87,19 +87,19 @@ def tuples(count: int) -> str:
 
 
 def size_of(relation: Relation) -> str:
-    """How many tuples a relation has; where workers would have to compare all, at most how many."""
+    """The size of a relation; an upper bound where workers have not removed duplicates yet."""
     if relation.counted:
         return tuples(relation.length)
     return f"at most {tuples(relation.at_most)}, on the workers"
 
 
 def short_size_of(relation: Relation) -> str:
-    """The same, as a number."""
+    """The same as a number, without a unit."""
     return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
 
 
 def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
-    """Lines of three columns, of which the second stands on the right."""
+    """Lines of three columns; the second is aligned right."""
     shown = [(visible(first), second, visible(third)) for first, second, third in rows]
     wide, deep = (max((width(row[at]) for row in shown), default=0) for at in (0, 1))
     return "\n".join(
@@ -108,25 +108,25 @@ def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def banner(device: str = "") -> str:
-    """What the prompt says first."""
+    """The first line of the prompt."""
     where = f" on {device}" if device else ""
     return (
         f"gdatalog {__version__}{where}. A statement ends with a dot. .help helps, Ctrl-D leaves."
     )
 
 
-# A line that tells what a long call is at, and goes away when it ends.
+# The progress line of a long call; it disappears when the call ends.
 
-AFTER = 2.0  # seconds: what is quicker needs no line
+AFTER = 2.0  # seconds until the line appears
 EVERY = 0.2
 LONGEST_BAR, LEAST_BAR = 30, 8
 
 
 class ProgressLine:
-    """Used around what may take long; writes only to a terminal.
+    """A context manager that shows a progress line on a terminal.
 
-    It has a thread of its own, which looks at the watch of the database: what takes longest tells
-    nothing by itself meanwhile, but time goes on.
+    Its own thread polls the database's watch, so that times advance also while a long step reports
+    nothing.
     """
 
     def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
@@ -139,7 +139,7 @@ class ProgressLine:
         self._started = 0.0
 
     def __call__(self, what: str) -> ProgressLine:
-        """For `with line("tr"):`, which names what is evaluated."""
+        """Names what is evaluated: `with line("tr"):`."""
         self.what = what
         return self
 
@@ -174,7 +174,8 @@ class ProgressLine:
             self.stream.flush()
 
     def _is_time(self) -> bool:
-        """A compilation is told of at once: to who does not expect it, it looks like a fault."""
+        """Whether to show the line: after a delay, but at once during compilation, which users do
+        not expect."""
         if perf_counter() - self._started >= self.after:
             return True
         now = self.watch.now
@@ -187,7 +188,7 @@ class ProgressLine:
             return 80
 
     def text(self, columns: int = 80) -> str:
-        """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
+        """The line for a terminal's width. It never wraps: a wrapped line cannot be erased."""
         progress, parts = self.watch.status()
         shown = progress or Progress("joining", self.what or "running")
         title = shown.title
@@ -211,7 +212,7 @@ class ProgressLine:
 
 
 def memory_used() -> int | None:
-    """What this process holds, in bytes; None where the system does not tell."""
+    """The resident memory of this process in bytes, or None if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])

@@ -1,6 +1,6 @@
-"""Command lines that ask for a prompt and cannot be wrong: it is drawn before the engine is there.
+"""Recognises command lines that start a prompt, so that it appears before the engine is imported.
 
-All others are for `cli.py`, which reads every option, runs files, and says what is wrong.
+`cli.py` parses all other command lines, and reports their errors.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PARAMETER = re.compile(r"([a-zA-Z_]\w*)=([+-]?[0-9]{1,18}|[a-zA-Z]\w*)")
 
 
 def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
-    """What options say that ask for a prompt, if each is plainly right; None: it takes a closer
-    look to know. Of one that is given twice the last counts.
+    """The options of a command line that starts a prompt, if all are valid without a closer look;
+    otherwise None. Of a repeated option the last one counts.
 
     >>> plain_options(["--device=cpu", "-j", "2", "-M", "n=3"])
     {'--device': 'cpu', '-j': '2', '-M': 'n=3'}
@@ -30,11 +30,11 @@ def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
     if pairs is None or not all(_is_right(*pair) for pair in pairs):
         return None
     named = [value.partition("=")[0] for option, value in pairs if option == "-M"]
-    return dict(pairs) if len({*named}) == len(named) else None  # no parameter is given twice
+    return dict(pairs) if len({*named}) == len(named) else None  # a repeated parameter is an error
 
 
 def asks_for_prompt(args: Sequence[str]) -> bool:
-    """Whether a command line has options only, of a kind that a prompt can have, right or wrong.
+    """Whether a command line has only options that a prompt accepts, with valid values or not.
 
     >>> asks_for_prompt(["--cluster", "local", "-j", "2", "--timing"])
     True
@@ -45,7 +45,7 @@ def asks_for_prompt(args: Sequence[str]) -> bool:
 
 
 def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Options and their values, without flags; None if a prompt has no such option."""
+    """Options with their values, without flags; None if a prompt does not accept one of them."""
     found: list[tuple[str, str]] = []
     left = list(args)
     while left:
@@ -57,7 +57,7 @@ def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
         if not equals:
             value = left.pop(0)
         elif not option.startswith("--"):
-            value = f"={value}"  # which is right for none
+            value = f"={value}"  # `-j=2` is invalid: no option accepts such a value
         found.append((option, value))
     return found
 
@@ -91,7 +91,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "-I": bool,
     "-M": _PARAMETER.fullmatch,
     "-j": _is_count,
-    "--device": ("auto", "cpu").__contains__,  # a GPU may not be there, or not be usable
+    "--device": ("auto", "cpu").__contains__,  # a GPU may be missing or unusable
     "--memory-limit": _is_size,
     "--temp-directory": os.path.isdir,
     "--timeout": _is_seconds,
@@ -102,7 +102,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
 
 
 def chosen(given: str, among: Iterable[str], what: str) -> str:
-    """What was given, if it is there to be chosen; else what may be meant."""
+    """Returns `given` if it is one of the names; otherwise raises with a suggestion."""
     names = list(among)
     if given in names:
         return given

@@ -1,4 +1,4 @@
-"""Answers on their way to a terminal, a pipe or a file."""
+"""Writes answers to a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from gdatalog.values import visible, visible_lines
 if TYPE_CHECKING:
     from gdatalog.report.shown import Shown
 
-FEWEST_ROWS, MANY_ROWS = 4, 20  # of an answer that does not fit the terminal
-AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
+FEWEST_ROWS, MANY_ROWS = 4, 20  # bounds for an answer that does not fit the terminal
+AROUND = 9  # lines of a terminal for the box, the prompts and the bottom bar
 
 
 class Output:
-    """Where answers go, and how they look there.
+    """Formats and writes answers.
 
-    On a terminal an answer is a box with its first and last rows; elsewhere it is whole, with a
-    header and tabs, unless a format was asked for. A terminal is measured for each answer.
+    On a terminal an answer is a box with its first and last rows; elsewhere all rows are written,
+    tab-separated with a header, unless a format was chosen. The terminal is measured for each
+    answer.
 
-    What goes to a terminal is to be seen, whatever the format: control characters are escaped
-    there. In a file or a pipe they stay, as the format has them.
+    Control characters are escaped on a terminal, in every format. Files and pipes get them as the
+    format writes them.
 
-    Several answers of one program are one `document` in JSON: an array of objects, each with the
+    In JSON, several answers of one program form one `document`: an array of objects, each with the
     `name` of a relation or query and its `rows` (or whether it `holds`, or its `size`).
     """
 
@@ -40,16 +41,16 @@ class Output:
         self.stream = stream
         self.given = format is not None
         self.format = format or ("box" if stream.isatty() else "tsv")
-        self.max_rows: int | None = None  # of a box; None: as many as fit, and all into a file
-        self.limit: int | None = None  # rows that an answer has at the most
-        self.timed = False  # whether a box tells how long its answer took
+        self.max_rows: int | None = None  # of a box; None: as many as fit, in a file all
+        self.limit: int | None = None  # maximum rows per answer
+        self.timed = False  # whether a box shows the time of its answer
         self.spaced = spaced  # a blank line between answers
-        self._last = ""  # what was written last: nothing, an "answer", or a "listing"
-        self._array: str | None = None  # what stands before the next element of a JSON array
+        self._last = ""  # kind of the last output: "", "answer" or "listing"
+        self._array: str | None = None  # separator before the next element of a JSON array
 
     @contextmanager
     def document(self, answers: int) -> Iterator[None]:
-        """Within, a program gives so many answers: in JSON several of them are one array."""
+        """Encloses a program's answers: in JSON, several become one array."""
         if self.format != "json" or answers < 2:
             yield
             return
@@ -59,7 +60,7 @@ class Output:
         self._array = None
 
     def answer(self, name: str, result: Result, took: str | None = None) -> None:
-        """An answer to a query, in the format that was chosen; `took`: how long."""
+        """Writes the answer of a query in the chosen format. `took`: its time."""
         result = self._limited(result)
         if self._array is not None:
             self._element(name, "rows" if result.columns else "holds", self._pieces(result))
@@ -68,7 +69,7 @@ class Output:
         self._write(self._pieces(result, took))
 
     def relation(self, name: str, result: Result, directive: Directive) -> None:
-        """An `.output` to stdout: framed as Soufflé does, unless a format was chosen."""
+        """Writes an `.output` to stdout: framed as in Soufflé, unless a format was chosen."""
         result = self._limited(result)
         if self._array is not None:
             self.answer(name, result)
@@ -81,14 +82,14 @@ class Output:
             options = dict(directive.options)
             header = options.get("headers", "false").lower() == "true"
             delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
-            # The first piece is made before the frame: an error leaves no open frame behind.
+            # The first piece is computed before the frame is written: an error leaves none open.
             rows = begun(facts_text(_sorted(result).tables(), name, delimiter=delimiter))
             names = "\n" + delimiter.join(result.columns) if header else ""
             frame = f"---------------\n{name}{names}\n===============\n"
             self._write(chain([frame], rows, ["===============\n"]))
 
     def size(self, name: str, count: int) -> None:
-        """A `.printsize`."""
+        """Writes a `.printsize`."""
         if self._array is not None:
             self._element(name, "size", [str(count)])
             return
@@ -99,7 +100,7 @@ class Output:
             self._write([f"{name}\t{count}\n"])
 
     def plan(self, plan: Shown, form: str | None = None) -> None:
-        """An explanation or a profile: as a text that fits the terminal, or in a form."""
+        """Writes a plan or a profile: as text that fits the terminal, or in the given format."""
         if form is not None:
             self._begin("answer")
             self._write([plan.render(form), "\n"])
@@ -109,12 +110,12 @@ class Output:
             self.text(str(plan))
 
     def text(self, text: str) -> None:
-        """What was asked for and is no answer: an explanation, help."""
+        """Writes other text, such as help."""
         self._begin("answer")
         self._write([visible_lines(text), "\n"])
 
     def _element(self, name: str, key: str, pieces: Iterable[str]) -> None:
-        """One answer of several, in JSON. An error in its first piece leaves nothing behind."""
+        """Writes one element of a JSON array. An error in its first piece writes nothing."""
         value = iter(pieces)
         before = next(value)
         title = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{key}": '
@@ -126,11 +127,10 @@ class Output:
         self._write([before.rstrip("\n"), "}"])
 
     def _limited(self, result: Result) -> Result:
-        """At the most so many rows; whether a proposition holds is no matter of rows."""
+        """Applies the row limit; a proposition has no rows to limit."""
         return result.head(self.limit) if self.limit is not None and result.columns else result
 
     def _write(self, pieces: Iterable[str]) -> None:
-        """Writes what was begun."""
         for piece in pieces:
             self.stream.write(visible_lines(piece) if self.stream.isatty() else piece)
         self.stream.flush()
@@ -165,7 +165,7 @@ class Output:
 
 
 def _sorted(result: Result) -> Result:
-    """Rows are kept in the order of their keys; only for texts that is not the order of values."""
+    """Sorts symbols by value, for text output. Other types are in the order of values already."""
     return result.sorted() if "symbol" in result.dtypes else result
 
 

@@ -1,4 +1,4 @@
-"""A program that runs from the command line: its texts, what it asks for, its answers."""
+"""Runs a program from the command line, and reads parameter values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gdatalog.values import timestamp_from_text
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A file to read (`-` is stdin), or a text from the command line."""
+    """A file to read (`-` is stdin), or text from the command line."""
 
     name: str
     text: str | None = None
@@ -37,7 +37,7 @@ class ProgramText:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the command line asks for; `of`: the part of a plan that is shown, if not all."""
+    """The program of a command line, and how to run it. `of`: the part of a plan to show."""
 
     texts: Sequence[ProgramText]
     params: Mapping[str, Any]
@@ -50,10 +50,7 @@ class Job:
 
 
 def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> list[Error]:
-    """Answers what the texts, as one program, ask for; the errors on the way, all told of.
-
-    `form`: how a plan is written.
-    """
+    """Runs the texts as one program; reports and returns its errors. `form`: format of a plan."""
     free_at_once()
     try:
         program = _read(db, job.texts)
@@ -88,7 +85,7 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 if job.of is not None:
                     try:
                         profile = profile.of(job.of)
-                    except UsageError as error:  # what was measured is told all the same
+                    except UsageError as error:  # show the whole profile instead
                         say_error(error)
                         failed.append(error)
                 at_terminal = sys.stderr.isatty()
@@ -108,9 +105,9 @@ def answer_all(
     timing: bool = False,
     bail: bool = False,
 ) -> list[Error]:
-    """Answers what a session's text asks for, one after the other; errors are told and given."""
+    """Answers all queries of a session in order; reports and returns their errors."""
     failed: list[Error] = []
-    seen: set[str] = set()  # what several answers fail by is told once
+    seen: set[str] = set()  # an error shared by several answers is reported once
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
@@ -121,9 +118,9 @@ def answer_all(
             with line(_title(ask)):
                 wanted = None
                 if ask.directive is None and output.limit is not None:
-                    wanted = max(1, output.limit)  # one row is what a proposition takes
+                    wanted = max(1, output.limit)  # a proposition needs one row
                 result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
-                len(result)  # what it costs to have it is part of its time
+                len(result)  # include its evaluation in the time
             time = took(perf_counter() - started, session.done_by(spread))
             give(session, ask, result, output, folders, time, line(_title(ask)))
         except Error as error:
@@ -148,8 +145,8 @@ def give(
     time: str | None = None,
     line: ProgressLine | None = None,
 ) -> None:
-    """Puts an answer where it was asked for: on stdout, or into a file; the line shows how far
-    that is, where it is no terminal itself."""
+    """Writes an answer to its destination, stdout or a file. `line` shows the progress, unless the
+    answer itself goes to a terminal."""
     directive = ask.directive
     shown = line or nullcontext()
     if directive is None:
@@ -168,7 +165,7 @@ def give(
 
 
 def _to_stdout(ask: Ask, folders: Folders) -> bool:
-    """Whether an answer is shown, not written into a file."""
+    """Whether an answer goes to stdout instead of a file."""
     directive = ask.directive
     if directive is None or directive.kind == "printsize":
         return True
@@ -180,14 +177,14 @@ def _title(ask: Ask) -> str:
 
 
 def _explained_names(session: Session) -> list[str]:
-    """What is asked for; all that is defined, where nothing is."""
+    """The relations that are queried; without queries, all that have rules."""
     names = [ask.name for ask in session.asks()]
     rules = [s for s in session.parts.rules if isinstance(s, Rule)]
     return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 
 def _read(db: Database, texts: Sequence[ProgramText]) -> Program:
-    """One program from several texts; the errors of all of them together."""
+    """Parses several texts into one program; raises the errors of all of them together."""
     statements: list[Statement] = []
     errors: list[Error] = []
     for text in texts:
@@ -195,7 +192,7 @@ def _read(db: Database, texts: Sequence[ProgramText]) -> Program:
             name, source = text.name, text.text
             if source is None:
                 name, source = _read_file(db, name)
-            # On the command line itself a bare body is a query.
+            # On the command line, a body without `?-` is a query.
             program = db.workspace.parse(source, name, bare=text.text is not None)
             statements += program.statements
         except Error as error:
@@ -217,7 +214,7 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
     return name, read_text(name, db.workspace.policy)
 
 
-# `-M name=value`, and `--param name=value` in notebooks: values for a program's parameters.
+# Values of parameters: `-M name=value`, and `--param name=value` in notebooks.
 
 
 _NAME = re.compile(r"\$?([^\W\d]\w*)")
@@ -226,7 +223,7 @@ _FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9
 
 
 def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
-    """The values that an option gives.
+    """Parses the values of `-M` or `--param` options.
 
     >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
     {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
@@ -244,9 +241,9 @@ def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
 
 
 def read_value(text: str, option: str = "-M") -> Any:
-    """An int, a float, true or false, a timestamp if it reads as one, else text.
+    """Parses an int, a float, true or false, a timestamp, or otherwise text.
 
-    Constants in braces are a list of these, as in a program.
+    Constants in braces are a list, as in a program.
     """
     if _INT.fullmatch(text):
         return int(text)

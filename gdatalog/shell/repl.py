@@ -1,4 +1,4 @@
-"""The prompt that answers: reads to the dot, evaluates, and survives every error."""
+"""The prompt's loop: reads statements up to their dot, evaluates them, and survives every error."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class Repl(Conversation):
-    """One conversation with a database.
+    """A conversation with a user or a pipe.
 
-    `interactive`: somebody types at a terminal; else lines come from a pipe, nothing is
-    prompted, and a text that lacks its last dot is run at the end.
+    `interactive`: the input is a terminal. From a pipe, no prompt is printed, and a last statement
+    may lack its dot.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Repl(Conversation):
     ) -> None:
         super().__init__(db, output, folders, params, interactive=interactive)
         self.bail = bail
-        self._typed = ""  # of a statement whose dot is still to come
+        self._typed = ""  # an unfinished statement
         self._count = 0
-        self._stopped = False  # what ran was interrupted
+        self._stopped = False  # the last statement was interrupted
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
-        """Reads and answers until there is no more; gives the errors that were told.
+        """Reads and evaluates input until its end; returns the errors that were reported.
 
-        `prompt`: one that is there already, where `first` was typed.
+        `prompt`: a prompt that is already drawn, with `first` typed in it.
         """
         if prompt is not None:
             return self._converse(prompt, first)
@@ -71,7 +71,7 @@ class Repl(Conversation):
             why = self.db.workspace.why
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)
-            # With --untrusted there is no line editor, which completes paths and keeps a history.
+            # No line editor with --untrusted: it completes paths and keeps a history.
             if can_edit() and not self.db.workspace.untrusted:
                 from gdatalog.shell.editor.prompt import Prompt
 
@@ -89,7 +89,7 @@ class Repl(Conversation):
                 self._interrupted()
 
     def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
-        """The same with a line editor, which hands over what is whole."""
+        """The loop with a line editor, which returns whole statements."""
         watch = self.db.workspace.watch
         prompt.doing = lambda: "" if (now := watch.now) is None else now.title
         try:
@@ -98,12 +98,12 @@ class Repl(Conversation):
                     if not self.take_all(text) or (self.failed and self.bail):
                         break
                     prompt.learn(*look(self.db))
-                except KeyboardInterrupt as error:  # between two pieces of work
+                except KeyboardInterrupt as error:  # between two statements
                     say(interrupt_message(error))
                 try:
                     text = prompt.read()
                 except KeyboardInterrupt:
-                    text = ""  # what was typed is dropped
+                    text = ""  # drop the input
                 except EOFError:
                     break
         finally:
@@ -111,7 +111,7 @@ class Repl(Conversation):
         return self.failed
 
     def take_all(self, text: str) -> bool:
-        """Takes what is whole of a text of commands and statements; False if it says to leave."""
+        """Runs the whole statements and commands of a text; returns False to leave."""
         pieces = divide(text, COMMANDS).pieces
         self._count += bool(pieces)
         self._stopped = False
@@ -134,7 +134,7 @@ class Repl(Conversation):
         say("")
 
     def _step(self) -> bool:
-        """Reads a line, and runs what is complete; False at the end."""
+        """Reads a line and runs it once it completes a statement; returns False at the end."""
         try:
             line = self._read_line()
         except EOFError:
@@ -159,7 +159,7 @@ class Repl(Conversation):
         return line.rstrip("\r\n")
 
     def feed(self, line: str) -> bool:
-        """Takes a line; False if it says to leave."""
+        """Adds a line to the input, and runs it if complete; returns False to leave."""
         if not self._typed and command_of(line) is not None:
             return self._run_command(line)
         if self._typed and self.interactive:
@@ -184,11 +184,11 @@ class Repl(Conversation):
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))
 
     def _limited(self) -> AbstractContextManager[None]:
-        """Within, there is as much time as `.set timeout` says."""
+        """A context with the time limit of `.set timeout`."""
         return nullcontext() if self.db.workspace.timeout is None else self.db.call()
 
     def _guarded(self, action: Any) -> bool:
-        """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
+        """Runs an action and reports its errors; returns False to leave."""
         started = perf_counter()
         try:
             with heeding(self.db.workspace.watch), self._limited():
@@ -209,7 +209,7 @@ class Repl(Conversation):
             self.failed.append(error)
             say_unexpected(error)
         watch = self.db.workspace.watch
-        if watch.by_key and watch.stop.is_set():  # an error came before it looked for Ctrl-C
+        if watch.by_key and watch.stop.is_set():  # an error occurred before Ctrl-C was noticed
             self._stopped = True
         if self.timer:
             say(f"{perf_counter() - started:.3f} s")
@@ -217,13 +217,13 @@ class Repl(Conversation):
 
 
 def warm(prompt: Prompt) -> None:
-    """Loads the grammar's tables, and has the prompt mark what it refuses."""
+    """Loads the grammar's tables, then lets the prompt mark syntax errors."""
     parse("p(x) <- q(x).")
     prompt.check()
 
 
 def _use_readline() -> None:
-    """Lines can be edited and recalled, where the system has what it takes."""
+    """Enables line editing and history, where the system has readline."""
     try:
         import readline
     except ImportError:

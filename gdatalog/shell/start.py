@@ -1,7 +1,7 @@
-"""How `gdatalog` starts: where somebody types, the prompt is there before the engine is.
+"""The start of `gdatalog`: an interactive prompt appears before the engine is imported.
 
-What the engine needs is imported in a thread once the prompt is drawn. It is there when the first
-statement has been typed, or that waits for it.
+A thread imports the engine once the prompt is drawn, usually before the first statement is typed;
+otherwise that statement waits.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from gdatalog.database import Database
     from gdatalog.shell.editor.prompt import Prompt
 
-SWITCH = 0.0005  # seconds that a key may have to wait for the thread, while that imports
+SWITCH = 0.0005  # seconds: longest wait of a key for the importing thread
 
 
 class Begun:
-    """A conversation whose prompt is there, and whose database is coming."""
+    """A prompt that is already drawn, while a thread opens its database."""
 
     def __init__(self, prompt: Prompt, args: Sequence[str]) -> None:
         self.prompt = prompt
-        self.args = args  # of the command line
-        self.first = ""  # what was typed first
+        self.args = args  # the command line
+        self.first = ""  # the first input
         self._db: Database | None = None
         self._problem: BaseException | None = None
         self._there = Event()
         prompt.drawn = Thread(target=self._load, daemon=True).start
 
     def wait(self) -> None:
-        """Waits until the database is there, or it is known why there is none."""
+        """Waits until the database is open or has failed to open."""
         self._there.wait()
 
     def database(self) -> Database:
@@ -74,21 +74,21 @@ class Begun:
 
 
 def main() -> NoReturn:
-    """The command `gdatalog`."""
-    # No matrices are multiplied here: a thread of OpenBLAS for each core would only start and spin.
+    """The entry point of the command `gdatalog`."""
+    # gdatalog multiplies no matrices: OpenBLAS's threads, one per core, would only start and spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()  # while modules are imported: there is nothing to collect
+    gc.disable()  # importing modules leaves no garbage
     args = sys.argv[1:]
     said = _plain_options(args) if can_edit() else None
     begun = None if said is None else _begin(args, said.get("--device") == "cpu")
     if begun is None and can_edit() and _asks_for_prompt(args) and in_foreground():
-        keep_keys()  # for the prompt, which takes a while to come
+        keep_keys()  # keys typed before the prompt appears
     try:
         from gdatalog.shell import cli
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    gc.freeze()  # modules stay: no collection has to look at them, nor the one at the end
+    gc.freeze()  # no collection visits the modules, nor does the one at exit
     gc.enable()
     cli.main(begun)
 
@@ -108,7 +108,7 @@ def _plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
 
 
 def _begin(args: Sequence[str], on_cpu: bool) -> Begun:
-    """Draws the prompt and waits for what is typed; leaves if that is to leave."""
+    """Draws the prompt and reads the first input; exits on `.quit`."""
     from gdatalog.engine.no_gpu import plainly_none
     from gdatalog.shell.editor.prompt import Prompt
     from gdatalog.shell.messages import banner, say
@@ -138,4 +138,4 @@ def _begin(args: Sequence[str], on_cpu: bool) -> Begun:
 def _leave(prompt: Prompt) -> NoReturn:
     prompt.close()
     sys.stdout.flush()
-    os._exit(0)  # without waiting for what is still being imported
+    os._exit(0)  # does not wait for imports in the background

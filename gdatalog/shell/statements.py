@@ -1,4 +1,5 @@
-"""What the prompt does with statements: rules and facts are kept and told of, queries answered."""
+"""Statements typed at the prompt: keeps rules and facts, reports their relations, and answers
+queries."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ NOT_EVALUATED = "not evaluated"
 
 
 def take(repl: Conversation, text: str, name: str) -> None:
-    """Takes a text that was typed: each statement is kept by itself."""
+    """Runs typed text; each of its statements is kept separately."""
     started, before = perf_counter(), time_spent()
     program = repl.db.workspace.parse(text, name, bare=True)
     parsing = perf_counter() - started
@@ -37,23 +38,23 @@ def take(repl: Conversation, text: str, name: str) -> None:
 
 
 def take_file(repl: Conversation, program: Program, path: str) -> None:
-    """Takes a file's program: reading it again replaces what it gave before."""
+    """Runs a file's program; reading the file again replaces what it added before."""
     _keep(repl, program, os.path.abspath(path), f".read {shlex.quote(path)}")
 
 
 def _keep(
     repl: Conversation, program: Program, key: str | None = None, title: str | None = None
 ) -> None:
-    """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
+    """Keeps a program under a key, or each statement separately. `title` is its name in `.undo`."""
     db = repl.db
     before, state = db.workspace.texts, repl.history.state(repl)
-    had_rules = ruled(before.outline())  # others' rows may be there still: of rules taken back
+    had_rules = ruled(before.outline())  # evaluated rows may also be of rules that were removed
     held = {name: r for name, r in db.workspace.evaluated().items() if name in had_rules}
     with db.call():
         session = db.workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
         try:
-            # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
+            # A file with queries evaluates only those; typed statements are evaluated at once.
             if key is None or not asked:
                 _evaluate(repl, session, before, held)
             else:
@@ -77,7 +78,7 @@ def _keep(
 
 
 def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
-    """Where the time of a statement went."""
+    """Prints the phases of a statement's time."""
     parts = {
         "parse": parsing,
         "load": costs.loading,
@@ -91,13 +92,13 @@ def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
 
 
 def _title(statements: Sequence[Statement]) -> str:
-    """What was typed, in a line."""
+    """A one-line summary of statements."""
     first, more = format_node(statements[0]), len(statements) - 1
     return f"{first} (and {more:,} more)" if more else first
 
 
 def _refuse_facts(repl: Conversation, program: Program) -> None:
-    """A ground atom of a relation with rules is probably a question."""
+    """Rejects facts of relations with rules: such an input is probably meant as a query."""
     with_rules = ruled(repl.db.workspace.texts.outline())
     errors = [
         UsageError(
@@ -116,9 +117,9 @@ def _refuse_facts(repl: Conversation, program: Program) -> None:
 def _evaluate(
     repl: Conversation, session: Session, before: ProgramTexts, held: Mapping[str, Relation]
 ) -> None:
-    """Evaluates what statements are about, and tells of each relation once.
+    """Evaluates the relations that statements change, and reports each once.
 
-    `before` are the texts that were there, `held` the relations that their rules had made.
+    `before`: the statements kept before; `held`: the relations evaluated before, by name.
     """
     statements = session.parts.rules
     facts = [
@@ -138,7 +139,7 @@ def _evaluate(
         count, seconds = _count(repl, session, name)
         say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
-        # At a terminal the bar below tells how many rows there are: then they are made.
+        # A terminal's bottom bar shows the number of rows, which needs the relation.
         said = None if repl.interactive else session.said(name)
         count = _count(repl, session, name)[0] if said is None else said
         new = {head for head in facts if head.name == name and not before.has_fact(head)}
@@ -155,7 +156,7 @@ def _evaluate(
 
 
 def _came(relation: Relation, before: Relation | None) -> str:
-    """How many tuples are new, where a relation went on from those that it had."""
+    """Reports how many tuples are new, if the relation was updated incrementally."""
     since = None if before is None else relation.since(before.version)
     if since is None:
         return ""
@@ -189,12 +190,12 @@ def _count(repl: Conversation, session: Session, name: str) -> tuple[int, float]
 
 
 def schema_text(schema: Schema) -> str:
-    """A relation with its columns and types, as they are shown."""
+    """A relation with its columns and types."""
     return visible(str(RelationEntry(schema.name, schema, None, "")))
 
 
 def known_size(entry: RelationEntry) -> str:
-    """The size of a relation, if nothing has to be evaluated for it."""
+    """The size of a relation, if it is known without evaluation."""
     if entry.schema is None:
         return "invalid"
     return NOT_EVALUATED if entry.rows is None else short_size_of(entry.rows)

@@ -1,4 +1,4 @@
-"""Running a command of the prompt, and `.help`, which is written from all of them."""
+"""Runs commands of the prompt, and generates `.help` from their registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdatalog.shell.conversation import Conversation
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
-# In the order in which `.help` shows them; what is imported here has put itself into COMMANDS.
+# In the order of `.help`. Importing these modules registers their commands in COMMANDS.
 GROUPS = {
     "rules": rules,
     "data": data,
@@ -35,7 +35,7 @@ p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
 
 
 def run_command(repl: Conversation, name: str, rest: str) -> None:
-    """Runs a command; one that is not known is answered with what may be meant."""
+    """Runs a command; for an unknown one, raises with a suggestion."""
     found = _found("quit" if name == "exit" else name)
     if found.trusted:
         check_trusted(repl, f".{found.name}")
@@ -51,14 +51,14 @@ def _found(name: str) -> Command:
     return found
 
 
-@command("help", "help", "[COMMAND]", "this list, or more of a command", ".help save")
+@command("help", "help", "[COMMAND]", "this list, or details of a command", ".help save")
 def _help(repl: Conversation, rest: str) -> None:
     words = words_of(rest.lstrip("."), "help", 0, 1)
     repl.output.text(_help_of(_found(words[0])) if words else help_text())
 
 
 def help_text() -> str:
-    """All commands, in groups."""
+    """All commands, by group."""
     wide = max(len(found.usage) for found in COMMANDS.values()) + 2
     lines = [STATEMENTS]
     for group in GROUPS:

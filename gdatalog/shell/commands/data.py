@@ -1,4 +1,4 @@
-"""Commands on data: what is there, loading, exporting, forgetting."""
+"""Commands on data: listing, loading, exporting, dropping."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _load(repl: Conversation, rest: str) -> None:
         repl.db.workspace.tell_of(name, found)
         relation = repl.db.workspace.stored[name]
         text = size_of(relation)
-    if guess is not None:  # who reads the file again need not guess
+    if guess is not None:  # `.read` of a saved session does not guess again
         given = {**given, "header": "true"}
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
     repl.history.keep(repl, shlex.join([".load", name, path, *said[len(words) :]]), before)
@@ -150,7 +150,7 @@ def _drop(repl: Conversation, rest: str) -> None:
             part = cast(Part, only)
     names = [word for word in words if word not in ("--rules", "--data")]
     if not names or len(words) - len(names) > 1 or names[0].startswith("-"):
-        raise UsageError(f"it is used as {COMMANDS['drop'].usage}", hint=example_of("drop"))
+        raise UsageError(f"usage: {COMMANDS['drop'].usage}", hint=example_of("drop"))
     workspace = repl.db.workspace
     before = repl.history.state(repl)
     with repl.db.call():
@@ -169,7 +169,7 @@ def _drop(repl: Conversation, rest: str) -> None:
 
 
 def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
-    """Statements by the numbers that `.rules` gives them."""
+    """The statements with the numbers that `.rules` shows."""
     listed = numbered(repl.db.workspace.statements())
     for number in numbers:
         if not 1 <= number <= len(listed):

@@ -1,4 +1,4 @@
-"""What a command of the prompt is, and the registry that all of them are in."""
+"""The registry of the prompt's commands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ Run = Callable[[Conversation, str], None]
 
 
 class Leave(Exception):
-    """The user wants to go."""
+    """Raised to end the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`arguments` as they are written in `.help`; each of the `examples` is a line to type. `more`
-    is told by `.help` of this command alone. `trusted`: it is refused with --untrusted, for it
-    touches files, other machines or limits."""
+    """A command. `.help` shows `arguments` and `summary`, `.help COMMAND` also `examples` and
+    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits."""
 
     name: str
     arguments: str
@@ -52,7 +51,7 @@ def command(
     more: str = "",
     trusted: bool = False,
 ) -> Callable[[Run], Run]:
-    """Puts a function into the registry."""
+    """Registers a function as a command."""
 
     def register(run: Run) -> Run:
         COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted)
@@ -62,19 +61,19 @@ def command(
 
 
 def check_trusted(repl: Conversation, what: str) -> None:
-    """Refuses what a stranger may not do."""
+    """Raises if the prompt runs with --untrusted."""
     if repl.db.workspace.untrusted:
-        raise UsageError(f"{what} is not there with --untrusted")
+        raise UsageError(f"{what} is not allowed with --untrusted")
 
 
 def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
-    """The words after a command; quotes keep spaces together."""
+    """Splits a command's arguments; quotes keep spaces together."""
     try:
         words = shlex.split(rest)
     except ValueError:
         raise UsageError(f"a quote is not closed: {rest}") from None
     if not least <= len(words) <= most:
-        raise UsageError(f"it is used as {COMMANDS[name].usage}", hint=example_of(name))
+        raise UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
     return words
 
 
@@ -87,7 +86,7 @@ def example_of(name: str) -> str | None:
 
 
 def known(repl: Conversation, name: str) -> str:
-    """The name of a relation that is there."""
+    """Returns the name if such a relation exists; otherwise raises."""
     if name not in repl.db.relations:
         raise NameResolutionError(
             f"there is no relation {name!r}",
@@ -97,5 +96,5 @@ def known(repl: Conversation, name: str) -> str:
 
 
 def numbered(statements: Iterable[Statement]) -> list[Statement]:
-    """What `.rules` lists, in its order: all but facts."""
+    """The statements that `.rules` lists, in its order: all but facts."""
     return [statement for statement in statements if not is_fact(statement)]

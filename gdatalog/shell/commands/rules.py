@@ -1,4 +1,4 @@
-"""Commands on rules and plans: kept rules, programs in files, `.explain` and `.profile`."""
+"""Commands on rules and plans: `.rules`, `.undo`, `.save`, `.read`, `.explain` and `.profile`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @command(
     "rules", "rules", "[RELATION]", "the rules and declarations, with sizes of relations",
     ".rules path",
-    more="Facts are counted, not listed. Nothing is evaluated for it.",
+    more="Facts are counted, not listed. Nothing is evaluated.",
 )  # fmt: skip
 def _rules(repl: Conversation, rest: str) -> None:
     words = words_of(rest, "rules", 0, 1)
@@ -47,8 +47,8 @@ def _rules(repl: Conversation, rest: str) -> None:
 
 
 def rules_text(db: Database, only: str | None) -> str:
-    """The rules and declarations that are kept, all or those of one relation: with sizes, or with
-    what makes them invalid."""
+    """The kept rules and declarations, all or those of one relation, each with the size of its
+    relation or with its error."""
     every = db.workspace.statements()
     listed = numbered(every)
     with db.call():
@@ -63,7 +63,7 @@ def rules_text(db: Database, only: str | None) -> str:
             line = f"{number:>{wide}}  {format_node(statement)}"
             text = _invalid(statement, validity)
             if text is None:
-                # Of each relation the size is told once, at its first rule.
+                # A relation's size is shown once, at its first rule.
                 heads = names if isinstance(statement, Rule) else ()
                 text = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
             lines.append(f"{line}  // {text}" if text else line)
@@ -76,7 +76,7 @@ def rules_text(db: Database, only: str | None) -> str:
 
 
 def _invalid(statement: Statement, validity: Validity) -> str | None:
-    """What makes a statement invalid, or its relation."""
+    """The error that makes a statement or its relation invalid."""
     error = validity.invalid.get(id(statement))
     if error is not None:
         return f"invalid: {visible(error.message)}"
@@ -89,7 +89,7 @@ def _invalid(statement: Statement, validity: Validity) -> str | None:
 
 
 def _size(session: Session, name: str) -> str:
-    """What is known of a relation's size; if a file has gone, say, that is no error here."""
+    """A relation's size, if known. An error, such as a missing file, is shown in its place."""
     if name in session.validity.broken:
         return "invalid"
     try:
@@ -152,7 +152,7 @@ def _read(repl: Conversation, rest: str) -> None:
     take_file(repl, repl.db.workspace.parse_file(path), path)
 
 
-# Commands on plans: how a text would be evaluated, and what evaluating it did.
+# Commands on plans.
 
 
 @command(
@@ -184,13 +184,13 @@ def _profile(repl: Conversation, rest: str) -> None:
     _give(repl, found, path, of)
 
 
-# A comparison looks alike, but for the ending.
+# The file's ending tells `> FILE` from a comparison.
 _NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
 _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
 def _divided(repl: Conversation, name: str, rest: str) -> tuple[str, str | None, str | None]:
-    """The query, the file that its plan is to go to, and the part that is asked for."""
+    """Splits the arguments into the query, the file for its plan, and the part to show."""
     part = OF_PART.match(rest)
     of, rest = (part[1], rest[part.end() :]) if part else (None, rest)
     found = _INTO.fullmatch(rest)

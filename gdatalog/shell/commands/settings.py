@@ -1,4 +1,4 @@
-"""Commands on settings: `.set` lists and changes all of them, `.cluster` the workers."""
+"""Commands on settings: `.set`, shortcuts for frequent settings, `.device` and `.cluster`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`values` as they are written in help; `change` is not there for what only tells. `trusted`:
-    strangers may not change it."""
+    """A setting; without `change` it is read-only. `values` appear in help. `trusted`: cannot be
+    changed with --untrusted."""
 
     values: str
     summary: str
@@ -113,7 +113,7 @@ SETTINGS: dict[str, Setting] = {
     "mode": Setting("|".join(FORMATS), "how answers are written", _mode_of, _change_mode),
     "maxrows": Setting("N|auto", "how many rows a box shows", _maxrows_of, _change_maxrows),
     "limit": Setting("N|off", "how many rows an answer has at most", _limit_of, _change_limit),
-    "timer": Setting("on|off", "whether all times are told", _timer_of, _change_timer),
+    "timer": Setting("on|off", "whether times are printed", _timer_of, _change_timer),
     "strategy": Setting(
         "|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy, True
     ),
@@ -127,7 +127,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def _setting(repl: Conversation, rest: str, name: str) -> None:
-    """Changes a setting, if there is a value for it, and tells what it is."""
+    """Changes a setting if a value is given, then shows it."""
     words = words_of(rest, name, 0, 1)
     setting = SETTINGS[name]
     if words and setting.change is not None:
@@ -138,7 +138,7 @@ def _setting(repl: Conversation, rest: str, name: str) -> None:
 
 
 def _commands() -> None:
-    """Commands of their own for the settings that are changed most."""
+    """Registers shortcuts for the most frequent settings."""
     for name, arguments, summary, example, more in (
         ("mode", "[FORMAT]", "how answers are written", ".mode markdown",
          f"One of {', '.join(FORMATS)}."),
@@ -214,7 +214,7 @@ def _value(repl: Conversation, name: str) -> str:
 
 
 def _parameter(repl: Conversation, name: str, value: str) -> None:
-    """Gives a parameter a value; rules that use it follow."""
+    """Sets a parameter; rules that use it are evaluated again."""
     if value:
         given = read_parameters([f"{name}={value}"])
         repl.params = {**repl.params, **given}
@@ -226,12 +226,12 @@ def _parameter(repl: Conversation, name: str, value: str) -> None:
     say(f"${name}: {_value(repl, name)}")
 
 
-# What `.cluster` does: connects the prompt's database to workers, lets them go, tells of them.
+# `.cluster` connects the database to workers, disconnects from them, or lists them.
 
 
 def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[str, Loaded]:
-    """Has workers share the work from now on, by what names them; "off": none. Files that the old
-    ones read are read again; gives what is `loaded` now."""
+    """Connects the database to the workers at `where`; "off" disconnects. Files whose rows lie on
+    the old workers are read again. Returns the new `loaded`."""
     from gdatalog.cluster import spread_over
 
     workspace = db.workspace
@@ -260,7 +260,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
 
 
 def status(db: Database) -> str:
-    """The workers, as they are now."""
+    """Lists the current workers."""
     cluster = db.cluster
     if cluster is None:
         return "no cluster: .cluster local starts workers on this machine"
@@ -271,7 +271,7 @@ def status(db: Database) -> str:
         for worker in cluster.workers
     ]
     columns = list(zip(*rows, strict=True))
-    if columns[0][1:] == columns[1][1:]:  # nobody gave them names
+    if columns[0][1:] == columns[1][1:]:  # unnamed workers are named by their addresses
         del columns[1]
     cells = [[f"{cell:<{max(map(len, column))}}" for cell in column] for column in columns]
     lines = map("  ".join, zip(*cells, strict=True))

@@ -1,7 +1,7 @@
-"""What may stand at a place of a text that is being typed.
+"""Completion: what can stand at the cursor.
 
-A pure function of the text, the place, and a snapshot of names; only where a file is named, a
-folder is looked into. Of the length that it has because each kind of place has its few lines.
+A pure function of the text, the cursor and a snapshot of names; only file names are looked up on
+disk.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from gdatalog.values import TYPE_NAMES, visible
 
 Files = Callable[[str, str], list[str]]
 
-MOST = 200  # names; a folder with more is to be narrowed by its first letters
+MOST = 200  # names offered of one folder
 
 
 def files_at(typed: str, ending: str = "") -> list[str]:
-    """The files and folders whose path begins so; folders end with a slash. Names that hold
-    control characters are left out: nobody could see what is typed.
+    """The files and folders whose path starts with `typed`; folders end with a slash. Names with
+    control characters are left out, because the terminal cannot show them.
 
-    `ending`: files that end so, where there are any.
+    `ending`: only files with this ending, if there are any.
     """
     folder, slash, begun = typed.rpartition("/")
     try:
@@ -73,7 +73,7 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 _COMMENT = re.compile(r"(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*)\Z")
 _STARTS_LITERAL = frozenset({"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "LPAR", "LBRACE"})
 
-# The options of `.input E(...)` and the like, and what they may be set to.
+# The options of `.input E(...)` and other directives, with their values.
 _FILE = {"IO": ("file",), "filename": (), "delimiter": (), "headers": ("true", "false")}
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "input": _FILE | {"columns": (), "rfc4180": ("true", "false")},
@@ -85,9 +85,9 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`text` goes in place of what stands from `start` to the cursor; `about` stands beside it.
+    """`text` replaces the text from `start` to the cursor; a menu shows `about` beside it.
 
-    `shown`: what a menu shows for it, if that is not the text.
+    `shown`: what a menu shows instead of `text`.
     """
 
     text: str
@@ -99,7 +99,7 @@ class Completion:
 def complete(
     text: str, cursor: int, known: KnownNames, files: Files = files_at
 ) -> list[Completion]:
-    """What may stand at the cursor, the likeliest first.
+    """The completions at the cursor, the most likely first.
 
     >>> edges = KnownNames({"E": (("src", "int"), ("dst", "int"))})
     >>> [found.text for found in complete("p(x) <- E", 9, edges)]
@@ -117,7 +117,7 @@ def complete(
     if part is not None and not head and _COMMENT.search(before[part.start :]):
         return []
     if part is not None and part.whole and not part.command and head.endswith("."):
-        head, begins = "", cursor  # behind its dot
+        head, begins = "", cursor  # after the statement's dot
     if part is not None and part.command:
         return list(_of_command(head, begins, text, cursor, known, files))
     tokens = scan(SourceText("", head), 0, fast=False).tokens
@@ -132,7 +132,7 @@ def complete(
 
 
 def signature(name: str) -> str:
-    """A function as its calls look.
+    """The signature of a function.
 
     >>> signature("substr"), signature("max")
     ('substr(symbol, int, int) -> symbol', 'max(any, any, ...) -> any')
@@ -163,7 +163,7 @@ def _kind(types: frozenset[str]) -> str:
 
 
 def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:
-    """What the end of a statement is an argument of: what is before it, it, and what is behind.
+    """The signature of the call open at the end of a statement, split around its current argument.
 
     >>> argument_at("p(x) <- E(x, ", KnownNames({"E": (("src", "int"), ("dst", "int"))}))
     ('E(src: int, ', 'dst: int', ')')
@@ -196,12 +196,12 @@ def columns_text(name: str, columns: Columns) -> str:
 
 
 def _last_part(before: str, known: KnownNames) -> StatementPart | None:
-    """The part that the cursor is in or behind."""
+    """The part that the cursor is in or directly after."""
     return next(iter(deque(parts_of(before, known.commands), maxlen=1)), None)
 
 
 def _fitting(word: str, names: Iterable[str]) -> list[str]:
-    """The names that begin as the word does, whatever the case of letters."""
+    """The names that start with the word, ignoring case."""
     low = word.lower()
     return [name for name in dict.fromkeys(names) if name.lower().startswith(low)]
 
@@ -220,7 +220,8 @@ def _commands(known: KnownNames, word: str, start: int) -> Iterator[Completion]:
 def _of_command(
     head: str, begins: int, text: str, cursor: int, known: KnownNames, files: Files
 ) -> Iterator[Completion]:
-    """The arguments of a command, as the registry writes them: `RELATION FILE`, `[on|off]`."""
+    """Completes a command's arguments by their kinds in the registry: `RELATION FILE`,
+    `[on|off]`."""
     name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]  # the pattern matches any text
     if not blank or name not in known.commands:
         return
@@ -245,7 +246,7 @@ def _of_command(
     at = len(words)
     kinds = wanted[at : at + 1]
     if at == 0 and arguments.startswith("[RELATION] "):
-        kinds = wanted[:2]  # the first may be left out
+        kinds = wanted[:2]  # the first is optional
     elif at >= max(1, len(wanted) - 1) and "..." in arguments:
         kinds = [kind.rstrip(".") for kind in wanted[:1]]
     for kind in kinds:
@@ -270,7 +271,7 @@ def _argument(
 
 
 def _file_argument(rest: str, cursor: int, ending: str, files: Files) -> Iterator[Completion]:
-    """Names of files as a command's argument: with quotes where they have blanks."""
+    """File names as a command's argument, quoted where they contain blanks."""
     quoted = rest.count('"') % 2 == 1
     typed = rest.rpartition('"')[2] if quoted else (rest.split(" ") or [""])[-1]
     for path in files(typed, ending):
@@ -287,7 +288,7 @@ def _file_argument(rest: str, cursor: int, ending: str, files: Files) -> Iterato
 
 
 def _in_string(tokens: list[Token], begins: int, files: Files) -> Iterator[Completion]:
-    """Files, where a directive names one."""
+    """Completes files, where a directive names one."""
     first, last = tokens[0], tokens[-1]
     path = last.text[1:]
     option = tokens[-3].value if len(tokens) > 3 and tokens[-2].type == "EQUAL" else None
@@ -320,12 +321,12 @@ def _in_statement(
     exact = [one for one in found if one[0].startswith(word)]
     after = text[cursor : cursor + 1]
     for name, about, shown in exact or found:
-        # What is there already is not put there twice.
+        # A bracket or `=` that already follows the cursor is not repeated.
         put = name[:-1] if after and name.endswith(after) and after in "()=" else name
         yield Completion(put, start, about, shown)
 
 
-Found = Iterator[tuple[str, str, str]]  # what is put there, about it, and what a menu shows
+Found = Iterator[tuple[str, str, str]]  # text, about, and shown of a completion
 
 
 def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
@@ -387,7 +388,7 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
     if not ruled and not name:
         return
     if not word and tail in _STARTS_LITERAL:
-        return  # there are many: they are offered once a letter is typed, or after `=`
+        return  # too many: offered once a letter is typed, or after `=`
     for function in _fitting(word, _FUNCTIONS):
         if function not in AGGREGATES or name in FUNCTIONS:
             yield f"{function}(", signature(function), function
@@ -411,18 +412,18 @@ def _is_variable(name: str) -> bool:
 
 
 def _call(tokens: list[Token]) -> tuple[str, int, str]:
-    """The name of the call whose arguments the end stands in, which one, and the last token.
+    """The name of the call open at the end, the index of its argument, and the last token's type.
 
-    No name: it stands in none.
+    The name is empty outside of calls.
     """
     name, place = _open_call(tokens)
     tail = tokens[-1].type if tokens else ""
-    # In the middle of an argument, what stands there is no column any more.
+    # In the middle of an argument no column is offered.
     return name, place if tail in ("LPAR", "COMMA") else 1 << 30, tail
 
 
 def _open_call(tokens: list[Token]) -> tuple[str, int]:
-    """The name of the innermost call that is open at the end, and which argument that is."""
+    """The name of the innermost call open at the end, and the index of its argument."""
     open_: list[list[int]] = []  # index of the bracket, commas since
     for at, token in enumerate(tokens):
         if token.type in ("LPAR", "LBRACE"):
@@ -440,7 +441,8 @@ def _open_call(tokens: list[Token]) -> tuple[str, int]:
 
 
 def _variables(text: str, begins: int, cursor: int) -> list[str]:
-    """The variables of the statement at hand, also of what follows; not what is being typed."""
+    """The variables of the current statement, before and after the cursor, except the word being
+    typed."""
     tokens = scan(SourceText("", text[begins:]), 0, fast=False).tokens
     return list(
         dict.fromkeys(

@@ -1,7 +1,7 @@
-"""The colours of a text that is being typed: what the scanner sees, and what the grammar refuses.
+"""Syntax highlighting of text that is being typed: words by the scanner, errors by the grammar.
 
-Statements are looked at one by one, each once: after a key only those around the cursor are cut
-anew, and only those that are on the screen are looked at.
+Highlighting is incremental: a key press re-splits only the statements around the cursor, and only
+statements on the screen are highlighted.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from gdatalog.records import replace
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.shell.editor.typed import OF_PART, StatementPart, comments, part_at
 
-Stretch = tuple[int, int, str]  # from, to, and what it is
+Stretch = tuple[int, int, str]  # start, end and kind
 
 _CLOSING = {"(": ")", "{": "}"}
 
 
 class Highlighter:
-    """The stretches of one text after the other, each like the one before but for a few letters.
+    """Highlights successive versions of a text, which differ by a few letters.
 
-    `known` may be set anew at any time; `checks`: the grammar may be asked (it takes a while to
-    load, so somebody else does that).
+    `known` may change at any time. `checks`: the grammar is loaded and may mark errors; another
+    thread loads it.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Highlighter:
         self._defined: frozenset[str] = frozenset()
 
     def look(self, text: str) -> None:
-        """Takes the text as it is now."""
+        """Takes the current text."""
         if text == self._text and self._commands is self.known.commands:
             return
         if self._commands is not self.known.commands:
@@ -53,9 +53,9 @@ class Highlighter:
         self._text = text
 
     def _cut(self, text: str) -> Iterator[StatementPart]:
-        """The parts of the text; those of the text before, where nothing has changed."""
+        """Splits the text into parts; reuses those of the previous text that did not change."""
         same = _same_start(self._text, text)
-        first = max(0, bisect_right(self._starts, same) - 3)  # a part may depend on the next two
+        first = max(0, bisect_right(self._starts, same) - 3)  # a part can depend on the next two
         yield from self._parts[:first]
         at = self._parts[first].start if first < len(self._parts) else 0
         longest = min(len(text), len(self._text)) - same
@@ -74,13 +74,14 @@ class Highlighter:
             at = part.end
 
     def state(self, cursor: int) -> object:
-        """What the colours depend on besides the text, for who keeps them."""
+        """The state that the colours depend on besides the text; the key of prompt_toolkit's
+        cache."""
         part = self._part_at(cursor)
         open_ = part.start if part is not None and not part.whole else None
         return self.checks, id(self.known), open_, self.pair(cursor), self._touched(cursor)
 
     def stretches(self, start: int, end: int, cursor: int = -1) -> Iterator[Stretch]:
-        """What there is from `start` to `end`, in order; what it leaves out is blank or plain."""
+        """The coloured stretches between `start` and `end`, in order; the rest is plain."""
         first = max(0, bisect_right(self._starts, start) - 1)
         pair = self.pair(cursor)
         for part in self._parts[first:]:
@@ -91,7 +92,7 @@ class Highlighter:
                     yield begins, stops, "pair" if begins in pair and stops == begins + 1 else kind
 
     def pair(self, cursor: int) -> tuple[int, ...]:
-        """Where the bracket at the cursor, or before it, is, and the one that it belongs to."""
+        """The positions of the bracket at or before the cursor and of its partner."""
         part = self._part_at(cursor)
         if part is None or part.command:
             return ()
@@ -113,12 +114,12 @@ class Highlighter:
         return best
 
     def statement_before(self, cursor: int) -> str:
-        """What there is of the statement at the cursor, before it."""
+        """The current statement's text before the cursor."""
         part = self._part_at(cursor)
         return "" if part is None or part.command else self._text[part.begins : cursor]
 
     def _touched(self, cursor: int) -> int | None:
-        """Where a word that is wrong begins, if the cursor is still at its end."""
+        """The start of an invalid word that ends at the cursor; it may be unfinished."""
         part = self._part_at(cursor)
         if part is None or part.command:
             return None
@@ -128,7 +129,7 @@ class Highlighter:
         return None
 
     def _part_at(self, cursor: int) -> StatementPart | None:
-        """The part that the cursor is in, or at whose end it is."""
+        """The part that the cursor is in or directly after."""
         index = bisect_right(self._starts, max(0, cursor - 1)) - 1
         return self._parts[index] if 0 <= index < len(self._parts) and cursor >= 0 else None
 
@@ -186,7 +187,7 @@ def _shifted(part: StatementPart, by: int) -> StatementPart:
 
 
 def _same_start(one: str, other: str) -> int:
-    """How many letters two texts have in common at their beginning."""
+    """The length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -197,7 +198,7 @@ def _same_start(one: str, other: str) -> int:
     return low
 
 
-# What each word of a statement is that is being typed, and where the grammar refuses it.
+# The kinds of a statement's words, and its syntax errors.
 
 
 KINDS = {
@@ -222,19 +223,19 @@ KINDS = {
     "ERROR": "wrong",
     "UNKNOWN": "wrong",
 }
-_BESIDE = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT"})  # a literal's neighbours
+_BESIDE = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT"})  # tokens around a literal
 
 
 @lru_cache(maxsize=8192)
 def words_of(text: str) -> tuple[tuple[int, int, str, str], ...]:
-    """The words of a statement: from, to, what it is, and its name if it is a call."""
+    """The words of a statement: start, end, kind, and the name of a call."""
     tokens = scan(SourceText("<text>", text), 0, fast=False).tokens
     found: list[tuple[int, int, str, str]] = []
     directive = tokens[0].type if tokens and tokens[0].type in DIRECTIVE_TYPES else ""
     depth = at = 0
     for index, token in enumerate(tokens):
         if token.start < at:
-            continue  # two tokens of one word
+            continue  # a second token of the same word
         found += [(at + a, at + b, "comment", "") for a, b in comments(text[at : token.start])]
         depth += {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}.get(token.type, 0)
         if directive:
@@ -279,10 +280,10 @@ def _in_directive(tokens: list[Token], at: int, directive: str, depth: int) -> s
 
 @lru_cache(maxsize=2048)
 def refused(text: str) -> tuple[tuple[int, int], ...]:
-    """The places at which the grammar refuses a statement."""
+    """The places of a statement's syntax errors."""
     try:
         _, _, errors = read_source(SourceText("<text>", text), True, fast=False)
-    except Exception:  # colours are never worth more than what is typed
+    except Exception:  # highlighting must never break typing
         return ()
     spans = [error.span for error in errors if error.span is not None]
     return tuple((span.start, max(span.end, span.start + 1)) for span in spans)

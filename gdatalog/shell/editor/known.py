@@ -1,6 +1,6 @@
-"""What the prompt knows of a database while somebody types: names, and what its bar shows.
+"""A snapshot of a database for the prompt: names for completion, and the bottom bar.
 
-A key never asks the database: it may be at work, and its lock held.
+Key presses never access the database, which may be busy and locked.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 Columns = tuple[tuple[str, str], ...]  # names and types
 
-STAND_INS = ("", "N", "SECONDS")  # for values that users choose
+STAND_INS = ("", "N", "SECONDS")  # placeholders for values that users choose
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
     """Names, for completion and highlighting.
 
-    `commands`: each with its arguments and what it does, as the registry tells them. `settings`:
-    what `.set` sets, and to what.
+    `commands`: by name, the arguments and summary from the registry. `settings`: the settings of
+    `.set`, with their values.
     """
 
     relations: Mapping[str, Columns] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class KnownNames:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the bottom bar tells. `invalid`: relations that cannot be evaluated. `rows` are those of
-    data and of what has been evaluated."""
+    """The contents of the bottom bar. `invalid` counts invalid relations, `rows` the rows of data
+    and of evaluated relations."""
 
     device: str
     why: str
@@ -50,12 +50,12 @@ class Status:
 
 
 def place_of(db: Database) -> str:
-    """Where queries run: a device, and workers if there are some."""
+    """Where queries run: the device, and the workers if there are any."""
     return db.device if db.cluster is None else f"{db.device} and {db.cluster}"
 
 
 def look(db: Database) -> tuple[KnownNames, Status]:
-    """A snapshot of a database; nothing is evaluated for it."""
+    """Takes a snapshot of a database, without evaluating anything."""
     from gdatalog.engine.devices import ASKED, NO_GPU
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell.commands import COMMANDS
@@ -66,7 +66,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     with db.call():
         try:
             schemas, broken = workspace.standing()
-        except Exception:  # who asks for them is told; a prompt goes on without names
+        except Exception:  # queries report the error; the prompt works without names
             schemas, broken = {}, {}
         held = {**workspace.evaluated(), **workspace.stored}
         known = KnownNames(
@@ -96,9 +96,9 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     return known, status
 
 
-# The bar below the prompt: where queries run, what there is, what is typed.
+# The bar below the prompt: device, relations, and the call being typed.
 
-Pieces = list[tuple[str, str]]  # texts, each with its style
+Pieces = list[tuple[str, str]]  # style and text
 
 
 def bar(
@@ -109,7 +109,8 @@ def bar(
     help_: str,
     columns: int,
 ) -> Pieces:
-    """What has room in so many columns. Without a status, the engine is still on its way.
+    """The bar's contents, as far as they fit into `columns`. Without a status the engine is still
+    starting.
 
     >>> status = Status("cpu", "", 2, 0, 1500, None, 8 << 30)
     >>> "".join(text for _, text in bar(status, "", "", None, "Tab completes", 40))
@@ -124,7 +125,7 @@ def bar(
     if status.invalid:
         counts += f" ({status.invalid:,} invalid)"
     counts += f", {_number(status.rows, 'row')}"
-    # The first are the last to go where there is no room for all.
+    # In order of importance: on a narrow terminal the last parts are dropped.
     parts: list[Pieces] = [[("class:bar-device", status.device)]]
     if doing:
         parts.append([("class:bar-busy", doing)])

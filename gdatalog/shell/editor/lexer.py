@@ -1,7 +1,6 @@
-"""Datalog for Pygments, which colours it in documentation, in notebooks and for `pygmentize`.
+"""Pygments lexers for Datalog, used by the documentation, notebooks and `pygmentize`.
 
-What is coloured how is what the prompt says, and so what the scanner reads. Half a program, or a
-wrong one, has colours too.
+They colour as the prompt does, so they accept incomplete and invalid programs.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ KINDS = {
     "wildcard": Name.Variable,
     "parameter": Name.Variable.Global,
     "relation": Name.Function,
-    "unknown": Name.Function,  # a relation that is defined elsewhere
+    "unknown": Name.Function,  # a relation defined elsewhere
     "function": Name.Builtin,
     "aggregate": Name.Builtin,
     "keyword": Keyword,
@@ -58,7 +57,7 @@ KINDS = {
 
 
 class DatalogLexer(Lexer):
-    """Programs.
+    """A lexer for programs.
 
     >>> pieces = DatalogLexer().get_tokens("p(x) <- q(x), x > 1.")
     >>> [text for kind, text in pieces if kind in Name.Function]
@@ -83,7 +82,8 @@ class DatalogLexer(Lexer):
 
 
 class SessionLexer(Lexer):
-    """What a terminal showed: commands after `$`, and conversations with the prompt."""
+    """A lexer for terminal sessions: shell commands after `$`, and input and output of the
+    prompt."""
 
     name = "Datalog session"
     aliases = ("gdatalog-console",)
@@ -108,7 +108,7 @@ class SessionLexer(Lexer):
 
 
 class CellLexer(Lexer):
-    """A notebook's cell: a line of IPython's, then a program."""
+    """A lexer for a notebook's cell: a line for IPython, then a program."""
 
     name = "Datalog cell"
     aliases = ("gdatalog-cell",)
@@ -130,6 +130,6 @@ _WRONG = re.compile(r"(\S[^\n]*? )?(error|unsafe rule|not stratified|memory limi
 
 
 def _plain(text: str, at: int, end: int) -> Iterator[Piece]:
-    """What stands between words: blanks, and dots."""
+    """The text between words: blanks and dots."""
     for found in re.compile(r"\s+|\S+").finditer(text, at, end):
         yield found.start(), Whitespace if found[0].isspace() else Punctuation, found[0]

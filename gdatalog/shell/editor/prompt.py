@@ -1,7 +1,7 @@
-"""The line that is edited: colours, completion, history, several lines until the dot, a bar.
+"""The line editor: colours, completion, history, input of several lines, a bottom bar.
 
-Imported only where somebody types at a terminal. Nothing here waits for the database: what is
-known of it is a snapshot, handed over between statements.
+Imported only on a terminal. It never waits for the database: it knows a snapshot, updated between
+statements.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ INDENT = "    "
 
 
 class Prompt:
-    """A line editor. `doing` says what is at work behind, such as a compilation; "" for nothing."""
+    """A line editor. `doing` names the current background work, such as a compilation, or is ""."""
 
     def __init__(self, history: KeptHistory | None = None) -> None:
         self.known = KnownNames()
         self.status: Status | None = None
         self.doing: Callable[[], str] = str
-        self.drawn: Callable[[], None] = lambda: None  # is called when the prompt is there
-        self._reads = Event()  # what reads the language is there
-        self._rest = ""  # what was begun behind statements that were sent
+        self.drawn: Callable[[], None] = lambda: None  # called once the prompt is drawn
+        self._reads = Event()  # set once the scanner is imported
+        self._rest = ""  # unfinished text after statements that were submitted
         self._hint = ""
-        self._indented: Document | None = None  # the text, when its last line was indented
+        self._indented: Document | None = None  # the text after the last automatic indentation
         self._history = history or KeptHistory()
         self._warned = False
         self._colours = Colours(lambda: self.known, lambda: self._session.default_buffer)
@@ -77,24 +77,24 @@ class Prompt:
         self._session.app.after_render += lambda app: self._after_render()
 
     def read(self) -> str:
-        """What was typed: commands and statements, all of them whole; "" for nothing.
+        """Reads whole commands and statements; "" for empty input.
 
-        Raises KeyboardInterrupt if it was dropped, EOFError at the end.
+        Raises KeyboardInterrupt if the input is dropped, EOFError at the end.
         """
         rest, self._rest = self._rest, ""
         self._advise("")
-        # A terminal that was slow to say where its cursor is: who asked waits no more. (Else the
-        # answer would go to an event loop that is closed.)
+        # Forget requests for the cursor's position that a slow terminal has not answered: the
+        # answer would go to a closed event loop.
         self._session.app.renderer._waiting_for_cpr_futures.clear()
         with interrupts_noted() as noted:
-            # What comes before the prompt is there was meant for what has ended meanwhile.
+            # A Ctrl-C before the prompt was drawn was meant for a call that has ended.
             text = self._session.prompt(default=rest, pre_run=noted.clear)
         later = get_typeahead(self._session.input)
         stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
         store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
         if stops or noted:
             self.drop()
-            raise KeyboardInterrupt  # it came before what was sent has begun
+            raise KeyboardInterrupt  # Ctrl-C came before the submitted input started
         if self._history.trouble and not self._warned:
             self._warned = True
             say(self._history.trouble)
@@ -102,63 +102,63 @@ class Prompt:
         from gdatalog.shell.editor.typed import divide
 
         end = divide(text, self.known.commands).end
-        if text[end:].strip():  # an editor has sent it
+        if text[end:].strip():  # from the external editor
             self._rest = text[end:].strip()
         return text[:end]
 
     def drop(self) -> None:
-        """Forgets what was begun behind what was sent."""
+        """Forgets the unfinished text after the statements that were submitted."""
         self._rest = ""
 
     def close(self) -> None:
-        """Gives the terminal back as it was."""
+        """Restores the terminal's settings."""
         put_back, self._put_back = self._put_back, lambda: None
         put_back()
 
     def learn(self, known: KnownNames, status: Status) -> None:
-        """Takes a snapshot; from any thread."""
+        """Takes a new snapshot. Thread-safe."""
         self.known, self.status = known, status
         self._redraw()
 
     def can_read(self) -> None:
-        """What reads the language has been imported; from any thread.
+        """Signals that the scanner has been imported. Thread-safe.
 
-        While another thread imports it, this one must not: modules that import each other would
-        be found half made. Keys that need it wait for so long.
+        Until then this thread must not import it: of modules that import each other, it would see
+        half-initialised ones. Keys that need it wait.
         """
         self._colours.reads = True
         self._reads.set()
         self._redraw()
 
     def fail(self) -> None:
-        """There is nothing to learn; from any thread."""
+        """Signals that the database could not be opened. Thread-safe."""
         self._reads.set()
         self.doing = lambda: "the engine did not start: Enter tells why"
         self._redraw()
 
     def check(self) -> None:
-        """From now on the grammar may be asked what it refuses; from any thread."""
+        """Signals that the grammar is loaded, so that syntax errors are marked. Thread-safe."""
         self._colours.checks = True
         self._redraw()
 
     def tell(self, text: str) -> None:
-        """Says something above the line that is being typed; from any thread."""
+        """Prints a message above the input. Thread-safe."""
         if not self._soon(lambda: run_in_terminal(lambda: say(text))):
             say(text)
 
     def _redraw(self) -> None:
-        """Shows what has changed, if it is shown at all; from any thread."""
+        """Redraws the prompt, if it is shown. Thread-safe."""
         self._soon(self._session.app.invalidate)
 
     def _soon(self, action: Callable[[], object]) -> bool:
-        """Does it in the thread that draws; False where nothing is drawn now."""
+        """Runs an action in the drawing thread; returns False if the prompt is not shown."""
         app = self._session.app
         loop = app.loop
         if loop is None or not app.is_running:
             return False
         try:
             loop.call_soon_threadsafe(action)
-        except RuntimeError:  # it has ended meanwhile
+        except RuntimeError:  # the loop has ended meanwhile
             return False
         return True
 
@@ -181,11 +181,11 @@ class Prompt:
         return [*shown]
 
     def _advise(self, hint: str) -> None:
-        """Shows a hint until something else is typed."""
+        """Shows a hint until the next key."""
         self._hint = hint
 
     def _argument(self) -> tuple[str, str, str] | None:
-        """The atom or call whose argument is typed, if any is."""
+        """The signature of the call being typed, if any."""
         typed = self._colours.statement_before()
         if not typed:
             return None
@@ -230,9 +230,9 @@ class Prompt:
         return keys
 
     def _enter(self, buffer: Buffer, more: bool) -> None:
-        """Sends what is whole, if the cursor is at the end; else a new line.
+        """Submits whole statements if the cursor is at the end; otherwise breaks the line.
 
-        `more` keys wait: they were pasted, and bring their own indentation.
+        `more`: further keys are pending, so the text was pasted, with its own indentation.
         """
         self._reads.wait()
         from gdatalog.shell.editor.typed import divide, indentation
@@ -252,7 +252,7 @@ class Prompt:
         elif divided.begun:
             self._advise("end the statement with a dot, or drop it with Ctrl-C, first")
         elif divided.pieces:
-            # What is begun is still there when the rest has been answered.
+            # The unfinished text stays for the next prompt.
             rest = rest.strip()
             self._rest = rest + "\n" + ("" if more else indentation(rest))
             buffer.document = Document(text[: divided.end].rstrip())
@@ -270,7 +270,7 @@ class Prompt:
         self._indented = buffer.document
 
     def _blank(self, buffer: Buffer) -> None:
-        """Who types the blanks of a line has them in place of those that were put there."""
+        """Inserts a blank. Typed indentation replaces the automatic one."""
         if self._indented == buffer.document:
             buffer.delete_before_cursor(len(buffer.document.current_line_before_cursor))
         buffer.insert_text(" ")
@@ -287,7 +287,7 @@ class Prompt:
         from gdatalog.shell.editor.completion import complete
 
         found = complete(document.text, document.cursor_position, self.known)
-        # All columns at once are offered beside the first: nothing of them goes in unasked.
+        # With "all columns" among the choices, insert no common prefix.
         whole = any(one.text.rstrip(")").count(",") for one in found)
         buffer.start_completion(insert_common_part=not whole)
 

@@ -1,4 +1,4 @@
-"""The terminal: what it can do, its keys while a query runs, and Ctrl-C."""
+"""The terminal: its abilities, keys typed while a query runs, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch
 
-_kept: list[Callable[[], None]] = []  # what puts the terminal back, the last first
+_kept: list[Callable[[], None]] = []  # functions that restore the terminal
 
 
 def can_edit() -> bool:
-    """Whether a line can be edited, with colours and menus: not in a pipe, or a dumb terminal."""
+    """Whether the terminal supports a line editor: not in a pipe, nor on a dumb terminal."""
     if not sys.stdin.isatty() or not (sys.stdout.isatty() or sys.stderr.isatty()):
         return False
     return sys.platform == "win32" or os.environ.get("TERM", "dumb") not in ("", "dumb")
@@ -26,7 +26,8 @@ def can_edit() -> bool:
 
 @contextmanager
 def interrupts_noted() -> Iterator[list[int]]:
-    """Within, Ctrl-C raises nothing, but is noted: the line editor must not stop half made."""
+    """A context in which Ctrl-C is recorded instead of raised, so that the line editor is never
+    left half-initialised."""
     noted: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
     try:
@@ -36,18 +37,19 @@ def interrupts_noted() -> Iterator[list[int]]:
 
 
 def in_foreground() -> bool:
-    """Whether this process may set up its terminal: one in the background would be stopped."""
+    """Whether this process may change the terminal's settings; in the background it would be
+    stopped."""
     try:
         return os.getpgrp() == os.tcgetpgrp(sys.stdin.fileno())
-    except (AttributeError, OSError):  # Windows, or the terminal is somebody else's
+    except (AttributeError, OSError):  # Windows, or another process's terminal
         return False
 
 
 def keep_keys() -> Callable[[], None]:
-    """Keys that nobody reads yet are neither shown nor lost, and Ctrl-C interrupts.
+    """Keeps keys that are typed while a query runs, unechoed, for the next prompt; Ctrl-C still
+    works.
 
-    What is typed while a query runs is then there at the next prompt, and not among the answers.
-    Gives what puts the terminal back; that happens at Python's end if nobody does it.
+    Returns a function that restores the terminal; it also runs at Python's exit.
     """
     try:
         import termios
@@ -70,23 +72,23 @@ def keep_keys() -> Callable[[], None]:
 
 
 def give_back() -> None:
-    """Puts the terminal back at once, for an end that Python is not told of."""
+    """Restores the terminal, before an exit that skips Python's exit handlers."""
     while _kept:
         _kept[-1]()
 
 
-# Ctrl-C, as the prompt and the command line take it: a call is stopped where it looks for that.
+# Ctrl-C at the prompt and the command line cancels a call at its next check.
 #
-# Python raises KeyboardInterrupt wherever it is at that moment, and drops it where that is a
-# callback of its collector. So the signal only says that the call is to stop. A call that does not
-# look for that in time is stopped as Python does it.
+# Python raises KeyboardInterrupt at any instruction, and drops it inside callbacks of the garbage
+# collector. So the signal only requests cancellation. A call that does not check in time gets
+# Python's KeyboardInterrupt.
 
 IN_TIME = 0.2  # seconds
 
 
 @contextmanager
 def heeding(watch: Watch) -> Iterator[None]:
-    """Within, Ctrl-C stops what is watched."""
+    """A context in which Ctrl-C cancels the watched calls."""
     if current_thread() is not main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

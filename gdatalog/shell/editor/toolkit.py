@@ -1,6 +1,6 @@
-"""Colours, completion and history as prompt_toolkit asks for them, and how its parts look.
+"""Highlighting, completion and history for prompt_toolkit, and the prompt's styles.
 
-What reads the language is imported at the first key, so that the prompt need not wait for it.
+The scanner is imported at the first key, so that the prompt appears without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gdatalog.values import visible
 if TYPE_CHECKING:
     from gdatalog.shell.editor.highlighting import Highlighter
 
-# What a stretch is, and how it looks: prompt_toolkit's words for it. Colours are the terminal's.
+# prompt_toolkit's style for each kind of stretch, in the terminal's own colours.
 STYLES = {
     "comment": "ansibrightblack italic",
     "string": "ansigreen",
@@ -90,7 +90,8 @@ class NameCompleter(Completer):
 
 
 class Colours(Lexer):
-    """`reads`: what reads the language is there. `checks`: the grammar may be asked as well."""
+    """The lexer of the prompt. `reads`: the scanner is imported; `checks`: the grammar is
+    loaded."""
 
     def __init__(self, known: Callable[[], KnownNames], buffer: Callable[[], Buffer]) -> None:
         self.reads = self.checks = False
@@ -103,7 +104,7 @@ class Colours(Lexer):
         return self._looking_at(text).state(self._cursor()) if text and self.reads else None
 
     def statement_before(self) -> str:
-        """What there is of the statement at the cursor, before it."""
+        """The current statement's text before the cursor."""
         buffer = self._buffer()
         if not buffer.text or not self.reads:
             return ""
@@ -129,7 +130,7 @@ class Colours(Lexer):
                 return []
             if not self.reads:
                 return [("", document.lines[number])]
-            looking = self._looking_at(text)  # it may have looked at another one since
+            looking = self._looking_at(text)  # it may have seen another text since
             at = document.translate_row_col_to_index(number, 0)
             end = at + len(document.lines[number])
             shown: StyleAndTextTuples = []
@@ -146,17 +147,17 @@ class Colours(Lexer):
         return line
 
 
-# What was typed before, in a file of the user's: an entry a line, as JSON, the latest last.
+# The history file: one entry per line, as JSON, the latest last.
 #
-# Sessions that run side by side add to the same file. Each entry is there once, and there are
-# never more than so many.
+# Concurrent sessions append to the same file. Duplicates and the oldest entries are removed when
+# the file is loaded.
 
 MOST = 2000  # entries
-LONGEST = 20_000  # characters of an entry; what is longer was pasted from a file
+LONGEST = 20_000  # characters of an entry; longer ones were pasted from a file
 
 
 class KeptHistory(History):
-    """History for prompt_toolkit. `trouble` says why it cannot be kept, if it cannot."""
+    """A persistent history for prompt_toolkit. `trouble`: the error if it cannot be kept."""
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ class KeptHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterator[str]:
-        """The latest first."""
+        """The entries, the latest first."""
         try:
             if self._path is None:
                 self._path = state_folder() / "history"
@@ -179,7 +180,7 @@ class KeptHistory(History):
         except OSError as problem:
             self._fail(problem)
             return iter(())
-        # What was typed before it was read is the latest.
+        # Entries typed before the file was loaded are the latest.
         return iter(list(dict.fromkeys([*self._loaded_strings, *kept])))
 
     def append_string(self, string: str) -> None:
@@ -205,7 +206,7 @@ class KeptHistory(History):
 
 
 def state_folder() -> Path:
-    """Where what is to outlive a session is kept; $GDATALOG_STATE moves it."""
+    """The folder for files that outlive a session; $GDATALOG_STATE overrides it."""
     given = os.environ.get("GDATALOG_STATE")
     if given:
         return Path(given)
@@ -215,12 +216,12 @@ def state_folder() -> Path:
 
 
 def _line(entry: str) -> bytes:
-    # Half characters, as a terminal may send them, are written as escapes.
+    # JSON escapes the lone surrogates that a terminal may send.
     return (json.dumps(entry) + "\n").encode("ascii")
 
 
 def _entries(data: bytes) -> list[str]:
-    """The entries of a file; lines that are none, such as one cut short, are left out."""
+    """The entries of a file; invalid lines, such as a truncated one, are left out."""
     found = []
     for line in data.splitlines():
         try:
@@ -234,10 +235,10 @@ def _entries(data: bytes) -> list[str]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
-    """The file, for one process at a time; it is made if it is not there."""
+    """Opens the file for one process at a time; creates it if missing."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         if sys.platform != "win32":
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file is closed
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
         yield file

@@ -1,6 +1,6 @@
-"""What was typed, cut into commands and statements: what is whole, and what is still to end.
+"""Splits typed text into commands and statements, whole and unfinished ones.
 
-Nothing here knows of a database, or imports what does: a prompt asks at each key.
+Nothing here uses a database, nor imports modules that do: the prompt calls it at each key.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from gdatalog.records import dataclass
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
 INDENT = "    "
-FARTHEST = 40  # columns that a line is indented
+FARTHEST = 40  # maximum indentation, in columns
 
 _COMMAND = re.compile(r"\s*\.([A-Za-z_]\w*)(.*)", re.DOTALL)
 _COMMENTS = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/|^[#%][^\n]*", re.MULTILINE)
 _BEFORE = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
-# By habit, and with no dot to come: the parser says what to write instead.
+# SQL typed by habit never gets its dot: the parser suggests what to write instead.
 _SQL = re.compile(r"\s*(select|insert|update|delete|create|with)\s[^()]*;\s*\Z", re.IGNORECASE)
 _PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
-# Their argument is a text of the language, which may go over several lines.
+# Commands whose argument is a query, possibly of several lines.
 TAKE_TEXT = frozenset({"explain", "profile"})
-# What may stand before that text: the part of a plan that is asked for.
+# The option before that query: the part of a plan to show.
 OF_PART = re.compile(r"--of(?:\s+|=)(\S+)\s*")
 _OPEN_END = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT", "OPERATOR", "COLON", "EQUAL"})
 
 
 @dataclass(frozen=True, slots=True)
 class StatementPart:
-    """A command, or a statement, with what stands before it; `begins` is where it does itself.
+    """A command or statement, with the comments and blanks before it; it begins itself at `begins`.
 
-    `whole`: nothing of it is missing. `heads`: the relations that a statement defines.
+    `whole`: the statement is complete. `heads`: the relations that it defines.
     """
 
     start: int
@@ -47,7 +47,7 @@ class StatementPart:
 
 
 def command_of(line: str) -> tuple[str, str] | None:
-    """The command and its argument, if the line is one. Directives win.
+    """The command and its argument, if the line is a command. A directive is not a command.
 
     >>> command_of(".load E e.csv"), command_of(".input E"), command_of("quit")
     (('load', 'E e.csv'), None, ('quit', ''))
@@ -62,12 +62,13 @@ def command_of(line: str) -> tuple[str, str] | None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text of statements can be run: none lacks its end, or it is SQL."""
+    """Whether a text of statements can run: the last one is complete, or it is SQL."""
     return is_complete(text) or _SQL.match(text) is not None
 
 
 def part_at(source: SourceText, at: int, commands: Collection[str] = ()) -> StatementPart:
-    """The part that starts at `at`. `commands` are known: they end what lacks its dot."""
+    """The part that starts at `at`. A line with one of `commands` ends a statement that lacks its
+    dot."""
     text = source.text
     before = _BEFORE.match(text, at)
     begins = before.end() if before else at
@@ -96,10 +97,10 @@ def parts_of(text: str, commands: Collection[str] = ()) -> Iterator[StatementPar
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """What of a text can be run, in pieces: (text, whether it is a command); and the rest.
+    """The whole statements and commands of a text, in pieces (text, whether it is a command).
 
-    A piece has as many empty lines before it as there are lines before it in the text, so that
-    errors tell the lines of the text. `begun`: the rest is a statement, then a command.
+    Each piece is preceded by as many empty lines as lines precede it in the text, so that errors
+    have the right line numbers. `begun`: a command follows an unfinished statement.
     """
 
     pieces: tuple[tuple[str, bool], ...]
@@ -108,11 +109,12 @@ class Divided:
 
 
 def divide(text: str, commands: Collection[str] = ()) -> Divided:
-    """Commands one by one, and what stands between them together, for rules may look ahead.
+    """Splits a text: each command is a piece, and so are consecutive statements together, because
+    rules may refer to later ones.
 
-    >>> divided = divide("e(1). e(2).\\n.relations\\np(x) <- e(x),")
+    >>> divided = divide("e(1). e(2).\n.relations\np(x) <- e(x),")
     >>> divided.pieces, divided.end
-    ((('e(1). e(2).\\n', False), ('.relations', True)), 22)
+    ((('e(1). e(2).\n', False), ('.relations', True)), 22)
     """
     pieces: list[tuple[str, bool]] = []
     start = end = 0  # of the statements that follow each other
@@ -140,7 +142,7 @@ def divide(text: str, commands: Collection[str] = ()) -> Divided:
 
 
 def indentation(before: str) -> str:
-    """The blanks that the next line wants: as a body's first literal, or as the line before.
+    """The indentation of the next line: aligned with a body's first literal, or as the line before.
 
     >>> len(indentation("path(x, z) <- E(x, y),"))
     14
@@ -162,15 +164,15 @@ def indentation(before: str) -> str:
 
 
 def comments(between: str) -> Iterator[tuple[int, int]]:
-    """Where comments are in what stands between words."""
+    """The positions of comments in the text between words."""
     return (found.span() for found in _COMMENTS.finditer(between))
 
 
 def without_prompts(text: str) -> str:
-    """What was typed in a session that is shown, as documentation shows them.
+    """Extracts the input from a pasted session.
 
-    >>> without_prompts("gdatalog> e(1,\\n     ...>   2).\\ne: 1 fact added\\n")
-    'e(1,\\n  2).'
+    >>> without_prompts("gdatalog> e(1,\n     ...>   2).\ne: 1 fact added\n")
+    'e(1,\n  2).'
     """
     if not text.lstrip().startswith(PROMPT):
         return text
@@ -182,7 +184,7 @@ def without_prompts(text: str) -> str:
 
 
 def _command_at(text: str, begins: int) -> tuple[int, bool] | None:
-    """Where the command that begins here ends, and whether it is whole."""
+    """The end of the command that begins here, and whether it is complete."""
     end = _line_end(text, begins)
     found = command_of(text[begins:end])
     if found is None:
@@ -211,7 +213,7 @@ _DEPTH = {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}
 def _cut_by_command(
     text: str, tokens: list[Token], end: int, commands: Collection[str]
 ) -> int | None:
-    """Where a known command stands in a line of its own, if it was taken for the dot."""
+    """The position of a known command on its own line, if its dot was taken for the statement's."""
     dot = end - 1
     if not tokens or not commands or text[dot:end] != "." or not _first_on_line(text, dot):
         return None
@@ -238,11 +240,11 @@ def _heads(tokens: list[Token]) -> tuple[str, ...]:
             elif depth > 0:
                 ground = False
         depth += _DEPTH.get(token.type, 0)
-    return tuple(found) if ground else ()  # a fact, else a query
+    return tuple(found) if ground else ()  # a ground atom is a fact, otherwise a query
 
 
 def _listed(tokens: list[Token]) -> Iterator[str]:
-    """The names that a directive is about."""
+    """The names in a directive."""
     for at in range(1, len(tokens)):
         if tokens[at].type == "NAME":
             yield tokens[at].value
