@@ -382,4 +382,4 @@ def test_drawn_sessions() -> None:
 
 @pytest.mark.slow
 def test_many_drawn_sessions() -> None:
-    run_sessions(24, 40)
+    run_sessions(14, 40)

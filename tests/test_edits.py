@@ -223,4 +223,4 @@ def test_edits_of_rows_in_parts(in_parts: None) -> None:
 
 @pytest.mark.slow
 def test_many_edits(in_parts: None) -> None:
-    run_edits(24, 50, often=4)
+    run_edits(16, 50, often=4)

@@ -247,7 +247,7 @@ def test_what_is_given_up_has_told_nothing() -> None:
 
 @pytest.mark.slow
 @pytest.mark.drawn
-@settings(share(1), max_examples=2)
+@settings(share(1), max_examples=1)
 @given(programs(), aggregate_programs(), recursive_programs())
 def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> None:
     """Programs run as a profile runs them, against the oracle."""

@@ -17,7 +17,7 @@ GRAPHS = ("ca-GrQc", "lab-yeast")
 
 
 def run(bench: Bench) -> Iterator[Row]:
-    queries = suite("cuts")[:: 5 if bench.small else 1]
+    queries = suite("cuts")[:: 8 if bench.small else 1]
     for name in GRAPHS[:1] if bench.small else (*GRAPHS, *(("email-Enron",) if bench.full else ())):
         graph = bench.graph(name)
         with bench.database(graph) as db:

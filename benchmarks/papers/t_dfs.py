@@ -21,7 +21,7 @@ LIMITS = {"0.1 ms": MILLISECOND // 10, "1 ms": MILLISECOND, "10 ms": 10 * MILLIS
 
 def run(bench: Bench) -> Iterator[Row]:
     for graph in bench.graphs("wiki-Vote", "email-Enron"):
-        for number in LABELS:
+        for number in LABELS[::2] if bench.small else LABELS:
             labels = bench.labels(graph, number) if number else None
             with bench.database(graph, labels) as db:
                 for pattern in suite("t-dfs"):
