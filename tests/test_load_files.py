@@ -87,7 +87,7 @@ def test_one_declared_column_needs_no_delimiter() -> None:
 def test_quoted_values() -> None:
     text = 'a,"x\ny"\nb,"say ""hi"""\n"",5" disk\n'
     assert rows(text, S) == [("a", "x\ny"), ("b", 'say "hi"'), ("", '5" disk')]
-    assert rows('a,"b\n', S, quoting=False) == [("a", '"b')]
+    assert rows('a\t"b\n', S, "e.facts") == [("a", '"b')]
 
 
 def test_symbols_are_verbatim() -> None:
@@ -286,20 +286,14 @@ def test_options_that_make_no_sense() -> None:
     with pytest.raises(UsageError) as caught:
         read("[]", E, name="e.json", header=True)
     assert str(caught.value) == (
-        "usage error: e.json: delimiter, header and quoting have no meaning for json"
-    )
-    with pytest.raises(UsageError) as caught:
-        read("[]", E, format="xml")
-    assert str(caught.value) == (
-        "usage error: there is no format 'xml'\n"
-        "  hint: formats are arrow, csv, facts, json, jsonl, parquet, tsv"
+        "usage error: e.json: delimiter and header have no meaning for json"
     )
     with pytest.raises(UsageError) as caught:
         read("[]", E, name="e.xml")
     assert str(caught.value) == (
         "usage error: e.xml: the name does not tell the format\n"
         "  hint: known are .csv .tsv .txt .facts .parquet .pq .arrow .feather .ipc .json .jsonl "
-        ".ndjson, each also as .gz or .zst; or say format=..."
+        ".ndjson, each also as .gz or .zst"
     )
 
 

@@ -88,20 +88,17 @@ def read_tables(
     path: str | os.PathLike[str],
     options: LoadOptions = PLAIN,
     *,
-    format: str | None = None,
     delimiter: str | None = None,
-    quoting: bool | None = None,
     declared: Declared | None = None,
 ) -> Iterator[Table]:
     """The tables of a file, or of several files that are one relation: all Parquet files of a
     folder, or the files that match a pattern. There is at least one table, and all have the same
     columns. Options that are not given follow from the name and the content."""
     name = os.fspath(path)
-    said = partial(_read_file, format=format, delimiter=delimiter, quoting=quoting)
 
     def loaded(declared: Declared | None) -> Iterator[Table]:
         if not is_set(name):
-            return said(File(name), options, declared)
+            return _read_file(File(name), options, declared, delimiter)
         files = files_of(name)
         work, ends = current_watch().innermost, [0, *accumulate(map(_size_of, files))]
         if work.stage == "loading" and ends[-1]:
@@ -112,7 +109,7 @@ def read_tables(
             start, end = next(stretches)
             if ends[-1] and len(files) > 1:
                 work.stretch(start / ends[-1], end / ends[-1])
-            return said(file, options, declared)
+            return _read_file(file, options, declared, delimiter)
 
         return read_set(files, options, declared, read)
 
@@ -127,36 +124,25 @@ def _size_of(file: File) -> int:
 
 
 def _read_file(
-    file: File,
-    options: LoadOptions,
-    declared: Declared | None,
-    *,
-    format: str | None,
-    delimiter: str | None,
-    quoting: bool | None,
+    file: File, options: LoadOptions, declared: Declared | None, delimiter: str | None
 ) -> Iterator[Table]:
     name, columns = file.path, options.columns
-    if format is None:
-        if not os.path.exists(name) and not os.path.splitext(name)[1]:
-            raise _missing(name)  # a file or a folder
-        format = format_of(name)
-    elif format not in FORMATS.values():
-        known = ", ".join(sorted(set(FORMATS.values())))
-        raise UsageError(f"there is no format {format!r}", hint=f"formats are {known}")
-    if format not in TEXTS and (delimiter, options.header, quoting) != (None, None, None):
-        raise UsageError(f"{name}: delimiter, header and quoting have no meaning for {format}")
+    if not os.path.exists(name) and not os.path.splitext(name)[1]:
+        raise _missing(name)  # a file or a folder
+    format = format_of(name)
+    if format not in TEXTS and (delimiter, options.header) != (None, None):
+        raise UsageError(f"{name}: delimiter and header have no meaning for {format}")
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
         for raw in raws_of_parquet(name, _source_of(name), wanted):
             yield table_of_file(with_keys(raw, file), options, declared, name)
         return
-    facts = format == "facts"
+    quoted = format != "facts"
     if format in TEXTS:
         delimiter = delimiter or (None if format == "csv" else "\t")
-        quoting = not facts if quoting is None else quoting
-        if facts and options.header is None:
+        if not quoted and options.header is None:
             options = replace(options, header=False)
-        tables = tables_of_large(file, delimiter, quoting, declared, options)
+        tables = tables_of_large(file, delimiter, quoted, declared, options)
         if tables is not None:
             yield from tables
             return
@@ -168,12 +154,11 @@ def _read_file(
     elif format == "jsonl":
         raw = raw_of_json_lines(name, data)
     else:
-        assert quoting is not None
         raw = raw_of_text(
             name,
             data.removeprefix(MARK),
             delimiter=delimiter,
-            quoted=quoting,
+            quoted=quoted,
             declared=declared if columns is None else None,
             options=options,
         )
@@ -207,7 +192,7 @@ def format_of(name: str, default: str | None = None) -> str:
         known = " ".join(FORMATS)
         raise UsageError(
             f"{name}: the name does not tell the format",
-            hint=f"known are {known}, each also as .gz or .zst; or say format=...",
+            hint=f"known are {known}, each also as .gz or .zst",
         )
     return found
 

@@ -273,16 +273,15 @@ def _joined(blocks: Sequence[Columns]) -> Columns:
     )
 
 
-def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = None) -> Array:
-    """The parts of a column, concatenated; in 32 bits where they fit, if no width is given."""
-    if dtype is None:
-        fits = all(
-            part.dtype == np.int32
-            or len(part) == 0
-            or (int(part.min()) >= INT32_MIN and int(part.max()) <= INT32_MAX)
-            for part in parts
-        )
-        dtype = np.dtype(np.int32 if fits else np.int64)
+def joined_column(parts: Sequence[Array]) -> Array:
+    """The parts of a column, concatenated; in 32 bits where they fit."""
+    fits = all(
+        part.dtype == np.int32
+        or len(part) == 0
+        or (int(part.min()) >= INT32_MIN and int(part.max()) <= INT32_MAX)
+        for part in parts
+    )
+    dtype = np.dtype(np.int32 if fits else np.int64)
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
     length = sum(map(len, parts))
