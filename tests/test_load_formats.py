@@ -102,6 +102,15 @@ def test_bad_json_text() -> None:
     )
 
 
+@pytest.mark.parametrize("nulls", ["error", "drop"])
+def test_a_file_is_to_be_mended_with_and_without_missing_values(nulls: str) -> None:
+    values = ["1", "b"] if nulls == "error" else ["1", None, "b"]
+    pq.write_table(pa.table({"x": values}), "e.parquet")
+    options = LoadOptions(nulls="drop") if nulls == "drop" else LoadOptions()
+    with pytest.raises(DataError, match="mend the file, or declare the column symbol"):
+        read_table("e.parquet", options, declared=decl(x="int"))
+
+
 def test_parquet_and_arrow() -> None:
     table = pa.table({"w": [0.5], "dst": [2], "src": pa.array([1], pa.uint8())})
     pq.write_table(table, "e.parquet")

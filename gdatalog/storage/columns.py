@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.records import dataclass
 from gdatalog.storage.arrays import (
     arrow_numbers,
     borrowed,
@@ -28,7 +27,7 @@ from gdatalog.storage.arrays import (
     integers,
     lies_on_device,
 )
-from gdatalog.storage.load_options import DataPlace, shown
+from gdatalog.storage.load_options import DataPlace, SomeRows, shown
 from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
@@ -413,7 +412,7 @@ def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
 def _instant(value: Any, row: int, place: DataPlace) -> int:
     """Nanoseconds since 1970 of a date or time. Without a time zone it is in UTC."""
     if isinstance(value, np.datetime64):
-        lone = _At(place.what, place.column, row, place)
+        lone = SomeRows(place.what, place.column, place, [row])
         return int(instants(np.array([value]), lone)[0])
     extra = 0
     if isinstance(value, datetime):
@@ -434,17 +433,6 @@ def _instant(value: Any, row: int, place: DataPlace) -> int:
             "a timestamp counts nanoseconds in 64 bits",
         )
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _At(DataPlace):
-    """The place of one row, for a value that is checked alone."""
-
-    row: int
-    place: DataPlace
-
-    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
-        return self.place.error(self.row + row, message, hint)
 
 
 def _instants_of_texts(values: Sequence[Any] | Array, place: DataPlace) -> Array:

@@ -20,7 +20,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
-from gdatalog.storage.load_options import Declared, FilePlace, LoadOptions
+from gdatalog.storage.load_options import DataPlace, Declared, FilePlace, LoadOptions, SomeRows
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Array, Column, Table, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
@@ -66,8 +66,9 @@ def raws_of_parquet(
         before, warnings = before + table.num_rows, []
 
 
-def _place(name: str, before: int, _: int, column: str) -> RowPlace:
-    return RowPlace(name, column, before)
+def _place(name: str, before: int, _: int, column: str) -> DataPlace:
+    """A column of the rows after the first ones; errors count rows from the start of the file."""
+    return SomeRows(name, column, FilePlace(name, column), range(before, INT_MAX))
 
 
 @contextmanager
@@ -135,18 +136,6 @@ class RowGroups:
     numbers: tuple[int, ...]
     first: int
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlace(FilePlace):
-    """A column of some row groups; errors count rows from the start of the file."""
-
-    before: int
-
-    def where(self, row: int) -> str:
-        # Not with super(): a dataclass with slots is another class than the one that super() would
-        # use.
-        return FilePlace.where(self, self.before + row)
 
 
 def footer_of(file: File) -> Footer:
@@ -222,7 +211,7 @@ def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise damaged(path, error) from error
     raw = with_keys(raw_of_columns(table, there), groups.file)
-    return replace(raw, place=lambda _, column: RowPlace(path, column, groups.first))
+    return replace(raw, place=partial(_place, path, groups.first))
 
 
 def with_keys(raw: Raw, file: File) -> Raw:

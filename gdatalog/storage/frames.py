@@ -33,6 +33,7 @@ from gdatalog.storage.load_options import (
     FilePlace,
     LoadOptions,
     MissingValue,
+    SomeRows,
     rows,
 )
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
@@ -313,20 +314,6 @@ def taken(column: Any, keep: Array) -> Any:
     if not hasattr(column, "__getitem__"):
         return taken(list(column), keep)
     return column[keep]
-
-
-@dataclass(frozen=True, slots=True)
-class SomeRows(DataPlace):
-    """A column without some of its rows. Errors count rows as the data does."""
-
-    whole: DataPlace
-    rows: Array
-
-    def where(self, row: int) -> str:
-        return self.whole.where(int(self.rows[row]))
-
-    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
-        return self.whole.error(int(self.rows[row]), message, hint)
 
 
 @dataclass(frozen=True, slots=True)

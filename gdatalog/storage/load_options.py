@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
+
+if TYPE_CHECKING:
+    from gdatalog.storage.table import Array
 
 Nulls = Literal["error", "drop"]
 
@@ -217,6 +220,23 @@ class FilePlace(DataPlace):
 
     def cure(self, declared: TypeName) -> str:
         return "mend the file"
+
+
+@dataclass(frozen=True, slots=True)
+class SomeRows(DataPlace):
+    """Some rows of a column. Errors count rows as the `whole` column does."""
+
+    whole: DataPlace
+    rows: Sequence[int] | Array
+
+    def where(self, row: int) -> str:
+        return self.whole.where(int(self.rows[row]))
+
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return self.whole.error(int(self.rows[row]), message, hint)
+
+    def cure(self, declared: TypeName) -> str:
+        return self.whole.cure(declared)
 
 
 def shown(value: object, width: int = 60) -> str:
