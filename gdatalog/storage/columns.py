@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.arrays import (
+from gdatalog.storage.load_options import DataPlace, SomeRows, shown
+from gdatalog.storage.table import (
+    Array,
+    Column,
+    TextColumn,
     arrow_numbers,
     borrowed,
     device_column,
@@ -27,8 +31,6 @@ from gdatalog.storage.arrays import (
     integers,
     lies_on_device,
 )
-from gdatalog.storage.load_options import DataPlace, SomeRows, shown
-from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
 Typed = tuple[TypeName, Column]

@@ -21,7 +21,6 @@ import numpy as np
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.arrays import empty_column, fetched, lies_on_device
 from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.data_files import TypedColumns
@@ -37,7 +36,15 @@ from gdatalog.storage.load_options import (
     rows,
 )
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
-from gdatalog.storage.table import Array, Column, Table, TextColumn
+from gdatalog.storage.table import (
+    Array,
+    Column,
+    Table,
+    TextColumn,
+    empty_column,
+    fetched,
+    lies_on_device,
+)
 from gdatalog.values import TypeName, is_unicode
 
 TYPING = (0.4, 0.9)  # its share of the progress of loading, see `delimited.py`

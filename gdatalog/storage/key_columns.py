@@ -16,7 +16,6 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
-from gdatalog.storage.arrays import device_keys, is_borrowed
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.on_device import DeviceOps
@@ -24,8 +23,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
 from gdatalog.storage.spill import Spill, SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
-from gdatalog.storage.table import Array, Table, TextColumn
+from gdatalog.storage.table import Array, Table, TextColumn, is_borrowed
 from gdatalog.storage.threads import LONG, spread
+from gdatalog.values import TypeName
 
 LOADING = "rows that are loaded"  # the account's name for keys during loading
 STRETCH = 1 << 18  # keys in one batch of widening
@@ -196,3 +196,14 @@ def _give_back_to_system() -> None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
+
+
+def device_keys(column: Any, kind: TypeName, xp: Any) -> Array:
+    """The keys of a column of values."""
+    keys: Array
+    if kind == "float":
+        bits = column.view(xp.int64)
+        keys = bits ^ ((bits >> 63) & 0x7FFF_FFFF_FFFF_FFFF)
+    else:
+        keys = column.astype(xp.int32) if kind == "bool" else column
+    return keys

@@ -10,7 +10,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
-    from gdatalog.storage.table import Array
+    from numpy.typing import NDArray
 
 Nulls = Literal["error", "drop"]
 
@@ -227,7 +227,7 @@ class SomeRows(DataPlace):
     """Some rows of a column. Errors count rows as the `whole` column does."""
 
     whole: DataPlace
-    rows: Sequence[int] | Array
+    rows: Sequence[int] | NDArray[Any]
 
     def where(self, row: int) -> str:
         return self.whole.where(int(self.rows[row]))
