@@ -220,8 +220,8 @@ def whole_imports() -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within this context no garbage is collected: what imports make stays, and to look at it
-    takes a tenth of their time."""
+    """Within this context no garbage is collected: what imports and plans make stays, and to look
+    at it takes a tenth of their time."""
     collects = gc.isenabled()
     gc.disable()
     try:

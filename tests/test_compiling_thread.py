@@ -35,6 +35,14 @@ def test_what_is_wanted_soon_is_compiled_aside(folder: Path, made: list[str]) ->
     assert native.load(NAME, SOURCE) is found and len(made) == 2
 
 
+def test_what_is_called_often_is_compiled_once_more(folder: Path, made: list[str]) -> None:
+    for calls in range(1, 5):
+        assert native.load(NAME, SOURCE, native.OFTEN / 10).tier == "light"
+        assert native._waiting.empty() or calls == 4
+    native._waiting.join()
+    assert native.load(NAME, SOURCE, native.OFTEN / 10).tier == "full"
+
+
 def test_what_is_wanted_now_does_not_wait_for_its_turn(folder: Path, made: list[str]) -> None:
     with native._lock:  # the compiling thread cannot begin
         assert native.load_soon(NAME, SOURCE, 10.0) is None

@@ -46,10 +46,13 @@ _ROOM = [0] * 8  # for results, which replace the arguments
 _lock = RLock()  # held while a function is compiled
 _counts = Lock()  # held briefly: for `_rows`, and to start the compiling thread
 _native: dict[str, Native] = {}
-_rows: dict[str, float] = {}  # rows that functions of the light tier have processed
+# By function of the light tier: its calls, and the rows that they have processed.
+_rows: dict[str, tuple[int, float]] = {}
 
 # Rows that are worth the tier `full`: at once, which takes some 20 ms more, and in the background.
+# The more calls there were, the more will come: so later calls count up to four times.
 MUCH, OFTEN = 8_000_000.0, 3_000_000.0
+COUNTED = 4
 LONG = 1e9  # rows that are worth the tier `long`
 
 
@@ -181,8 +184,10 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
         found = _loaded(name, lambda: _printed(source), _tier_for(rows))
     if found.tier == "light":
         with _counts:
-            total = _rows[name] = _rows.get(name, 0.0) + rows
-        if total >= OFTEN > total - rows:
+            calls, before = _rows.get(name, (0, 0.0))
+            total = before + rows * min(calls + 1, COUNTED)
+            _rows[name] = calls + 1, total
+        if total >= OFTEN > before:
             _put(name, source, "full", 0.0)
     return found
 

@@ -9,6 +9,7 @@ others with the same rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -31,6 +32,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.threads import uncollected
 from gdatalog.values import ParamType
 
 # Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
@@ -198,9 +200,9 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
 
 
 def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
-    length = sum(rule.span.end - rule.span.start for rule in rules)
-    with spending("planning"):
-        return apart(make, length >= LONG_RULE)
+    long = sum(rule.span.end - rule.span.start for rule in rules) >= LONG_RULE
+    with spending("planning"), nullcontext() if long else uncollected():
+        return apart(make, long)
 
 
 def _looking(
