@@ -416,3 +416,33 @@ def test_lists_are_kept_by_edges(
                 found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[:2] == found[2:]
     assert bool(made) == (share == 2)
+
+
+def test_kept_lists_are_an_index_of_the_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later queries read them; they go when memory is short, and with the relation's rows."""
+    made: list[int] = []
+    plain = kept._made
+
+    def noted(*given: Any) -> tuple[Any, Any]:
+        found = plain(*given)
+        made.append(sum(array.nbytes for array in found))
+        return found
+
+    monkeypatch.setattr(kept, "_made", noted)
+    wedges = patterns.from_edges(WEDGES, name="wedges")
+    with gd.connect(device="cpu") as db:
+        device = db.workspace.device = Gpu(HostDriver(seed=5))
+        db.workspace.force(algebra="quotients", strategy="lftj", tile=32)
+        for edges in (skewed(40), skewed(30)):
+            db["E"] = edges
+            before, size = len(made), device.kept.nbytes
+            found = [db.count(wedges) for _ in range(2)]
+            lists = made[before:]
+            assert lists and device.kept.nbytes >= size + sum(lists)
+            device.kept.relieve()
+            assert device.kept.nbytes < sum(lists)
+            assert [db.count(wedges), *found] == [found[0]] * 3
+            assert made[before:] == [*lists, *lists]
+            with gd.connect(device="cpu") as other:
+                other["E"] = edges
+                assert other.count(wedges) == found[0]

@@ -37,7 +37,7 @@ from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
 from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
-from gdatalog.planner.rewrite.algebra import SURE, Algebra
+from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.loop_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
@@ -64,8 +64,8 @@ def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
     """Whether counts become signed sums; only compiled loops keep tables of counts. `here`: those
     of the CPU, whose workers each have a table by edges or vertices."""
     entries = limits.spare() // TALLY_SHARE // (8 * (knobs.workers if here else 1))
-    sure = 1.0 if here else SURE
-    return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure)
+    sure, word = (1.0, 1.0) if here else (SURE, WORD_APART)
+    return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure, word)
 
 
 @dataclass(slots=True)

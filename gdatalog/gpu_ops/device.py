@@ -38,7 +38,7 @@ class Gpu:
         self.ops = Sums(driver)
         self.memory = memory
         self.kept = DeviceTries(driver, self.ops, memory)
-        self.walks = Walks(driver, self.ops)
+        self.walks = Walks(driver, self.ops, self.kept)
         self.in_place = Paged(driver)
 
     @property

@@ -1,7 +1,8 @@
 """Computes the intersections that loops read by edge, for all edges, before the loops run.
 
 A kernel counts the common values of the lists of each edge's two ends, and then writes them. So
-tiles only read them, and none waits for another.
+tiles only read them, and none waits for another. They are cached with the relation's tries, for
+other sums and later queries.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 
 from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
 from gdatalog.gpu_ops.launching import THREADS, TILE, type_of
+from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.arguments import Argument, LevelArgument
+from gdatalog.storage.trie import Trie, TrieLevel
 
 KEPT_LISTS = "kept lists"
 SHARE = 2  # lists take at most this part of the free memory
@@ -21,14 +24,26 @@ LANES = 32  # of a tile, which takes an edge at a time
 
 
 def kept_lists(
-    ops: Any, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
+    ops: Any,
+    arguments: Sequence[Argument],
+    tries: Sequence[Any],
+    limits: Limits,
+    indexes: DeviceTries | None,
 ) -> dict[str, Any]:
-    """The arrays of the intersections that a plan's loops read, by name."""
+    """The arrays of the intersections that a plan's loops read, by name. `indexes`: where they are
+    cached, as the tries that they are made from."""
     given: dict[str, Any] = {}
     for lists in (each for each in arguments if each.kind == "lists"):
-        starts = lists.name.replace("lists", "kept")
-        given[starts], given[lists.name] = _made(ops, lists, tries, limits)
-        limits.charge(KEPT_LISTS, sum(array.nbytes for array in given.values()))
+
+        def make(lists: Argument = lists) -> Trie:
+            starts, kept = _made(ops, lists, tries, limits)
+            limits.charge(KEPT_LISTS, limits.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes)
+            return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
+
+        sources = [tries[at.trie] for at in lists.levels]
+        (level,) = (make() if indexes is None else indexes.derived(sources, make)).levels
+        given[lists.name.replace("lists", "kept")] = level.offsets
+        given[lists.name] = level.values
     return given
 
 

@@ -1,9 +1,10 @@
 """Caches relations' rows and tries on a device between queries, within a memory budget.
 
-A relation's columns are copied to the device once, and its tries are built there. Both are cached
-by the relation's rows and freed with them. Beyond the budget, the least recently used are dropped,
-but none that is in use; rows that are nowhere else are copied to the host first. An allocation that
-fails is retried once, after everything unused has been dropped.
+A relation's columns are copied to the device once, and its tries are built there. They are cached
+by the relation's rows and freed with them, and so is what kernels derive from tries. Beyond the
+budget, the least recently used are dropped, but none that is in use; rows that are nowhere else are
+copied to the host first. An allocation that fails is retried once, after everything unused has been
+dropped.
 
 Tries are built as `storage/trie_builder.py` does with NumPy: rows are packed into integers, which
 one radix sort orders. A node begins where a value differs from the one before. Each level waits
@@ -32,17 +33,23 @@ HELD = 4  # times the bytes of rows are needed to copy and count them
 SHARE = 0.75  # of the device's free memory: the rest is for queries
 
 Made = TypeVar("Made")
+Names = tuple[TrieName, ...]
 
 
 class _Indexes:
-    """What is cached of one relation, and when each was used: rows under None, tries by name."""
+    """What is cached of one relation, and when each was used: rows under None, tries by name, and
+    what is derived from several tries by their names."""
 
-    __slots__ = ("symmetric", "tries", "used")
+    __slots__ = ("derived", "symmetric", "tries", "used")
 
     def __init__(self) -> None:
         self.symmetric: bool | None = None  # not known
         self.tries: dict[TrieName, Trie] = {}
-        self.used: dict[TrieName | None, int] = {}
+        self.derived: dict[Names, Trie] = {}
+        self.used: dict[TrieName | Names | None, int] = {}
+
+    def cached(self) -> list[Trie]:
+        return [*self.tries.values(), *self.derived.values()]
 
 
 class DeviceTries:
@@ -71,7 +78,7 @@ class DeviceTries:
         return 0 if held is None else self._bytes_of(relation.store, held)
 
     def _bytes_of(self, store: RowStore, held: _Indexes) -> int:
-        levels = {id(level): level for trie in held.tries.values() for level in trie.levels}
+        levels = {id(level): level for trie in held.cached() for level in trie.levels}
         size = sum(int(level.nbytes) for level in levels.values())
         for trie in held.tries.values():
             size += 0 if trie.weights is None else int(trie.weights.nbytes)
@@ -145,6 +152,21 @@ class DeviceTries:
         held.used[name] = next(self._clock)
         return trie
 
+    def derived(self, tries: Sequence[Trie], make: Callable[[], Trie]) -> Trie:
+        """What `make` computes from these tries alone: cached as they are, if they are cached and
+        of one relation."""
+        for held in self._held.values():
+            names = {id(trie): name for name, trie in held.tries.items()}
+            if all(id(trie) in names for trie in tries):
+                key = tuple(names[id(trie)] for trie in tries)
+                found = held.derived.get(key)
+                if found is None:
+                    found = held.derived[key] = make()
+                    self.shrink(self.budget())
+                held.used[key] = next(self._clock)
+                return found
+        return make()
+
     def made(
         self,
         relation: Relation,
@@ -210,22 +232,24 @@ class DeviceTries:
             if self._let_go(store, name) and not everything and self.nbytes <= most:
                 return
 
-    def _let_go(self, store: RowStore, name: TrieName | None) -> bool:
-        """Drops a trie, or rows. Returns whether they were cached and are freed."""
+    def _let_go(self, store: RowStore, name: TrieName | Names | None) -> bool:
+        """Drops a trie, what is derived from tries, or rows. Returns whether it was cached and is
+        freed."""
         held = self._held[store]
         if name is None:
             if self._rows_there(store) is None:
                 return False
             store.let_go()
         else:
-            trie = held.tries.pop(name, None)
+            there: dict[Any, Trie] = held.derived if name in held.derived else held.tries
+            trie = there.pop(name, None)
             if trie is None:
                 return False
             known = ref(trie)
             del trie
             trie = known()
             if trie is not None:  # it is in use
-                held.tries[name] = trie
+                there[name] = trie
                 return False
         del held.used[name]
         return True
@@ -254,6 +278,7 @@ class DeviceTries:
         """Drops everything; rows that are nowhere else are copied to the host."""
         for store, held in list(self._held.items()):
             held.tries.clear()
+            held.derived.clear()
             if self._rows_there(store) is not None:
                 store.let_go()
         self._held.clear()

@@ -39,6 +39,7 @@ from gdatalog.gpu_ops.loops import (
     loops_of,
 )
 from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
+from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import PrintedPlan
@@ -71,9 +72,11 @@ class SharingTuning:
 class Walks:
     """The kernels of plans on one device."""
 
-    def __init__(self, driver: Driver, ops: DeviceOps) -> None:
+    def __init__(self, driver: Driver, ops: DeviceOps, indexes: DeviceTries | None = None) -> None:
+        """`indexes`: where intersections by edge are cached."""
         self.driver = driver
         self.ops = ops
+        self.indexes = indexes
         self.tuning = SharingTuning()
         self.ends: Any = None  # an array for the end of each block in the last launch
         self._kernels: dict[str, Kernel] = {}  # by their source
@@ -208,7 +211,8 @@ class _Launch:
         printed, upload = self.loops.printed, self.walks.upload
         given = {n: upload(a) for n, a in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
-        given |= kept_lists(self.walks.ops, printed.arguments, self.tries, self.limits)
+        walks = self.walks
+        given |= kept_lists(walks.ops, printed.arguments, self.tries, self.limits, walks.indexes)
         given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
         for argument in printed.arguments:
             if argument.kind in SHARED:

@@ -19,18 +19,22 @@ PUSH = 1.5  # cost of adding to a table of counts, relative to a value walked
 
 
 def work_of(
-    join: JoinPlan, sizes: Statistics, live: Collection[str] = (), bits: bool = True
+    join: JoinPlan,
+    sizes: Statistics,
+    live: Collection[str] = (),
+    bits: bool = True,
+    word: float = 1.0,
 ) -> float:
     """The number of values that the loops process; `live`: variables whose values are needed;
-    `bits`: whether branches read bitsets."""
-    return _Work(join, sizes, live, bits).of(join.steps, 1.0, True)
+    `bits`: whether branches read bitsets; `word`: cost of a word of these."""
+    return _Work(join, sizes, live, bits, word).of(join.steps, 1.0, True)
 
 
 class _Work:
     def __init__(
-        self, join: JoinPlan, sizes: Statistics, live: Collection[str], bits: bool
+        self, join: JoinPlan, sizes: Statistics, live: Collection[str], bits: bool, word: float
     ) -> None:
-        self.live, self.bits = live, bits
+        self.live, self.bits, self.word = live, bits, word
         self.paths = Paths.of(join)
         self.sizes = sizes
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
@@ -74,7 +78,7 @@ class _Work:
             return rows if lists and counted and not weighs else rows + step.estimate
         if bits:  # a row of bits is as wide as the recoded list
             width = max(map(self._length, lists)) / WORD
-            return rows * (1 + width) + (0.0 if counted else step.estimate)
+            return rows * (1 + width * self.word) + (0.0 if counted else step.estimate)
         length = min(self._length(node) * _left(step, nodes[node]) for node in lists)
         return rows * (1 + length * (len(lists) - 1)) + (0.0 if counted else step.estimate)
 

@@ -44,8 +44,9 @@ MOST_NEGATED = 4
 _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 
 
-# For GPUs, which enumerate faster than these estimates assume.
-SURE = 1.5
+# For GPUs, which enumerate faster than these estimates assume, but rows of bits less so: each lane
+# reads a row of its own, so words that are read together are not neighbours.
+SURE, WORD_APART = 1.5, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,13 @@ class Algebra:
     """Whether counts become signed sums: "auto" by cost, "always" where possible, "quotients" and
     "suffixes" likewise with one kind only. `tables`: loops may keep tables of counts; tables by
     edge or by vertex may have at most `entries`. `sure`: enumeration must cost this many times more
-    than a sum."""
+    than a sum. `word`: the cost of a word of a bitset."""
 
     mode: str
     tables: bool = True
     entries: float = field(default=inf, compare=False)
     sure: float = 1.0
+    word: float = field(default=1.0, compare=False)
 
 
 NEVER = Algebra("never")
@@ -120,7 +122,9 @@ def _cheaper(
     best: Elimination | None = None
     large = forced or enough >= tuning.algebra_halves
     for terms in _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ():
-        found = Elimination(sizes, params, orders, tuning, algebra.tables, live, algebra.entries)
+        found = Elimination(
+            sizes, params, orders, tuning, algebra.tables, live, algebra.entries, algebra.word
+        )
         least = enough if best is None else best.cost
         merged = found.isomorphic.merged(terms, live)
         # Large terms first: small ones may reuse their tables.
@@ -134,7 +138,7 @@ def _cheaper(
                 best = found
     if not live and algebra.mode != "quotients":
         for terms in _wholes(items):
-            found = Elimination(sizes, params, orders, tuning, algebra.tables)
+            found = Elimination(sizes, params, orders, tuning, algebra.tables, word=algebra.word)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
             if whole and (best is None or found.cost < best.cost):
                 best = found

@@ -72,6 +72,7 @@ class Elimination:
     tally: bool
     live: tuple[str, ...] = ()
     entries: float = inf  # most entries of a table by edge or by vertex
+    word: float = 1.0  # cost of a word of a bitset
     tables: dict[str, RelationStatistics] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Elimination:
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, after the tables that it reads."""
         plain = self._fork(False)
-        plain._counted(coefficient, items, label)
+        plain._add(plain._cheapest(plain._without_hanging(items)), Term(label, coefficient))
         best = plain
         if self.tally:
             local = self._fork(True)
@@ -109,10 +110,6 @@ class Elimination:
         joins, terms = list(self.joins), list(self.terms)
         return replace(self, local=local, tables=tables, _known=known, joins=joins, terms=terms)
 
-    def _counted(self, coefficient: int, items: Conjunction, label: str) -> None:
-        items = self._without_hanging(items)
-        self._add(self._cheapest(items), Term(label, coefficient))
-
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
         that is impossible."""
@@ -128,7 +125,7 @@ class Elimination:
 
     def _work(self, join: JoinPlan, term: Term) -> float:
         live = {name for image in term.images for name in image}
-        work = work_of(join, self.sizes, live, self.tally)
+        work = work_of(join, self.sizes, live, self.tally, self.word)
         if term.images:
             matches = [step.estimate for step in join.steps if isinstance(step, Join)]
             work += PUSH * len(term.images) * max(matches, default=1.0)
@@ -255,8 +252,7 @@ class Elimination:
         estimates = {**dict.fromkeys(first, rows), **order.estimates}
         builder.cost = rows + probe.plan.cost
         whole = Order(ranks, estimates, order.work)
-        outer: Names = frozenset()
-        steps = ConjunctionBuilder(builder, items, outer, live, True, 1.0, whole).build()
+        steps = ConjunctionBuilder(builder, items, NONE, live, True, 1.0, whole).build()
         made: list[Step] = []
         for each in tallies:
             inner = builder.steps(each.items, each.reads, frozenset((each.key,)), True, rows)
