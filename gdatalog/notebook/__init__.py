@@ -1,4 +1,4 @@
-"""The magics of notebooks, `%%datalog` first of all. `%load_ext gdatalog` calls what is here."""
+"""The notebook magics, such as `%%datalog`, and their IPython extension."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext gdatalog` does: the magics, and completion in them."""
+    """Registers the magics and their completion, for `%load_ext gdatalog`."""
     from gdatalog.notebook.magics import Magics
 
     Magics.of(shell).register()
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext gdatalog` does: takes both away again."""
+    """Removes them, for `%unload_ext gdatalog`."""
     from gdatalog.notebook.magics import Magics
 
     Magics.of(shell).unregister()

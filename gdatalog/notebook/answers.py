@@ -1,4 +1,4 @@
-"""What magics show: the answers that a cell asks for, errors, warnings, relations, progress."""
+"""Runs the text of a magic, and shows answers, errors, warnings, relations and progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gdatalog.values import visible_html, visible_lines
 
 @dataclass(frozen=True, slots=True)
 class CellText:
-    """A text, what errors call it, and what its rules are kept under."""
+    """The text of a cell, its name in errors, and the key that its rules are kept under."""
 
     text: str
     source: str
@@ -40,10 +40,10 @@ class CellText:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a text is answered.
+    """Options of running a text.
 
-    `named`: it has to have one answer, for a variable. `quiet`: rules are kept, and no answer
-    is made that nobody gets to see.
+    `named`: it must have one answer, for a variable. `quiet`: rules are kept, and queries without
+    visible output are not evaluated.
     """
 
     params: Mapping[str, Any]
@@ -56,8 +56,8 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`results`: what is to be shown, in the text's order. `lines`: a line for each file that was
-    written, and each size."""
+    """`results` are the answers to show, in the text's order. `lines` report files that were
+    written, and sizes."""
 
     results: Sequence[Result]
     lines: Sequence[str]
@@ -65,7 +65,7 @@ class Answers:
 
 
 def run(db: Database, text: CellText, how: How) -> Answers:
-    """Keeps a text's rules and answers it. If anything goes wrong, nothing of it is kept."""
+    """Keeps a text's rules and answers its queries. On an error, nothing of the text is kept."""
     if how.limit is not None and how.limit < 0:
         raise UsageError(f"a limit cannot be negative: {how.limit}")
     workspace = db.workspace
@@ -91,13 +91,13 @@ def run(db: Database, text: CellText, how: How) -> Answers:
 def explained(
     db: Database, text: CellText, params: Mapping[str, Any], strategy: Strategy = "auto"
 ) -> Explanation:
-    """The plan of a text, as it would be in place of what is kept under its key; that stays."""
+    """The plan of a text, as if it replaced the rules under its key; those stay kept."""
     with db.call(), db.workspace.without_texts([text.key]):
         return db.explain(text.text, params, strategy=strategy)
 
 
 def forget(db: Database, keys: Sequence[str]) -> None:
-    """The texts under these keys are kept no more."""
+    """Removes the texts under these keys."""
     with db.call():
         db.workspace.forget_texts(keys)
 
@@ -125,12 +125,12 @@ def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -
 
 
 def _asks(session: Session, how: How) -> list[Ask]:
-    """What is answered: what the text asks for, or else the relation of its last rule."""
+    """The queries to answer: those of the text, or otherwise the relation of its last rule."""
     asks = session.asks()
     if how.quiet and not how.named:
         return [ask for ask in asks if ask.directive is not None and not to_stdout(ask.directive)]
     if asks and not (how.named and all(ask.directive is not None for ask in asks)):
-        # The last answer gets the name: it is the query's, wherever that stands among the outputs.
+        # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if how.named else asks
     rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
     if rules:
@@ -153,43 +153,44 @@ def _refuse_many(program: Program) -> None:
         )
 
 
-# Which cell runs: what its text is called in errors, and under what its rules are kept.
+# The running cell: its name in errors, and the keys of its rules.
 
 
 class NotebookCells:
-    """The cell that runs, and the texts that each cell gave when it last ran.
+    """The running cell, and the keys of the texts of each cell's last run.
 
-    Front-ends give each cell an id that stays when its text is changed. By it a cell that is run
-    again replaces the rules that it gave before. Where there is none (IPython on a terminal, old
-    front-ends), it is the name of the result, or else the very text, that tells.
+    Front-ends give each cell an id that survives edits: a cell that runs again replaces the rules
+    of its last run. Without ids (IPython on a terminal, old front-ends), the key is the result's
+    name or the text itself.
     """
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.id: str | None = None
-        self._given: dict[str, list[str]] = {}  # the keys of a cell's texts, by its id
+        self._given: dict[str, list[str]] = {}  # keys of a cell's texts, by cell id
         self._now: list[str] = []
 
     def begin(self, info: Any) -> None:
-        """A cell begins to run."""
+        """Called when a cell starts."""
         self.id = getattr(info, "cell_id", None)
         self._now = []
 
     def end(self, result: Any) -> list[str]:
-        """A cell has run; gives the keys of the texts that it gave before and does not any more."""
+        """Called when a cell has run; returns the keys of texts that the cell no longer
+        contains."""
         if self.id is None:
             return []
         before = self._given.pop(self.id, [])
         gone = [key for key in before if key not in self._now]
         if not getattr(result, "success", True):
-            self._given[self.id] = [*gone, *self._now]  # nothing is given up by a cell that fails
+            self._given[self.id] = [*gone, *self._now]  # a failed cell keeps its old texts
             return []
         if self._now:
             self._given[self.id] = self._now
         return gone
 
     def key(self, text: str, name: str | None) -> str:
-        """What a text's rules are kept under: they replace those that were kept under it."""
+        """The key of a text's rules; they replace the rules under the same key."""
         if self.id is None:
             return text if name is None else f"<cell of {name}>"
         key = f"<cell {self.id}, text {len(self._now) + 1}>"
@@ -198,7 +199,7 @@ class NotebookCells:
 
     @property
     def source(self) -> str:
-        """What errors call the text, as IPython calls the cell."""
+        """The text's name in errors, which is IPython's name of the cell."""
         return f"In[{self.shell.displayhook.prompt_count}]"
 
 
@@ -207,7 +208,7 @@ class NotebookCells:
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Errors pass, and are shown as our text alone; `%tb` shows where they came from."""
+    """A context in which errors are shown without a traceback; `%tb` shows it."""
     try:
         yield
     except Error as error:
@@ -219,8 +220,8 @@ def short_errors() -> Iterator[None]:
 
 
 def _show_once(error: BaseException, text: str) -> None:
-    """IPython asks an exception how it is shown. It is asked once when the cell fails, and again
-    by `%tb`, which is answered with the traceback."""
+    """Replaces the traceback of an exception, once: IPython renders it when the cell fails, and
+    again for `%tb`, which shows the full traceback."""
 
     def render() -> list[str]:
         del error._render_traceback_  # type: ignore[attr-defined]  # IPython asks for it
@@ -231,20 +232,21 @@ def _show_once(error: BaseException, text: str) -> None:
 
 @contextmanager
 def warnings_on_stderr(db: Database) -> Iterator[None]:
-    """What is worth a warning is a text on stderr, not a Python warning about our own code."""
+    """A context in which warnings go to stderr as text, not as Python warnings about our own
+    code."""
     with db.workspace.warnings_to(lambda caution: say(caution.format())):
         yield
 
 
-# The relations of a database as a table: what `%datalog_relations` shows.
+# The table of relations that `%datalog_relations` shows.
 
 INVALID = "invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Of each relation its name, its columns, how many rows it has as far as that is known, and
-    its origin; of one that is invalid why that is."""
+    """For each relation its name, columns, number of rows if known, and origin; for an invalid one,
+    the error."""
 
     lines: tuple[tuple[str, str, str, str], ...]
 
@@ -269,7 +271,7 @@ class Listing:
 
 
 def list_relations(db: Database) -> Listing:
-    """All relations, with their sizes as far as they are known; nothing is evaluated."""
+    """All relations, with their sizes if known without evaluation."""
     with db.call():
         return Listing(
             tuple(
@@ -279,24 +281,23 @@ def list_relations(db: Database) -> Listing:
         )
 
 
-# A progress bar in the output of a cell, which goes away when the work is done.
+# A progress bar in the output of a cell, which disappears when the work is done.
 #
-# It shows what the database of the magics does, whether a magic asks or Python.
+# It shows the work of the magics' database, started by a magic or from Python.
 
-AFTER = 0.5  # seconds: what is quicker needs no bar
+AFTER = 0.5  # seconds until the bar appears
 EVERY = 0.2
 
-# What is shown: kinds of content by their MIME types.
+# Content to display, by MIME type.
 Bundle = dict[str, str]
 NOTHING: Bundle = {"text/plain": "", "text/html": ""}
 
 
 class ProgressBar:
-    """While it is on, the bar is there whenever a call of a database has taken a while.
+    """Shows a progress bar whenever a call of a database takes longer than `after`.
 
-    It has a thread of its own, which looks at the watch of the database: what takes longest tells
-    nothing by itself meanwhile. `show` is called with what to show, and whether that replaces
-    what was shown.
+    Its own thread polls the database's watch, because a long step reports nothing itself. `show` is
+    called with the content, and with whether it replaces the previous content.
     """
 
     def __init__(
@@ -309,7 +310,7 @@ class ProgressBar:
         self.watch = watch
         self.after = after
         self._ended = Event()
-        # In the context of the cell, so that what the thread shows lands in the cell's output.
+        # In the context of the cell, so that the thread's output goes to the cell.
         context = copy_context()
         self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
 
@@ -336,7 +337,7 @@ class ProgressBar:
 
 
 def bundle(watch: Watch, seconds: float) -> Bundle:
-    """The bar as it is now. Where the end is unknown it has no value: then it only moves."""
+    """The bar as it is now. Without a known end it has no value, which makes it indeterminate."""
     progress, parts = watch.status()
     title, share = ("running", None) if progress is None else (progress.title, progress.share)
     if progress is None or progress.left is None:
@@ -352,21 +353,21 @@ def bundle(watch: Watch, seconds: float) -> Bundle:
 
 
 def bar_of(shell: Any, watch: Callable[[], Watch | None]) -> ProgressBar | None:
-    """A bar for the cell that runs, where cells have outputs of their own."""
+    """A progress bar for the running cell, if the front-end has outputs per cell."""
     if getattr(shell, "kernel", None) is None:
         return None
     return ProgressBar(_displayer(), watch)
 
 
 def line_of(shell: Any, watch: Watch) -> AbstractContextManager[None]:
-    """What shows progress within, where cells have none: a line on stderr."""
+    """A progress line on stderr, for front-ends without outputs per cell."""
     if getattr(shell, "kernel", None) is not None:
         return nullcontext()
     return ProgressLine(sys.stderr, watch, AFTER)
 
 
 def _displayer() -> Callable[[Bundle, bool], None]:
-    """Shows in the cell's output, always in the same place."""
+    """Returns a function that displays in the cell's output, always in the same place."""
     from uuid import uuid4
 
     from IPython.display import display

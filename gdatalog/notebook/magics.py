@@ -1,4 +1,4 @@
-"""The magics: `%%datalog` and its kin, and the database that they work on."""
+"""The magics, `%%datalog` and others, and their database."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
 from gdatalog.values import visible, visible_lines
 
-# Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
+# The shell's attribute for our magics, and IPython's mark for lines without `$` expansion.
 OURS = "_gdatalog_magics"
 AS_IT_IS = "_ipython_magic_no_var_expand"
 
@@ -76,7 +76,7 @@ class Magics:
 
     @staticmethod
     def of(shell: Any) -> Magics:
-        """The magics of a shell: the same ones, with their database, after `%reload_ext` too."""
+        """The magics of a shell; `%reload_ext` keeps them and their database."""
         found: Magics | None = getattr(shell, OURS, None)
         if found is None:
             found = Magics(shell)
@@ -84,7 +84,7 @@ class Magics:
         return found
 
     def register(self) -> None:
-        """Puts the magics into the shell; once, however often the extension is loaded."""
+        """Registers the magics with the shell, once."""
         if self.registered:
             return
         self.registered = True
@@ -95,10 +95,10 @@ class Magics:
         self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
         self.completer.register()
-        self._start_bar()  # of the cell that loads the extension
+        self._start_bar()  # for the cell that loads the extension
 
     def unregister(self) -> None:
-        """Takes them away again."""
+        """Removes the magics from the shell."""
         if not self.registered:
             return
         self.registered = False
@@ -111,7 +111,7 @@ class Magics:
         self._end_bar()
 
     def _table(self) -> list[tuple[str, tuple[str, ...], MagicOptions, Callable[..., Any]]]:
-        """Each magic: its name, as what it is used, its options, what it does."""
+        """The magics: name, line or cell, options, and function."""
         both, line = ("line", "cell"), ("line",)
         return [
             ("datalog", both, DATALOG, self.datalog),
@@ -127,7 +127,7 @@ class Magics:
     def _magic(
         self, name: str, options: MagicOptions, act: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """A magic as IPython calls it, which shows our errors as we do."""
+        """Wraps a function as IPython's magic, with short errors."""
 
         def magic(line: str, cell: str | None = None) -> Any:
             with short_errors():
@@ -139,7 +139,7 @@ class Magics:
         return magic
 
     def _cell_begins(self, info: Any) -> None:
-        if info.store_history:  # else it is a part of a cell, as in %%capture
+        if info.store_history:  # otherwise it is part of a cell, as in %%capture
             self.cells.begin(info)
             self._start_bar()
 
@@ -171,7 +171,7 @@ class Magics:
 
     @property
     def db(self) -> Database:
-        """The database that the magics work on: one of their own, made when it is needed."""
+        """The database of the magics, opened on first use."""
         if self._db is None:
             self._db = connect()
         if self._db.closed:
@@ -210,7 +210,7 @@ class Magics:
         return results[-1] if results else None
 
     def _named(self, name: str, value: Shown, show: bool) -> Shown | None:
-        """Gives a value to a variable of the notebook; what is given back is shown."""
+        """Assigns a value to a variable of the notebook; returns it if it is to be shown."""
         self.shell.push({name: value})
         return value if show else None
 
@@ -269,9 +269,9 @@ class Magics:
     # -------------------------------------------------------------------------------- helpers
 
     def _text(self, options: MagicOptions, line: str, cell: str | None) -> tuple[Any, str]:
-        """The options of a magic, and its text: the cell below the line, or else its end."""
+        """The options of a magic, and its text: the cell, or the rest of the line."""
         if cell is not None:
-            # An empty line stands for the magic's, so that errors count lines as the cell does.
+            # An empty line replaces the magic's, so that errors have the cell's line numbers.
             return options.read(line), "\n" + cell
         given, text = options.read_before(line)
         if not text:

@@ -1,6 +1,6 @@
-"""The lines of magics: options before a text, what they mean, and completion.
+"""The options of magics, and completion in cells.
 
-`$name` in a text is the language's own, so nothing on such a line is expanded by IPython.
+IPython does not expand variables on these lines: `$name` belongs to the language.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.program import read_parameters
 
-# An option at the beginning of a line, and a word after it, which may be quoted.
+# An option at the start of a line, and its value, possibly quoted.
 _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 
 
 class MagicOptions(argparse.ArgumentParser):
-    """The options of one magic; what is wrong with them is an error of ours."""
+    """The option parser of one magic; wrong options raise `UsageError`."""
 
     def __init__(self, magic: str, summary: str) -> None:
         super().__init__(
@@ -54,18 +54,18 @@ class MagicOptions(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}", hint=f"%{name}? shows how it is used")
 
     def format_help(self) -> str:
-        """As argparse has it, but at a width that no terminal decides."""
+        """argparse's help, at a fixed width."""
         return "\n".join(line.rstrip() for line in super().format_help().splitlines())
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         return argparse.RawDescriptionHelpFormatter(self.prog, max_help_position=26, width=96)
 
     def read(self, line: str) -> argparse.Namespace:
-        """A line that holds nothing but options and words."""
+        """Parses a line of only options and words."""
         return self.parse_args(self._words(line))
 
     def read_before(self, line: str) -> tuple[argparse.Namespace, str]:
-        """The options at the beginning of a line, and the text behind them."""
+        """Parses the options at the start of a line; also returns the text after them."""
         at, words = 0, []
         while found := _OPTION.match(line, at):
             at = found.end()
@@ -88,16 +88,16 @@ class MagicOptions(argparse.ArgumentParser):
         return action is not None and action.nargs != 0
 
     def choices(self, option: str) -> Sequence[str]:
-        """What an option may be set to, if it is one of a few."""
+        """The values of an option, if they are limited."""
         return list(self._option_string_actions[option].choices or ())
 
     def names(self) -> Sequence[str]:
-        """The options' names."""
+        """The names of the options."""
         return sorted(self._option_string_actions)
 
 
 def with_answers(options: MagicOptions) -> MagicOptions:
-    """Adds what a text that is evaluated may be given."""
+    """Adds the options of evaluating a text."""
     with_parameters(options)
     options.add_argument("--strategy", choices=STRATEGIES, default="auto", help="how rules are run")
     return options
@@ -117,7 +117,7 @@ def with_parameters(options: MagicOptions) -> MagicOptions:
     return options
 
 
-# The lines of the magics: what each may be given, and the help that lists them.
+# The help, and the options of each magic.
 
 
 HELP = """\
@@ -172,11 +172,11 @@ DB.add_argument("variable", nargs="?", help="a Database of the notebook: the one
 HELP_OPTIONS = MagicOptions("%datalog_help", "The list of the magics.")
 
 
-# Variables of the notebook: those that a line names, and no others.
+# Variables of the notebook that a line names.
 
 
 def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for `$name`s: those of the dict that is named, then those on the line."""
+    """The values of parameters: from the dict of `--params`, then from `--param`."""
     found: dict[str, Any] = {}
     if given.params is not None:
         named = _named(given.params, variables)
@@ -198,7 +198,7 @@ def database_named(name: str, variables: Mapping[str, Any]) -> Database:
 
 
 def data_named(word: str, variables: Mapping[str, Any]) -> Any:
-    """A variable, if there is one of that name; else the path of a file."""
+    """The variable of that name, if there is one; otherwise the path of a file."""
     if word in variables and not word.startswith("_"):
         return variables[word]
     if word.isidentifier() and not os.path.exists(word):
@@ -225,7 +225,7 @@ def near(word: str, names: Iterable[str]) -> str | None:
     return f"did you mean {close}?" if close else None
 
 
-# Completion in cells and lines of ours, by the completer that IPython asks.
+# Completion in cells and lines of the magics.
 
 _CELL = re.compile(r"\s*%%(datalog\w*)([^\n]*)(\n?)")
 _LINE = re.compile(r"\s*(?:[\w.\[\], ]+=\s*)?%(datalog\w*)[ \t](.*)", re.DOTALL)
@@ -236,8 +236,8 @@ _LAST_WORDS = re.compile(r"(\S*)\s+\S*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """`text` in the place of the last `over` characters; `kind`, by which front-ends choose a
-    picture."""
+    """A completion: `text` replaces the last `over` characters. Front-ends choose an icon by
+    `kind`."""
 
     text: str
     over: int
@@ -245,10 +245,10 @@ class Offered:
 
 
 class Completer:
-    """What Tab offers in the magics of these names.
+    """Completes in the magics of these names.
 
-    `texts` are those that take a text of the language. `variables` and `database` are looked up
-    anew each time.
+    `texts` are the magics that take Datalog text. Variables and the database are looked up on each
+    call.
     """
 
     def __init__(
@@ -267,16 +267,18 @@ class Completer:
     def register(self) -> None:
         from IPython.core.completer import SimpleCompletion, context_matcher
 
-        # Before all others: Python's would parse what is no Python.
+        # Before Python's completer, which would parse Datalog as Python.
         @context_matcher(identifier="gdatalog", priority=1000)
         def matcher(context: Any) -> dict[str, Any]:
             lines = context.full_text.split("\n")
             before = "\n".join([*lines[: context.cursor_line], context.text_until_cursor])
             try:
                 found = self.offered(before, context.full_text)
-            except Error:  # of a database that is closed: it is told of when the cell runs
+            except Error:  # a closed database: running the cell reports it
                 found = []
-            if found == []:  # what stands there is offered, or else others offer Python and files
+            if (
+                found == []
+            ):  # offer the word itself: otherwise IPython offers Python names and files
                 word = _end(_NAME, before)
                 found = [Offered(word, len(word), "")]
             over = found[0].over if found else 0
@@ -298,8 +300,8 @@ class Completer:
         self.shell.Completer.custom_matchers.remove(self._matcher)
 
     def offered(self, before: str, text: str) -> list[Offered] | None:
-        """What may stand behind `before`, with which the cell's `text` begins; None where that is
-        not for us to say."""
+        """The completions after `before`, the part of the cell's `text` before the cursor; None
+        outside of our magics."""
         cell = _CELL.match(before)
         if cell is not None:
             if cell[1] not in self.options:
@@ -318,7 +320,7 @@ class Completer:
 
     def _in_text(self, before: str, text: str) -> list[Offered]:
         known, _ = look(self.database())
-        # Neither the prompt's commands nor its settings are known here.
+        # Without the prompt's commands and settings.
         known = replace(known, commands={}, settings={})
         found = []
         for one in complete(text, len(before), known):
@@ -332,7 +334,7 @@ class Completer:
         return found
 
     def _of_line(self, magic: str, line: str, *, cell: bool) -> list[Offered]:
-        """Options and words of a magic's line; nothing where a text of the language stands."""
+        """Completes options and words on a magic's line; empty where Datalog text begins."""
         options = self.options[magic]
         word = _end(_LAST_WORD, line)
         earlier = _LAST_WORDS.search(line)
@@ -370,7 +372,7 @@ class Completer:
 
 
 def _end(pattern: re.Pattern[str], text: str) -> str:
-    """What of a text's end is of a pattern; nothing, if none is."""
+    """The match of a pattern at the end of a text, or ""."""
     found = pattern.search(text)
     return "" if found is None else found[0]
 

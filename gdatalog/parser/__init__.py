@@ -1,4 +1,4 @@
-"""From text to syntax tree and back."""
+"""The parser: from text to syntax tree, and back."""
 
 from gdatalog.parser.format import format_node, format_program
 from gdatalog.parser.parse import expand_includes, parse, parse_with_cautions

@@ -1,7 +1,7 @@
 """Builds the syntax tree from the grammar's reductions.
 
-A group `(...)` and a run of signs stay as they were read (`Parenthesised`, `Signed`) until the
-builder knows whether a value or a literal is expected; then `value` and `literal` convert them.
+A group `(...)` and a run of signs are ambiguous between value and literal. They stay as read
+(`Parenthesised`, `Signed`) until the context decides; then `value` and `literal` convert them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.values import INT_MAX
 
-Parts = list[Any]  # what the symbols of a rule of the grammar became: tokens and nodes
+Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 
 def _through(first: Span, last: Span) -> Span:
@@ -32,7 +32,7 @@ def _through(first: Span, last: Span) -> Span:
 
 
 class Builder:
-    """One method for each rule of the grammar; its argument is the list of the rule's parts."""
+    """One method per rule of the grammar; its argument is the list of the rule's parts."""
 
     def itself(self, parts: Parts) -> Any:
         return parts[0]
@@ -99,11 +99,11 @@ class Builder:
         return s.Aggregate(token.value, targets, literal(body), span)
 
     def expression(self, parts: Parts) -> Any:
-        """Operands and operators in turn, grouped by precedence."""
+        """Groups alternating operands and operators by precedence."""
         if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
         done: list[_OperatorRun] = []
-        waiting: list[tuple[int, Token, bool]] = []  # operators: how tight, which, prefix?
+        waiting: list[tuple[int, Token, bool]] = []  # operators: precedence, token, whether prefix
         for at in range(0, len(parts), 2):
             operand = parts[at]
             following = parts[at + 1] if at + 1 < len(parts) else None
@@ -167,7 +167,8 @@ class Builder:
         return self._joined(s.Or, parts)
 
     def _joined(self, kind: type[s.And] | type[s.Or], parts: Parts) -> Any:
-        """Literals and the tokens between them as one literal; nested ones are flattened."""
+        """Joins literals into one literal, flattening nested ones; `parts` include the
+        separators."""
         if len(parts) == 1:
             return parts[0]
         items: list[s.Literal] = []
@@ -281,7 +282,8 @@ def _is_number(operand: Any) -> bool:
 
 
 def _in_range(operand: Any) -> s.Expr:
-    """The value of an operand. 2^63 is allowed behind a sign only, which is part of it then."""
+    """The value of an operand. 2^63 is only valid after a minus sign, which is part of the constant
+    then."""
     read = value(operand)
     if type(read) is s.Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
         raise ParseError(
@@ -293,9 +295,9 @@ def _in_range(operand: Any) -> s.Expr:
 
 
 class _OperatorRun:
-    """A value, and what operators that bind equally tightly do to it, from left to right.
+    """A value and a run of operators of equal precedence applied to it, left to right.
 
-    `span`: its place, parentheses included; in `rest` each operand with its own.
+    `span` includes parentheses; `rest` holds each operand with its own span.
     """
 
     __slots__ = ("first", "rest", "span", "tight")
@@ -330,8 +332,8 @@ class _OperatorRun:
 
 
 def _in_a_row(node: s.Expr, tight: int) -> tuple[s.Expr, list[tuple[str, s.Expr]]]:
-    """A value as the first operand of a run of operators of one precedence; parentheses around the
-    first operand are dropped."""
+    """Splits a value into the first operand and the operators of a run of one precedence;
+    parentheses around the first operand are dropped."""
     found: list[tuple[str, s.Expr]] = []
     while (
         tight != POWER

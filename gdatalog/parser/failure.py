@@ -1,4 +1,4 @@
-"""A statement that the grammar refused: its place, and messages for directives and SQL."""
+"""A statement that the grammar rejects, and error messages for brackets, directives and SQL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from gdatalog.parser.words import DIRECTIVES
 from gdatalog.records import dataclass
 
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
-Explained = tuple[ParseError, int | None]  # and where to go on, if before the statement's end
+Explained = tuple[ParseError, int | None]  # the error, and where to resume within the statement
 
 
 @dataclass(slots=True)
 class Failure:
-    """A statement, and the index of the token at which parsing failed (past the last: its end)."""
+    """A statement, and the index of the token at which parsing failed (the number of tokens: at its
+    end)."""
 
     tokens: list[Token]
     at: int
@@ -52,7 +53,7 @@ def new_line(before: Token, token: Token) -> bool:
 
 
 def brackets(failure: Failure) -> ParseError | None:
-    """A bracket that is not closed, or one that closes nothing."""
+    """The error for an unbalanced bracket."""
     open_: list[Token] = []
     for token in failure.tokens:
         if token.type in CLOSING:
@@ -89,7 +90,7 @@ def brackets(failure: Failure) -> ParseError | None:
 
 
 def innermost(failure: Failure) -> str | None:
-    """What kind of bracket the failure is inside: "call", "group", "braces"."""
+    """The kind of bracket around the failure: "call", "group" or "braces"."""
     open_: list[str] = []
     for at, token in enumerate(failure.tokens[: failure.at]):
         if token.type == "LPAR":
@@ -102,7 +103,7 @@ def innermost(failure: Failure) -> str | None:
     return open_[-1] if open_ else None
 
 
-# What to say about a directive that the grammar refuses.
+# Errors of directives.
 
 _REFUSED = {
     "comp": ("components are", "put the rules into a file of their own and `.include` it"),
@@ -181,7 +182,7 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
 
 
 def _end_of_block(failure: Failure) -> int | None:
-    """The place past a component's closing brace: its content is refused with it."""
+    """The position after a component's closing brace; its content is skipped."""
     brace = next((token for token in failure.tokens if token.type == "LBRACE"), None)
     if brace is None:
         return None
@@ -193,7 +194,7 @@ def _end_of_block(failure: Failure) -> int | None:
     return len(text)
 
 
-# Other languages, by habit: SQL, its words and its comments.
+# Errors for SQL: statements, keywords and comments.
 
 _SQL = {
     "select": "a query is a rule or a `?-`: answer(x) <- t(x, y), y > 3.",
@@ -207,7 +208,7 @@ _SQL = {
 
 
 def sql(tokens: list[Token]) -> Explained | None:
-    """The message for a statement that looks like SQL."""
+    """The error for a statement that looks like SQL."""
     if len(tokens) < 2 or tokens[0].type != "NAME" or tokens[0].value.lower() not in _SQL:
         return None
     word = tokens[0].value.lower()
@@ -226,14 +227,14 @@ def sql(tokens: list[Token]) -> Explained | None:
     if not shows[word]:
         return None
     error = mistake("this looks like SQL", tokens[0].span, _SQL[word])
-    # A statement of SQL ends with a semicolon at the end of a line.
+    # An SQL statement ends with a semicolon at the end of a line.
     for at, token in enumerate(tokens):
         if token.type == "SEMICOLON" and at + 1 < len(tokens) and new_line(token, tokens[at + 1]):
             return error, token.end
     return error, None
 
 
-# Of one word: what to write where it joins two things.
+# Hints for keywords between two operands.
 _BETWEEN = {
     "like": 'write contains("part", x), or match("regular expression", x)',
     "ilike": 'write contains("part", lower(x))',
@@ -244,7 +245,7 @@ _BETWEEN = {
     "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
     "as": "name a value by `=`: z = y + 1",
 }
-# And where it stands before what it is about.
+# Hints for keywords before an operand.
 _BEFORE = {
     "exists": "an atom alone says that there is such; `!` before it, that there is none",
     "case": "write one rule for each case",
@@ -259,7 +260,7 @@ _BEFORE = {
 
 
 def sql_word(before: Token, token: Token) -> ParseError | None:
-    """The message for a keyword of SQL between two things on one line."""
+    """The error for an SQL keyword between two operands on one line."""
     if new_line(before, token):
         return None
     if token.type == "NAME" and token.value.lower() in _BETWEEN:
@@ -275,7 +276,7 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
 
 
 def sql_star(failure: Failure) -> ParseError | None:
-    """The message for SQL's `*`."""
+    """The error for SQL's `*`."""
     token, before = failure.token, failure.before
     if token is None or token.text != "*" or before is None or innermost(failure) != "call":
         return None
@@ -288,7 +289,7 @@ def sql_star(failure: Failure) -> ParseError | None:
 
 
 def sql_comment(tokens: list[Token]) -> Explained | None:
-    """The message for `-- text`, a comment in SQL and two signs here."""
+    """The error for `-- text`: a comment in SQL, two signs in Datalog."""
     first = tokens[0]
     text = first.source.text
     if not text.startswith("--", first.start):

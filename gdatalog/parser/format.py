@@ -1,7 +1,7 @@
-"""Printing a program back: parse(format_program(p)) == p, but for spans.
+"""Formats a syntax tree as text: parse(format_program(p)) == p, apart from spans.
 
-Parentheses stand only where they are needed. What only the checks make is printed too, for
-explanations; a renamed variable (`y~2`) is printed as it is.
+Parentheses are written only where needed. Nodes that only the checks create are formatted for
+explanations; a renamed variable (`y~2`) is written as it is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _WHOLE = 100  # binds tighter than any operator
 
 
 def format_program(program: s.Program) -> str:
-    """The program, a statement a line."""
+    """Formats a program, one statement per line."""
     return "".join(format_node(statement) + "\n" for statement in program.statements)
 
 
 def format_node(node: Node) -> str:
-    """Any node, as a text that is read back as the same node."""
+    """Formats any node; parsing the text gives an equal node."""
     match node:
         case s.Program():
             return format_program(node)
@@ -33,7 +33,7 @@ def format_node(node: Node) -> str:
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."
         case s.Query(body):
             text = _literal(body)
-            # `--` at the start of a statement is taken for a comment of SQL.
+            # `--` at the start of a statement is an error: it looks like an SQL comment.
             bare = text.replace("--", "- -", 1) if text.startswith("--") else text
             return f"{bare}." if node.bare else f"?- {text}."
         case s.Column():
@@ -48,7 +48,7 @@ def format_node(node: Node) -> str:
 
 
 def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
-    """An expression; in parentheses if it binds less tightly than `least`."""
+    """Formats an expression; adds parentheses if it binds less tightly than `least`."""
     text, tight = _tightness(node)
     return text if tight >= least else f"({text})"
 
@@ -68,7 +68,7 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             return _list(node.constants()), _WHOLE
         case s.FunctionCall(name, (left, right)) if name in BINARY:
             tight = BINARY[name]
-            # What binds as tightly may stand bare on the side that is read first.
+            # An operand of equal precedence needs no parentheses on the side of associativity.
             first = _value(left, tight + (tight == POWER))
             if tight == POWER:
                 return f"{first}^{_value(right, PREFIX)}", tight
@@ -97,7 +97,8 @@ _WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b
 
 
 def _target(node: s.Expr) -> str:
-    """What an aggregate aggregates; a name in it must not be taken for a word."""
+    """Formats an aggregate's expression, in parentheses if a name in it could be read as a
+    keyword."""
     text = _value(node)
     return f"({text})" if _WORD.search(text) else text
 
@@ -156,7 +157,7 @@ def _literal(node: s.Literal) -> str:
 
 
 def _is_group(node: s.Literal) -> bool:
-    """Whether it is printed as several literals."""
+    """Whether the node is formatted as several literals."""
     many = isinstance(node, s.Compare) and isinstance(node.rest[0][1], s.Values)
     return many or isinstance(node, s.And | s.Or)
 

@@ -1,4 +1,4 @@
-"""Tells facts from queries, values from literals, and what may be a head."""
+"""Tells facts from queries and values from literals, and checks heads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gdatalog.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lone:
-    """A statement without an arrow: facts, or only a body."""
+    """A statement without an arrow: facts, or a body alone."""
 
     body: Any
     span: Span
 
 
 def statement(read: Lone | s.Statement, bare: bool) -> s.Statement:
-    """A statement as read; one without an arrow is a fact or, where `bare`, a query."""
+    """Converts a parsed statement. Without an arrow it is a fact or, if `bare`, a query."""
     if not isinstance(read, Lone):
         return read
     if not bare:
@@ -44,7 +44,7 @@ def _facts(atoms: tuple[s.Atom, ...]) -> tuple[s.Atom, ...]:
 
 
 def heads(read: Any, arrow: Token | None) -> tuple[s.Atom, ...]:
-    """The atoms before an arrow, or the facts where there is none."""
+    """The atoms before an arrow, or of facts."""
     found = literal(read)
     items = found.items if isinstance(found, s.And) else (found,)
     atoms = []
@@ -93,7 +93,7 @@ def _no_head(item: s.Literal, arrow: Token | None) -> ParseError:
 
 
 def _ground(node: s.Expr) -> bool:
-    """Whether it contains no variable, `_` or aggregate."""
+    """Whether the expression contains no variable, `_` or aggregate."""
     todo = [node]
     while todo:
         part = todo.pop()
@@ -108,15 +108,15 @@ def _ground(node: s.Expr) -> bool:
     return True
 
 
-# Values and literals: which of the two it is that was read.
+# Conversion to values and literals.
 #
-# The grammar reads literals as expressions. A group `(...)` and a run of signs are kept as they
-# were read (`Parenthesised`, `Signed`) until it is known which of the two stands there.
+# The grammar parses literals as expressions. A group `(...)` and a run of signs stay as read
+# (`Parenthesised`, `Signed`) until the context decides between the two.
 
 
 @dataclass(frozen=True, slots=True)
 class Parenthesised:
-    """`( ... )`: its content, and the place with the parentheses."""
+    """`( ... )`: its content, and its span with the parentheses."""
 
     inner: Any
     span: Span
@@ -124,7 +124,7 @@ class Parenthesised:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """`column = value`, among the arguments of a head."""
+    """`column = value`, an argument of a head."""
 
     column: s.Var
     value: s.Expr
@@ -143,7 +143,7 @@ _LITERALS = (s.Atom, s.Compare, s.Member, s.Test, s.Not, s.And, s.Or)
 
 
 def value(read: Any) -> s.Expr:
-    """Converts what was read to a value; an error if it is a literal."""
+    """Converts a parsed node to a value; raises if it is a literal."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)
@@ -174,7 +174,7 @@ def value(read: Any) -> s.Expr:
 
 
 def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
-    """The arguments of a call, and the names of the last of them, if they have names."""
+    """The arguments of a call, and the column names of the last of them, if any."""
     if Named not in map(type, read):
         return tuple([value(part) for part in read]), ()
     named = [part for part in read if type(part) is Named]
@@ -190,7 +190,7 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
 
 
 def literal(read: Any) -> s.Literal:
-    """Converts what was read to a literal; an error if it is a value."""
+    """Converts a parsed node to a literal; raises if it is a value."""
     while type(read) is Parenthesised:
         read = read.inner
     kind = type(read)

@@ -1,8 +1,7 @@
-"""The fast path: facts and lists of many constants, read by regular expressions without the
-grammar.
+"""The fast path: regular expressions read facts and long lists of constants without the grammar.
 
-The grammar can read the same text, for example with comments between the values: `side_by_side` and
-`compared` then build the same tree.
+For text that only the grammar can read, for example with comments between the values,
+`side_by_side` and `compared` build the same tree.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _PART = re.compile(
 
 
 def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
-    """Adds the facts that follow each other from `at`; returns where the next statement starts."""
+    """Adds the consecutive facts from `at` on; returns the start of the next statement."""
     text = source.text
     match, parts = _FACT.match, _PART.finditer
     while found := match(text, at):
@@ -77,14 +76,14 @@ def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
 
 
 def _listed(one: str) -> re.Pattern[str]:
-    """A pattern for many constants, each followed by a comma or the end of the list."""
+    """A pattern for a long list of constants, each followed by a comma or the end of the list."""
     return re.compile(
         rf"\s*+((?:{one})(?:\s*+,\s*+(?:{one})){{{MANY - 1},}})(?=\s*+[,}}])", re.ASCII
     )
 
 
 _NAME = r"[^\W\d]\w*+(?![.?'])"
-_OPERATOR = r"!=|=|[<>]=|[<>](?!-)"  # `x <-1` may be an arrow, which the scanner decides
+_OPERATOR = r"!=|=|[<>]=|[<>](?!-)"  # in `x <-1` the scanner decides whether `<-` is an arrow
 _KINDS: dict[TypeName, str] = {
     "int": rf"{INT}|{FLOAT}",
     "symbol": TEXT,
@@ -99,7 +98,7 @@ _TEXT_OR_TIME = re.compile(rf"{TEXT}|{TIME}")
 
 @cache
 def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
-    """A pattern for many comparisons of one variable by one operator."""
+    """A pattern for many comparisons of one variable with one operator."""
     one, end = _KINDS[kind], "[,;)}]" if between == "," else "[;)}]"
     return re.compile(
         rf"\s*+(({_NAME})\s*+({_OPERATOR})\s*+(?:{one})"
@@ -108,7 +107,7 @@ def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
 
 
 def constants(source: SourceText, at: int) -> Token | None:
-    """The many constants of one type in a list that starts at `at`."""
+    """Reads a long list of constants of one type from `at` on."""
     for kind, pattern in _LISTED.items():
         found = pattern.match(source.text, at)
         if found is not None:
@@ -119,10 +118,10 @@ def constants(source: SourceText, at: int) -> Token | None:
 
 
 def comparisons(source: SourceText, at: int, between: str) -> Token | None:
-    """The many comparisons of one variable with constants that stand from `at` on.
+    """Reads many comparisons of one variable with constants from `at` on.
 
-    Those with `=` between semicolons, all others between commas: what else there may be says
-    little, and is read word by word.
+    Comparisons by `=` must be separated by semicolons, all others by commas; anything else is left
+    to the scanner.
     """
     first = _FIRST.match(source.text, at)
     if first is None or (first[2] == "=") != (between == ";"):
@@ -143,7 +142,7 @@ def comparisons(source: SourceText, at: int, between: str) -> Token | None:
 def _read(
     kind: TypeName, words: Sequence[str], source: SourceText, start: int, end: int
 ) -> tuple[TypeName, tuple[Value, ...]] | None:
-    """Constants of one type: from `words`, or from texts or timestamps in the source."""
+    """Converts constants of one type: from `words`, or strings and timestamps from the source."""
     if kind == "int":
         try:
             return "int", tuple(map(int, words))
@@ -159,14 +158,14 @@ def _read(
         make(source, *part.span()) for part in _TEXT_OR_TIME.finditer(source.text, start, end)
     ]
     if any(token.type == "ERROR" for token in tokens):
-        return None  # which is told where it is read word by word
+        return None  # the scanner reports the error
     return kind, tuple(token.value for token in tokens)
 
 
 def side_by_side(values: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The values of a list; many neighbouring constants of one type become one node.
+    """The values of a list; long runs of constants of one type become one node.
 
-    Ints among floats are floats.
+    Ints among floats become floats.
     """
     if len(values) < MANY and not any(type(value) is Values for value in values):
         return tuple(values)
@@ -185,7 +184,7 @@ def _group(value: Expr) -> str:
 
 
 def _together(run: Sequence[Expr]) -> Values | None:
-    """One node for these constants, if they are many."""
+    """One `Values` node for these constants, or None if they are few."""
     read: list[Value] = []
     kinds: set[TypeName] = set()
     for part in run:
@@ -201,9 +200,9 @@ def _together(run: Sequence[Expr]) -> Values | None:
 
 
 def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
-    """The literals of a conjunction, where many comparisons of one variable with constants by
-    one operator are one node. `either`: of a disjunction, where many `x = 1 ; x = 2 ; ...` are
-    `x in {1, 2, ...}`."""
+    """Merges many comparisons of one variable by one operator into one node. The literals are those
+    of a conjunction or, if `either`, of a disjunction: there `x = 1 ; x = 2 ; ...` becomes `x in
+    {1, 2, ...}`."""
     if len(literals) < MANY and not any(map(_holds_many, literals)):
         return literals
     groups: dict[tuple[str, str, str], list[int]] = {}
@@ -224,7 +223,7 @@ def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
 
 
 def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
-    """A comparison of a variable with each of many constants."""
+    """A comparison of a variable with many constants."""
     span = variable.span.to(many.span)
     if op == "=":
         return Member(variable, (many,), span)
@@ -232,7 +231,7 @@ def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
 
 
 def _one_variable(literal: Literal) -> tuple[Var, str, Expr] | None:
-    """The variable, operator and constants of a comparison."""
+    """The variable, operator and constants of a comparison, if it has this form."""
     match literal:
         case Compare(Var() as name, ((op, (Const() | Values()) as side),)):
             return name, op, side

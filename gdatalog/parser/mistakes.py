@@ -1,7 +1,7 @@
-"""Explains statements that the grammar refuses, by example.
+"""Explains syntax errors by example.
 
-The parser reports the token at which it stopped. `explain` looks at that token and its neighbours,
-and recognises common mistakes, with one function for each family, the most specific first.
+The parser reports the token at which it stopped. `explain` looks at that token and its neighbours
+and recognises common mistakes; each family of mistakes has a function, the most specific first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPERATORS = frozenset({"OPERATOR", "SIGN", "COMPARE", "EQUAL", "NOT", "IN"})
 
 
 def explain(failure: Failure) -> Explained:
-    """The error for a statement that failed."""
+    """The error for a statement that failed to parse."""
     for family in _FAMILIES:
         found = family(failure)
         if found is not None:
@@ -80,7 +80,7 @@ def _head_before(failure: Failure) -> int | None:
 
 
 def _side_by_side(failure: Failure) -> Explained | ParseError | None:
-    """The error for two things without a comma, an operator or a dot between them."""
+    """The error for two operands without a comma, an operator or a dot between them."""
     token, before = failure.token, failure.before
     if token is None or before is None or before.type not in ENDS:
         return None
@@ -212,7 +212,7 @@ def _colons(failure: Failure) -> ParseError | None:
 
 
 def _missing(failure: Failure) -> ParseError | None:
-    """The error for something that is missing before the token at which parsing failed."""
+    """The error for a missing operand before the token at which parsing failed."""
     token, before = failure.token, failure.before
     if before is None:
         return _beginning(failure.tokens[0])
@@ -253,7 +253,7 @@ def _missing(failure: Failure) -> ParseError | None:
 
 
 def _beginning(token: Token) -> ParseError:
-    """The error for a statement that starts with something that cannot start one."""
+    """The error for an invalid first token of a statement."""
     hint = "a statement is a fact p(1), a rule p(x) <- q(x), a question ?- p(x), or a .directive"
     ahead = re.search(
         r"([0-9]+)\.[ \t]*$", token.source.text[max(0, token.start - 30) : token.start]

@@ -1,4 +1,5 @@
-"""Parses a text to a Program, statement by statement, so that one error does not hide the next."""
+"""Parses a text into a Program, one statement at a time, so that one error does not hide the
+next."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ from gdatalog.parser.syntax import Include, Program, Statement
 from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
 from gdatalog.parser.tokens import MANY_CONSTANTS, Token
 
-# How often a text may be read on inside a statement whose dot is missing; each time scans that
+# How often parsing may resume inside a statement that lacks its dot; each time scans that
 # statement again.
 MOST_RESUMED = 20
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
-    """The program that a text says; all its syntax errors together, if it has any.
+    """Parses a program; raises all its syntax errors together.
 
-    `bare`: a statement may be a body alone, which becomes a Query (from Python and in the REPL).
-    A statement's span is its text without the dot.
+    `bare`: a statement may be a body alone, which becomes a Query (in Python and at the prompt). A
+    statement's span excludes its dot.
     """
     return parse_with_cautions(text, name, bare=bare)[0]
 
@@ -36,7 +37,7 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
 def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """As `parse`, and returns cautions for what the text probably did not mean."""
+    """Like `parse`, but also returns cautions about text that probably means something else."""
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
@@ -45,8 +46,8 @@ def parse_with_cautions(
 def read_source(
     source: SourceText, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
-    """What can be read, and all that is wrong; `fast`: facts may take the fast path,
-    and many constants may be read at once."""
+    """Parses what is valid, and returns all errors. `fast`: facts and long lists of constants may
+    take the fast path."""
     return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
 
 
@@ -54,7 +55,7 @@ def _read_source(
     source: SourceText, bare: bool, fast: bool
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     if not source.text.isascii() and (half := _HALF.search(source.text)):
-        # Shown with the character replaced, for it cannot be printed.
+        # A lone surrogate cannot be printed: the error shows a replacement.
         shown = SourceText(source.name, _HALF.sub("\ufffd", source.text))
         return (
             Program(()),
@@ -83,7 +84,7 @@ def _read_source(
             read = len(statements)
             resume = _read_statement(scanned, bare, statements, wrong)
             if wrong and any(token.type in MANY_CONSTANTS for token in scanned.tokens):
-                # Word by word the error has its own place.
+                # Without the fast path the error has a precise place.
                 wrong = []
                 del statements[read:]
                 resume = _read_statement(scan(source, begin, False), bare, statements, wrong)
@@ -97,9 +98,9 @@ def _read_source(
 def _read_statement(
     scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
 ) -> int | None:
-    """Adds the statement, or its errors; returns where to continue, if before its end."""
+    """Adds the statement or its errors; returns where to resume, if before the statement's end."""
     tokens = scanned.tokens
-    comment = sql_comment(tokens)  # a word after `--` would also be a bare query: minus minus x
+    comment = sql_comment(tokens)  # `-- x` would also be a valid bare query: minus minus x
     if comment is not None:
         errors.append(comment[0])
         return comment[1]
@@ -139,12 +140,12 @@ def _read_statement(
 
 
 def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
-    """The errors of a statement's words, each message once."""
+    """The errors of a statement's tokens, each message once."""
     return list({error.message: error for error in reversed(errors)}.values())[::-1]
 
 
 def _too_deep(read: Statement) -> Span | None:
-    """The place where the tree exceeds the nesting limit; None if it does not."""
+    """The span where the tree exceeds the nesting limit, or None."""
     level: list[Any] = [read]
     for _ in range(NESTING):
         level = [part for node in level for part in _below(node)]
@@ -154,7 +155,7 @@ def _too_deep(read: Statement) -> Span | None:
 
 
 def _below(node: Any) -> Iterator[Any]:
-    """The nodes directly below a node; `rest` of a comparison holds pairs (operator, node)."""
+    """The child nodes; `rest` of a comparison holds pairs (operator, node)."""
     for name in node.__slots__:
         part = getattr(node, name)
         for item in part if isinstance(part, tuple) else (part,):
@@ -163,27 +164,26 @@ def _below(node: Any) -> Iterator[Any]:
                 yield inner
 
 
-# The LALR parser: from the tokens of a statement to what the builder makes of them.
+# The LALR parser: runs the builder on the tokens of a statement.
 #
-# Its tables are made of the grammar beforehand (`tests/parser_tables.py`), so that no start waits
-# for a generator of parsers.
+# Its tables are generated in advance (`tests/parser_tables.py`), which saves time at the start.
 
 
 class UnexpectedError(Exception):
-    """No statement continues with the token at index `at` (past the last: none ends there)."""
+    """Raised at the first invalid token; `at` is its index (the number of tokens: at the end)."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
         self.at = at
 
 
-# What makes a value of a rule's parts. None: they are no value of their own, but take their places
-# among the parts of the rule that they are in.
+# The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule
+# that contains it.
 _MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
 
 
 def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
-    """The state that a token or a symbol leads to, or ~n: rule n has been read."""
+    """By token or symbol, the next state, or ~n to reduce by rule n."""
     found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
     for at in shared:
         found |= SHARED[at]
@@ -194,7 +194,7 @@ ACTIONS = [_actions(*state) for state in STATES]
 
 
 def build(tokens: Sequence[Token]) -> Any:
-    """The statement that the builder makes from tokens."""
+    """Parses tokens into a statement."""
     states = [0]
     values: list[Any] = []
     for at, token in enumerate(tokens):
@@ -216,13 +216,13 @@ def build(tokens: Sequence[Token]) -> Any:
 
 
 def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
-    """Replaces the parts of a rule, the last values of the stack, by one value."""
+    """Replaces the parts of a rule, on top of the stack, by one value."""
     symbol, size, _, spliced = RULES[rule]
     first = len(values) - size
     parts = values[first:]
     del values[first:], states[first + 1 :]
     if spliced:
-        # A list that grows at its end, as in `a, b, c`, is not copied.
+        # A list such as `a, b, c` grows in place.
         flat: list[Any] = parts[0] if spliced[0] == 0 else []
         for place, part in enumerate(parts):
             if place not in spliced:
@@ -235,7 +235,7 @@ def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
     states.append(ACTIONS[states[-1]][symbol])
 
 
-# `.include "lib.dl"`: the statements of another file, in the directive's place.
+# `.include "lib.dl"` is replaced by the statements of that file.
 
 Read = Callable[[str, Span], Program]
 
@@ -244,11 +244,11 @@ DEEPEST = 100
 
 
 def expand_includes(program: Program, read: Read) -> Program:
-    """The program with each `.include` replaced by what it names, and so on below.
+    """Replaces each `.include` by the statements of its file, recursively.
 
-    `read(path, span)` parses a file; `span` is its directive, whose source tells what the path
-    is relative to. It names the file as `span.source` does: that is how a file that includes
-    itself is found out. The errors of all files are raised together.
+    `read(path, span)` parses a file. `span` is the directive; its source resolves relative paths.
+    Spans of the file must name it in `span.source`, which detects cycles. The errors of all files
+    are raised together.
     """
     errors: list[ParseError] = []
     statements = _expand(program, read, (), errors)
@@ -261,7 +261,7 @@ def expand_includes(program: Program, read: Read) -> Program:
 def _expand(
     program: Program, read: Read, above: tuple[Span, ...], errors: list[ParseError]
 ) -> list[Statement]:
-    """`above`: the directives that led here, the outermost first."""
+    """Expands a program; `above` holds the directives that led here, the outermost first."""
     found: list[Statement] = []
     for node in program.statements:
         if not isinstance(node, Include):
@@ -282,7 +282,8 @@ def _expand(
 
 
 def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
-    """The error if the file of the last directive already contains an earlier one."""
+    """The error if the last directive's file is already being included, or if the nesting is too
+    deep."""
     *above, last = trail
     names = [span.source.name for span in above]
     if last.source.name in names:

@@ -1,10 +1,9 @@
-"""Splits a text into the tokens of each statement, or into the texts of its statements.
+"""The scanner: splits a text into statements, and these into tokens.
 
-One regular expression finds the words. What depends on context is decided from the token before:
-whether an operator or an operand may come next (so `land` is an operator in `x land y` and a name
-elsewhere, and `-` is an operator or a sign), whether the statement's arrow was seen (then `<-` is
-`<` and `-`), and whether a dot ends the statement, or starts a directive. A word that no program
-may contain becomes a token of type ERROR, whose value is the error.
+One regular expression finds the words. The context decides the rest: after an operand `land` is an
+operator, elsewhere a name; `-` is an operator or a sign; `<-` after the statement's arrow is `<`
+and `-`; a dot ends the statement or starts a directive. An invalid word becomes a token of type
+ERROR, whose value is the error.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from gdatalog.parser.words import (
 )
 from gdatalog.records import dataclass
 
-NESTING = 200  # brackets within brackets, and nodes within nodes
+NESTING = 200  # maximum depth of brackets and of nodes
 
 PATTERN = re.compile(
     r"""
@@ -87,8 +86,8 @@ _HEAD_FOLLOWS = re.compile(r"\s*(?:!\s*)?[^\W\d][\w?.]*'*\s*\(")
 class Scanned:
     """The tokens of one statement, and where the next one starts.
 
-    `stop`: "dot", "directive" (a directive needs no dot), "lost" (cut short by a directive or
-    by a string that is not closed), "open comment", or "end" of the text.
+    `stop` is the end of the statement: "dot", "directive" (which needs no dot), "lost" (cut short
+    by a directive or an unclosed string), "open comment", or "end" of the text.
     """
 
     tokens: list[Token]
@@ -98,15 +97,16 @@ class Scanned:
 
 
 def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
-    """The tokens of the statement that starts at `at`; `fast`: many constants may be one token."""
+    """Scans the statement that starts at `at`. `fast`: a long list of constants becomes one
+    token."""
     text = source.text
     tokens: list[Token] = []
     cautions: list[Caution] = []
     arrow = False
-    operand = False  # the token before ends an operand
-    words = False  # some names may turn out to be words of the language
+    operand = False  # whether the previous token ends an operand
+    words = False  # whether some names may be contextual keywords
     depth = 0
-    listing = 0  # how deep the list is that we are in
+    listing = 0  # bracket depth of the current list
     cut = PATTERN.finditer(text, at)
     while (found := next(cut, None)) is not None:
         kind = found.lastgroup or ""
@@ -209,7 +209,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
 def _literal(
     source: SourceText, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
 ) -> Token:
-    """The token of a literal, or of a wrong word."""
+    """The token of a constant or of an invalid word."""
     if kind == "NUMBER":
         minus = bool(tokens) and tokens[-1].value == "-"
         return number_token(source, start, end, minus)
@@ -250,10 +250,10 @@ def too_deep(span: Span) -> ParseError:
 
 
 def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:
-    """Whether the `<-` after a statement's arrow is an arrow all the same.
+    """Whether a second `<-` in a statement is an arrow rather than `<` and `-`.
 
-    After `r(y)` and before `s(...)` it is one: then a dot is missing before `r(y)`, and
-    the grammar stops at the second arrow.
+    It is if it stands between `r(y)` and `s(...)`: then a dot is missing before `r(y)`, and the
+    grammar reports the second arrow.
     """
     if not tokens or tokens[-1].type != "RPAR":
         return False
@@ -264,11 +264,11 @@ def _first_on_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
 
 
-# Cutting a text into statements: what a REPL needs to know before it answers.
+# Splitting a text into statements, for interactive use.
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a text, each with its dot, without the space and comments between them."""
+    """The statements of a text, each with its dot, without blanks and comments between them."""
     source = SourceText("<text>", text)
     found: list[str] = []
     at = 0
@@ -282,7 +282,7 @@ def split_statements(text: str) -> list[str]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether the text ends at the end of a statement; the statement may have errors.
+    """Whether the text ends with a complete statement, which may have errors.
 
     >>> is_complete("p(x) <- q(x).  // done"), is_complete("p(x) <- q(x),")
     (True, False)
@@ -298,7 +298,7 @@ def is_complete(text: str) -> bool:
 
 
 def is_ended(scanned: Scanned, last: bool) -> bool:
-    """Whether a statement is complete; `last`: the text ends with it."""
+    """Whether a statement is complete. `last`: it is the last of the text."""
     if scanned.stop == "open comment":
         return False
     if last and scanned.stop == "directive":
@@ -307,7 +307,7 @@ def is_ended(scanned: Scanned, last: bool) -> bool:
 
 
 def _directive_complete(tokens: list[Token]) -> bool:
-    """Whether a directive at the end of a text has all it needs."""
+    """Whether a directive at the end of a text is complete."""
     depth = 0
     for token in tokens:
         depth += {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}.get(token.type, 0)

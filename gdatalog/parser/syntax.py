@@ -1,9 +1,8 @@
-"""The syntax tree: what a program says, before anything is known about what it means.
+"""The syntax tree.
 
-Frozen dataclasses, each with the span it was read from (spans do not take part in equality).
-Literals are what bodies are made of, expressions are what arguments are made of. The parser makes
-every node here except those under "Made by the checks", which name resolution puts in the place of
-others.
+Frozen dataclasses, each with its span; equality ignores spans. Bodies consist of literals,
+arguments of expressions. The parser creates every node except those under "made by the checks",
+which name resolution substitutes for others.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
-MANY = 16  # values of a list: from so many on it is a relation
-LONG = 32  # operators in a row: from so many on they are a Chain
+MANY = 16  # minimum length of a list that becomes a relation
+LONG = 32  # minimum number of operators in a row that become a Chain
 
 
 def _span() -> Span:
@@ -25,7 +24,7 @@ def _span() -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A literal. A timestamp's value is its nanoseconds since 1970 in UTC."""
+    """A constant. A timestamp's value is its nanoseconds since 1970 in UTC."""
 
     type: TypeName
     value: Value
@@ -40,14 +39,14 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """`_`: a fresh variable each time."""
+    """`_`: a fresh variable at each occurrence."""
 
     span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """`$name`: a value that is given when the program runs."""
+    """`$name`: a value given when the program runs."""
 
     name: str
     span: Span = _span()
@@ -55,8 +54,8 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Constants of one type that stand side by side in a list, if they are `MANY`, or that one
-    variable is compared with by one operator: `x != 1, x != 2, ...`.
+    """At least `MANY` constants of one type: neighbours in a list, or all operands of `x != 1, x !=
+    2, ...`.
 
     One node holds them all: there may be a hundred thousand.
     """
@@ -71,7 +70,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class ListParam:
-    """`$name` in `x in $name`: a list of values that is given when the program runs."""
+    """`$name` in `x in $name`: a list of values given when the program runs."""
 
     name: str
     span: Span = _span()
@@ -89,13 +88,13 @@ class FunctionCall:
     name: str
     args: tuple[Expr, ...]
     span: Span = _span()
-    columns: tuple[Var, ...] = ()  # of an atom, as long as it may be one
+    columns: tuple[Var, ...] = ()  # column names, in case the call is an atom
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`a + b - c + ...`: `LONG` and more binary operators that bind equally tightly and are
-    applied from left to right. Fewer are Calls within Calls."""
+    """`a + b - c + ...`: at least `LONG` binary operators of equal precedence, applied left to
+    right. Shorter runs are nested FunctionCalls."""
 
     first: Expr
     rest: tuple[tuple[str, Expr], ...]
@@ -104,7 +103,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`as(e, T)`: the same value under another name of the same base type."""
+    """`as(e, T)`: the same value with another type of the same base type."""
 
     operand: Expr
     type_name: str
@@ -115,9 +114,10 @@ class Cast:
 class Aggregate:
     """`max s : { S(id, s) }` in a body.
 
-    `exports`, filled in by name resolution, are the local variables of a min or max that are
-    used outside: they take the values of the rows that attain the optimum. `locals`, filled in
-    too, are all variables that live only in here, and the exports; the others are the rule's.
+    Name resolution fills in `exports` and `locals`. `exports` are the local variables of a min or
+    max that the rule uses outside: they take the values of the rows that attain the optimum.
+    `locals` are the exports and all variables that occur only inside; other variables belong to the
+    rule.
     """
 
     kind: str  # count sum min max mean count_distinct any_value
@@ -136,10 +136,10 @@ Expr = Const | Var | Wildcard | Param | Values | ListParam | FunctionCall | Chai
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """`E(x, y)`. Until name resolution also a bare call of a function, as `contains("a", x)`
-    or `distinct(x, y)`, for the parser cannot know which names are relations.
+    """`E(x, y)`. Until name resolution also a call of a function, such as `contains("a", x)` or
+    `distinct(x, y)`, because the parser does not know the relations.
 
-    `columns`: the names that the last arguments of a head have, as in `p(x, total = sum(y))`.
+    `columns`: the names of the last arguments of a head, as in `p(x, total = sum(y))`.
     """
 
     name: str
@@ -150,10 +150,10 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`x < y <= z`: a chain, the conjunction of its neighbours. `=` may bind a variable.
+    """`x < y <= z`: the conjunction of its neighbouring comparisons. `=` may bind a variable.
 
-    Where its only other side is a Values, `first` is compared with each of these: `x != 1,
-    x != 2, ...`.
+    If the only other side is a Values, `first` is compared with each of them: `x != 1, x != 2,
+    ...`.
     """
 
     first: Expr
@@ -163,8 +163,8 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`x in {1, 2, 3}`, or `x in $xs` where the only value is a ListParam. Only here may a
-    ListParam stand, and a Values only here and in a Compare."""
+    """`x in {1, 2, 3}`, or `x in $xs` with a ListParam as the only value. A ListParam occurs only
+    here, a Values only here and in a Compare."""
 
     item: Expr
     values: tuple[Expr, ...]
@@ -173,10 +173,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """`true`, `false`, and a lone expression that stands where a literal should.
+    """`true`, `false`, or an expression in place of a literal.
 
-    After name resolution: a function or expression of type bool, tested. A bare name as in
-    `?- tr.` is Test(Var("tr")) until then.
+    After name resolution: a bool expression, tested. Before, a bare name as in `?- tr.` is
+    Test(Var("tr")).
     """
 
     expr: Expr
@@ -191,7 +191,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Two or more literals, never an And among them."""
+    """Two or more literals, none of them an And."""
 
     items: tuple[Literal, ...]
     span: Span = _span()
@@ -199,7 +199,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Two or more literals, never an Or among them."""
+    """Two or more literals, none of them an Or."""
 
     items: tuple[Literal, ...]
     span: Span = _span()
@@ -229,7 +229,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class HeadAggregate:
-    """An aggregate in a head: over the distinct bindings of all variables of the body."""
+    """An aggregate in a head, over the distinct bindings of all variables of the body."""
 
     kind: str
     targets: tuple[Expr, ...]
@@ -244,7 +244,7 @@ Literal = Atom | Compare | Member | Test | Not | And | Or | Distinct | Range
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`head, head2 <- body.`, or a fact, when `body` is None."""
+    """`head, head2 <- body.`, or a fact if `body` is None."""
 
     heads: tuple[Atom, ...]
     body: Literal | None
@@ -253,7 +253,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`?- body.`, or a bare body as Python and the REPL allow it (`bare`)."""
+    """`?- body.`, or a body alone, which Python and the prompt allow (`bare`)."""
 
     body: Literal
     span: Span = _span()
@@ -312,7 +312,7 @@ class Pragma:
 
 @dataclass(frozen=True, slots=True)
 class PlanHint:
-    """`.plan ...`: read and ignored."""
+    """`.plan ...`: parsed and ignored."""
 
     text: str
     span: Span = _span()

@@ -1,4 +1,4 @@
-"""Tokens, the values of those that are literals, and how tightly operators bind."""
+"""Tokens, the values of constants, and operator precedence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gdatalog.errors import ParseError, SourceText, Span
 from gdatalog.values import INT_MAX, timestamp_from_text
 
 VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
-MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # what many words are read as
+MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # tokens of the fast path
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}
 STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
 OPENING = frozenset({"LPAR", "LBRACE"})
 
 
 class Token:
-    """A word: its type in the grammar, its value (its text, unless it is a literal), its place."""
+    """A token: its type, its value (a constant's value, otherwise its text), and its place."""
 
     __slots__ = ("end", "source", "start", "type", "value")
 
@@ -42,13 +42,13 @@ class Token:
 def error_token(
     source: SourceText, start: int, end: int, message: str, hint: str | None = None
 ) -> Token:
-    """A word that no program may contain; its value is the error."""
+    """An invalid word; its value is the error."""
     error = ParseError(message, Span(source, start, end), hint=hint)
     return Token("ERROR", error, source, start, end)
 
 
 def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token:
-    """A number; `minus`: a sign precedes it, so that it may be as large as 2^63."""
+    """A number. `minus`: it follows a minus sign, so 2^63 is valid."""
     text = source.text[start:end]
     plain = text.replace("_", "")
     value: int | float
@@ -113,7 +113,7 @@ def string_token(source: SourceText, start: int, end: int) -> Token:
         return _ESCAPES[found[2]]
 
     value = _ESCAPE.sub(decode, inner)
-    # Two escapes may spell one character beyond the first 65,536, as in JSON.
+    # Two escapes form a surrogate pair, as in JSON.
     value = _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"),
                             value)  # fmt: skip
     if not bad:
@@ -151,7 +151,7 @@ def timestamp_token(source: SourceText, start: int, end: int) -> Token:
     return Token("TIMESTAMP", value, source, start, end)
 
 
-# How tightly operators bind, for reading and for printing.
+# Operator precedence, for parsing and formatting.
 
 BINARY = {
     "lor": 1,
@@ -171,4 +171,4 @@ BINARY = {
     "^": 11,
 }
 PREFIX = 10  # - bnot lnot: looser than ^, tighter than *
-POWER = 11  # the one that goes to the right
+POWER = 11  # right-associative

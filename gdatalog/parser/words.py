@@ -1,4 +1,4 @@
-"""Contextual keywords, words that no program may hold, and the names of directives.
+"""Contextual keywords, invalid words, and the names of directives.
 
 `max` opens an aggregate only if a colon follows; `bnot` is an operator only before a value.
 """
@@ -15,7 +15,7 @@ AGGREGATES = ("count", "sum", "min", "max", "mean", "count_distinct", "any_value
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 
-# Words whose token is not a NAME: its type and value. `in` is a name where no operator may stand.
+# Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
 NAMED: dict[str, tuple[str, Any]] = {
     "_": ("WILDCARD", "_"),
     "true": ("BOOL", True),
@@ -28,7 +28,7 @@ NAMED: dict[str, tuple[str, Any]] = {
     "bnot": ("NAME", "bnot"),
     "lnot": ("NAME", "lnot"),
 }
-RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # what names nothing
+RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # not valid as names
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 NO_NULL = (
     "every column of a row has a value: give the rows that have one a relation of their own, "
@@ -58,11 +58,11 @@ def find_words(tokens: list[Token]) -> None:
 def _find_aggregates(tokens: list[Token]) -> None:
     """Marks names that open an aggregate as AGGREGATE: a colon follows at their depth.
 
-    A name directly followed by a value can be nothing else (`sum x`); before `(` or `-` it may also
-    be a function or a variable (`sum x * min(x, y) : ...`), so these are tried second.
+    A name directly followed by a value must open one (`sum x`); before `(` or `-` it may also be a
+    function or a variable (`sum x * min(x, y) : ...`), so these are tried second.
     """
     depth = 0
-    open_: list[tuple[int, int, bool]] = []  # depth, index, whether it can be nothing else
+    open_: list[tuple[int, int, bool]] = []  # depth, index, whether it must open an aggregate
     for at, token in enumerate(tokens):
         kind = token.type
         if kind == "NAME":
@@ -94,7 +94,7 @@ def _find_aggregates(tokens: list[Token]) -> None:
 
 
 def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], depth: int) -> None:
-    """Assigns a colon to a name: the last that must have one, or else the last that can."""
+    """Assigns a colon to a name: the last that must have one, otherwise the last that can."""
     second: int | None = None
     while open_ and open_[-1][0] == depth:
         _, owner, certain = open_.pop()
@@ -129,7 +129,7 @@ def _find_prefix_words(tokens: list[Token]) -> None:
             token.type = "SIGN"
 
 
-# Words that no program may hold: what to write instead.
+# Hints for invalid words.
 
 _INSTEAD = {
     "->": "the arrow of a rule is `<-`: head <- body",
@@ -171,7 +171,7 @@ _CHARACTERS = {
 
 
 def wrong_token(source: SourceText, kind: str, start: int, end: int, arrow: bool) -> Token:
-    """The error for a token; `arrow`: the statement's arrow was seen."""
+    """The error token of an invalid word. `arrow`: the statement's arrow was seen."""
     word = source.text[start:end]
     after = source.text[end : end + 1]
     message, hint, length = _explained(kind, word, after, arrow)
@@ -184,9 +184,9 @@ _PREPROCESSOR = re.compile(
 
 
 def column_one(source: SourceText, start: int, end: int) -> Token | Caution:
-    """A line that starts with `#` or `%`: what to say if it stands inside a statement.
+    """A line that starts with `#` or `%`: the caution to show if it is inside a statement.
 
-    Where the C preprocessor is meant, that is an error wherever it stands.
+    A line of the C preprocessor is always an error.
     """
     line = source.text[start:end]
     word = _PREPROCESSOR.match(line)
@@ -257,7 +257,7 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
     return f"`{word}` means nothing here", _CHARACTERS.get(word), 0
 
 
-# Directives: their names, and where one ends, for it needs no dot.
+# Directives: their names, and where they end without a dot.
 
 QUALIFIERS = frozenset(
     {
@@ -291,7 +291,7 @@ DIRECTIVES = {
     "pragma": "PRAGMA",
     "plan": "PLAN",
 }
-# Soufflé's, which are refused by name; known, so that they end a statement that lacks its dot.
+# Soufflé's directives that we reject by name; they also end a statement that lacks its dot.
 REFUSED_DIRECTIVES = frozenset({"comp", "init", "functor", "lattice", "override", "once"})
 DIRECTIVE_TYPES = frozenset(DIRECTIVES.values()) | {"UNKNOWN"}
 
@@ -299,7 +299,7 @@ DIRECTIVE_TYPES = frozenset(DIRECTIVES.values()) | {"UNKNOWN"}
 def directive_length(tokens: list[Token]) -> int:
     """The number of tokens of the directive that starts here.
 
-    It ends where it is complete and the next token cannot continue it.
+    It ends once it is complete and the next token cannot continue it.
     """
     kind = tokens[0].type
     depth = 0
@@ -318,7 +318,7 @@ def directive_length(tokens: list[Token]) -> int:
 
 
 def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
-    """Whether the token at `at`, outside brackets, still belongs to its directive."""
+    """Whether the token at `at`, outside brackets, belongs to the directive."""
     token, before = tokens[at], tokens[at - 1]
     new_line = "\n" in token.source.text[before.end : token.start]
     if kind == "PLAN":
@@ -334,16 +334,16 @@ def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
     if before.type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE") or token.type == "COMMA":
         return True
     if at == 1:
-        # Without a name the directive is broken; the next line is not part of that.
+        # Without a name the directive is invalid; it ends at its line.
         return token.type == "NAME" or not new_line
     if kind == "TYPE":
         return token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE")
     if kind == "DECL":
         if not new_line and any(part.value == "choice" for part in tokens[4:at]):
-            return True  # Soufflé's choice-domain, which is refused
+            return True  # Soufflé's choice-domain, rejected later
         if token.type == "NAME" and before.type in ("NAME", "RPAR", "ERROR"):
-            # A name that the next statement could start with is a qualifier only where that
-            # statement does not go on with it.
+            # A name that could also start the next statement is a qualifier only if the next
+            # token does not continue such a statement.
             after = tokens[at + 1] if at + 1 < len(tokens) else None
             goes_on = (
                 after is None
