@@ -41,7 +41,7 @@ from gdatalog.plan.tuning import Bytes, TooManyRows, When
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.remote import Keeper, RemoteRows
+from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.symbols import SymbolTable
 
 Found = TypeVar("Found")
@@ -178,17 +178,63 @@ class DaskCluster:
 
     @raises_if_lost
     def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
-        return placement_of(self.pool, PartitionedStratum(stratum, inputs))
+        splits = PartitionedStratum(stratum, inputs)
+        context, tuning, pool = splits.context, splits.context.tuning, self.pool
+        spread = context.knobs.spread
+        if spread == "never" or context.device is not CPU:
+            return None
+        many = _too_many(splits)
+        by = None if splits.split is None or spread == "partition" or many else splits.split_by()
+        if by is not None and any(map(asks_for_ranks, splits.later)):
+            by = None
+        refusal = None if by is not None else refusal_of(splits, splits.later)
+        parted = by is None and (spread == "partition" or many)
+        if spread != "auto" or many:
+            return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
+        until: tuple[When, ...] = (Bytes(context.memory),)
+        why, least = "", tuning.rounds_spread_threads * context.knobs.workers
+        if any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
+            why = "best values are improved in place"
+        elif by is not None and _on_gpus(pool, splits):
+            until = ()
+        elif splits.split is not None and pool.slots > 1:
+            until = (TooManyRows(tuning.partitions_spread_from), *until)
+        elif splits.split is None and pool.slots >= least:
+            until = (TooManyRows(tuning.rounds_spread_from), *until)
+        else:
+            why = "there are too few threads elsewhere"
+        return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
 
     @raises_if_lost
     def fixpoint(
         self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
     ) -> Mapping[str, Relation] | None:
         splits = PartitionedStratum(stratum, inputs)
-        found = fixpoint(self.pool, self.keeper(splits.context.memory), splits, placement, counted)
+        found = self._fixpoint(splits, placement, counted)
         if found is not None:
             splits.context.metrics.done_by(len(self.pool.threads))
         return found
+
+    def _fixpoint(
+        self, splits: PartitionedStratum, placement: OnWorkers, counted: bool
+    ) -> Mapping[str, Relation] | None:
+        """The relations of a recursive stratum or, if `counted`, how many rows they have for each
+        value that they split by; None if it is to be evaluated here after all."""
+        given = self.pool, self.keeper(splits.context.memory), splits
+        if counted and placement.by is not None:
+            ranges = KeyRangeFixpoint(*given, True)
+            counts = ranges.numbers() if ranges.serves else None
+            if counts is not None:
+                return counted_relations(splits, counts)
+        if counted and placement.until:
+            return None
+        if placement.by is not None:
+            ranges = KeyRangeFixpoint(*given, False)
+            found = ranges.relations() if ranges.serves else None
+            if found is not None:
+                return found
+        owners = HashPartitions(*given, placement.parted)
+        return owners.relations() if owners.refusal is None else None
 
     def close(self) -> None:
         self.pool.close()
@@ -252,38 +298,6 @@ def fits_workers(
     return size <= store.room()[0]
 
 
-# Which recursive strata are run by workers, and how.
-
-
-def placement_of(pool: Pool, splits: PartitionedStratum) -> OnWorkers | None:
-    """Where a stratum is evaluated, as far as can be said before it is; None if only here."""
-    context, tuning = splits.context, splits.context.tuning
-    spread = context.knobs.spread
-    if spread == "never" or context.device is not CPU:
-        return None
-    many = _too_many(splits)
-    by = None if splits.split is None or spread == "partition" or many else splits.split_by()
-    if by is not None and any(map(asks_for_ranks, splits.later)):
-        by = None
-    refusal = None if by is not None else refusal_of(splits, splits.later)
-    parted = by is None and (spread == "partition" or many)
-    if spread != "auto" or many:
-        return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
-    until: tuple[When, ...] = (Bytes(context.memory),)
-    why, least = "", tuning.rounds_spread_threads * context.knobs.workers
-    if any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
-        why = "best values are improved in place"
-    elif by is not None and _on_gpus(pool, splits):
-        until = ()
-    elif splits.split is not None and pool.slots > 1:
-        until = (TooManyRows(tuning.partitions_spread_from), *until)
-    elif splits.split is None and pool.slots >= least:
-        until = (TooManyRows(tuning.rounds_spread_from), *until)
-    else:
-        why = "there are too few threads elsewhere"
-    return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
-
-
 def _on_gpus(pool: Pool, splits: PartitionedStratum) -> bool:
     """Whether workers' GPUs take the values of a partitioned fixpoint at once."""
     gpus = pool.connection.gpus and device_for(pool, splits) != "cpu"
@@ -299,24 +313,3 @@ def _too_many(splits: PartitionedStratum) -> bool:
     remote += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share
     return sum(store.remote_bytes for store in remote) > most
-
-
-def fixpoint(
-    pool: Pool, keeper: Keeper, splits: PartitionedStratum, placement: OnWorkers, counted: bool
-) -> Mapping[str, Relation] | None:
-    """The relations of a recursive stratum or, if `counted`, how many rows they have for each value
-    that they split by; None if it is to be evaluated here after all."""
-    if counted and placement.by is not None:
-        ranges = KeyRangeFixpoint(pool, keeper, splits, True)
-        counts = ranges.numbers() if ranges.serves else None
-        if counts is not None:
-            return counted_relations(splits, counts)
-    if counted and placement.until:
-        return None
-    if placement.by is not None:
-        ranges = KeyRangeFixpoint(pool, keeper, splits, False)
-        found = ranges.relations() if ranges.serves else None
-        if found is not None:
-            return found
-    owners = HashPartitions(pool, keeper, splits, placement.parted)
-    return owners.relations() if owners.refusal is None else None

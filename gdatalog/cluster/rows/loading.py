@@ -197,17 +197,15 @@ def partition_of(
         table = table_from(data, LoadOptions(columns), declared=declared, what=what)
     except Error as error:
         return error
-    keys = [
-        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
-        for column, kind in zip(table.columns, table.types, strict=True)
-    ]
     left = tuple(
         TextColumn(np.empty(0, np.int32), column.texts)
         if isinstance(column, TextColumn)
         else column[:0]
         for column in table.columns
     )
-    return FramePartition(Table(table.names, table.types, left, table.length), tuple(keys))
+    return FramePartition(
+        Table(table.names, table.types, left, table.length), keys_or_places(table)
+    )
 
 
 def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Columns:
@@ -251,10 +249,14 @@ def own_keys(column: Array, kind: TypeName) -> Array:
     return keys.copy() if keys is column else keys
 
 
-def places_of(column: TextColumn) -> Array:
-    """For each row the place of its text, in 32 bits."""
-    places: Array = column.codes.astype(np.int32, copy=False)
-    return places
+def keys_or_places(table: Table) -> Columns:
+    """The keys of columns; of those with texts the place of each row's text, in 32 bits."""
+    return tuple(
+        column.codes.astype(np.int32, copy=False)
+        if isinstance(column, TextColumn)
+        else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    )
 
 
 # Fewer bytes than these are read here: to ask workers for them would take longer.
@@ -268,94 +270,84 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     files = files_of(path) if is_set(path) else [File(path)]
     if not all(file.path.lower().endswith(PARQUET) for file in files):
         return None
-    return _Dataset(asked).relation(files)
+    wanted = asked.wanted
+    whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
+    with ThreadPoolExecutor(8) as threads:
+        footers = list(threads.map(footer_of, whole))
+    names = wanted.declared.columns if wanted.declared is not None else None
+    found = typed_by(footers, wanted.columns if wanted.columns is not None else names)
+    rows = sum(rows for footer in footers for rows, _ in footer.groups)
+    if wanted.declared is not None:
+        typed = TypedColumns(wanted.declared.columns, wanted.declared.types)
+    elif found is not None:
+        typed = found
+    else:
+        return None  # what is wrong is told where they are read
+    if not rows or not typed.types or (8 * rows * len(typed.types) < FEW and not wanted.forced):
+        return None
+    # A relation that is declared may call the columns otherwise: then they go by place.
+    columns = None if wanted.columns is None else tuple(wanted.columns)
+    if found is not None and columns is None:
+        columns = found.columns
+    if columns is not None:
+        _check_names(footers, columns)
+    most = min([BYTES, *(limit // SHARE for limit in asked.keeping.pool.memory)])
+    blocks = [
+        FileSplit(groups, columns, typed)
+        for footer in footers
+        for groups in groups_of(footer, ROWS, most)
+    ]
+    return _files_relation(asked, blocks, typed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Dataset:
-    """Parquet files that workers read."""
+def _check_names(footers: Sequence[Footer], columns: Sequence[str]) -> None:
+    """Raises if a file has not all columns: it is matched by their names."""
+    for footer in footers:
+        names = [name for name, _ in footer.types]
+        lost = [name for name in columns if name not in names]
+        if lost and footer.groups:
+            raise DataError(
+                f"{footer.file.path}: there is no column {lost[0]!r}, only {listed(names)}",
+                hint="all files of a relation have its columns; columns=[...] selects some",
+            )
 
-    asked: Loading
 
-    def relation(self, files: Sequence[File]) -> Relation | None:
-        asked = self.asked.wanted
-        whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
-        with ThreadPoolExecutor(8) as threads:
-            footers = list(threads.map(footer_of, whole))
-        names = asked.declared.columns if asked.declared is not None else None
-        found = typed_by(footers, asked.columns if asked.columns is not None else names)
-        rows = sum(rows for footer in footers for rows, _ in footer.groups)
-        if asked.declared is not None:
-            typed = TypedColumns(asked.declared.columns, asked.declared.types)
-        elif found is not None:
-            typed = found
-        else:
-            return None  # what is wrong is told where they are read
-        if not rows or not typed.types or (8 * rows * len(typed.types) < FEW and not asked.forced):
-            return None
-        # A relation that is declared may call the columns otherwise: then they go by place.
-        columns = None if asked.columns is None else tuple(asked.columns)
-        if found is not None and columns is None:
-            columns = found.columns
-        if columns is not None:
-            self._check_names(footers, columns)
-        blocks = [
-            FileSplit(groups, columns, typed)
-            for footer in footers
-            for groups in groups_of(footer, ROWS, self._bytes())
-        ]
-        return self._of(blocks, typed)
+def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
+    step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
+    stage = asked.stage("load")
+    before = 0
+    current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
+    for number, block in enumerate(blocks):
+        stage.add(Call(seen, (block, -before % step, step), tag=number))
+        before += block.groups.rows
+    found: dict[int, SplitSummary] = {}
+    texts: dict[str, None] = {}
+    for call, one in stage:
+        found[call.tag] = one
+        for some in one.texts.values():
+            texts.update(dict.fromkeys(some.to_pylist()))
+        asked.check_texts(len(texts))
+    placed = _placed_codes(asked, list(texts)) if "symbol" in typed.types else None
+    all_seen = [found[at] for at in range(len(blocks))]
+    parts = [
+        RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
+        for block, one in zip(blocks, all_seen, strict=True)
+    ]
+    relation = Relation.of_parts(typed.columns, typed.types, parts, asked.keeping)
+    # Whether texts are there both ways is not seen before they have codes.
+    if relation.remote is not None and typed.types != ("symbol", "symbol"):
+        looks = [one.coded(asked.symbols) for one in all_seen]
+        relation.remote.know(survey_of(looks, step))
+    return relation
 
-    def _check_names(self, footers: Sequence[Footer], columns: Sequence[str]) -> None:
-        """Raises if a file has not all columns: it is matched by their names."""
-        for footer in footers:
-            names = [name for name, _ in footer.types]
-            lost = [name for name in columns if name not in names]
-            if lost and footer.groups:
-                raise DataError(
-                    f"{footer.file.path}: there is no column {lost[0]!r}, only {listed(names)}",
-                    hint="all files of a relation have its columns; columns=[...] selects some",
-                )
 
-    def _bytes(self) -> int:
-        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
+def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
+    """The codes of texts, on all workers."""
+    import pyarrow as pa
 
-    def _of(self, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
-        asked, keeping = self.asked, self.asked.keeping
-        step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
-        stage = asked.stage("load")
-        before = 0
-        current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
-        for number, block in enumerate(blocks):
-            stage.add(Call(seen, (block, -before % step, step), tag=number))
-            before += block.groups.rows
-        found: dict[int, SplitSummary] = {}
-        texts: dict[str, None] = {}
-        for call, one in stage:
-            found[call.tag] = one
-            for some in one.texts.values():
-                texts.update(dict.fromkeys(some.to_pylist()))
-            asked.check_texts(len(texts))
-        placed = self._placed(list(texts)) if "symbol" in typed.types else None
-        all_seen = [found[at] for at in range(len(blocks))]
-        parts = [
-            RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
-            for block, one in zip(blocks, all_seen, strict=True)
-        ]
-        relation = Relation.of_parts(typed.columns, typed.types, parts, keeping)
-        # Whether texts are there both ways is not seen before they have codes.
-        if relation.remote is not None and typed.types != ("symbol", "symbol"):
-            looks = [one.coded(asked.symbols) for one in all_seen]
-            relation.remote.know(survey_of(looks, step))
-        return relation
-
-    def _placed(self, texts: Sequence[str]) -> Any:
-        """The codes of texts, on all workers."""
-        import pyarrow as pa
-
-        codes = np.fromiter(map(self.asked.symbols.intern, texts), np.int32, len(texts))
-        known = TextCodes(pa.array(texts, pa.large_string()), codes)
-        return self.asked.keeping.pool.broadcast(None, known, known.nbytes)
+    codes = np.fromiter(map(asked.symbols.intern, texts), np.int32, len(texts))
+    known = TextCodes(pa.array(texts, pa.large_string()), codes)
+    return asked.keeping.pool.broadcast(None, known, known.nbytes)
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -440,11 +432,7 @@ def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
         for at, column in enumerate(table.columns)
         if isinstance(column, TextColumn)
     }
-    keys = tuple(
-        places_of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
-        for column, kind in zip(table.columns, table.types, strict=True)
-    )
-    return SplitSummary(sketch_of(keys, start, step), texts)
+    return SplitSummary(sketch_of(keys_or_places(table), start, step), texts)
 
 
 def keys_of(table: Table, texts: TextCodes | None) -> Columns:

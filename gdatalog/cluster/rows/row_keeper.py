@@ -105,13 +105,9 @@ class RowKeeper:
         return parts
 
     def survey(self, rows: RemoteRows) -> Survey:
-        return self.surveyed(rows.parts)
-
-    def surveyed(self, parts: Sequence[RemotePart]) -> Survey:
-        """What is known of the rows of parts, none of which is empty."""
-        step = max(1, sum(part.rows for part in parts) // SAMPLE)
+        step = max(1, sum(part.rows for part in rows.parts) // SAMPLE)
         calls, before = [], 0
-        for part in parts:
+        for part in rows.parts:
             calls.append((look, (part.value, -before % step, step)))
             before += part.rows
         return survey_of(self._each("survey", calls), step)
@@ -119,14 +115,43 @@ class RowKeeper:
     # ---------------------------------------------------------------------------------- answers
 
     def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
-        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        return to_dask(self.pool, parts, shape, symbols, limits)
+        import dask.dataframe as dd
+        from dask.delayed import delayed
+        from distributed.client import _get_global_client, _set_global_client
+
+        values = [part.value for part in rows.make_distinct()]
+        # Those that are more than what lies on workers lie there from now on.
+        read = [at for at, value in enumerate(values) if not _lies(value)]
+        calls = [(columns_of, (values[at],)) for at in read]
+        for at, kept in zip(read, self._each("read rows", calls, True), strict=True):
+            values[at] = kept
+        client = self.pool.connection.client
+        if _get_global_client() is None:  # so that `compute()` asks those who have the rows
+            _set_global_client(client)
+        texts = None
+        if "symbol" in shape.types:
+            texts = client.scatter(symbols, broadcast=True, hash=False)
+        frame = delayed(frame_of, pure=False)
+        frames = [frame(_futures(value), shape, texts) for value in values]
+        return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
 
     def write(
         self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
     ) -> None:
-        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
-        write_parts(self.pool, parts, shape, symbols, folder, limits)
+        parts = rows.make_distinct()
+        texts = placed_texts(self.pool, symbols) if "symbol" in shape.types else None
+        paths = [os.path.join(folder, file_name(number)) for number in range(len(parts))]
+        calls = [
+            (write_part, (part.value, shape, texts, path))
+            for part, path in zip(parts, paths, strict=True)
+        ]
+        sizes = self._each(f"write {os.path.basename(folder)}", calls)
+        if sizes != [os.path.getsize(path) if os.path.exists(path) else None for path in paths]:
+            raise DataError(
+                f"{folder}: the workers write where this process cannot see it",
+                hint="name a folder that all machines share; or let Dask write: "
+                "to_dask().to_parquet('s3://...')",
+            )
 
     # ---------------------------------------------------------------------------------- graphs
 
@@ -216,78 +241,6 @@ def _bytes(piece: RowRange) -> int:
     return part.nbytes * (stop - start) // max(1, part.rows)
 
 
-# ------------------------------------------------------------------------------- on a worker
-
-
-def look(value: Any, start: int, step: int) -> PartSketch:
-    return sketch_of(columns_of(value), start, step)
-
-
-def _length(counts: Columns) -> int:
-    return len(counts[0])
-
-
-# Rows that lie on workers on their way out: as a dask DataFrame, or into files.
-
-
-def to_dask(
-    pool: Pool,
-    parts: Sequence[RemotePart],
-    shape: RemoteSchema,
-    symbols: SymbolTable,
-    limits: Limits,
-) -> Any:
-    """A dask DataFrame with a partition for each part, made when it is computed."""
-    import dask.dataframe as dd
-    from dask.delayed import delayed
-    from distributed.client import _get_global_client, _set_global_client
-
-    values = [_futures(value) for value in _lying(pool, parts, limits)]
-    client = pool.connection.client
-    if _get_global_client() is None:  # so that `compute()` asks those who have the rows
-        _set_global_client(client)
-    texts = client.scatter(symbols, broadcast=True, hash=False) if "symbol" in shape.types else None
-    frame = delayed(frame_of, pure=False)
-    frames = [frame(value, shape, texts) for value in values]
-    return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
-
-
-def write_parts(
-    pool: Pool,
-    parts: Sequence[RemotePart],
-    shape: RemoteSchema,
-    symbols: SymbolTable,
-    folder: str,
-    limits: Limits,
-) -> None:
-    """Writes each part into a Parquet file of a folder that all workers see, and this process."""
-    texts = placed_texts(pool, symbols) if "symbol" in shape.types else None
-    stage = pool.stage(f"write {os.path.basename(folder)}", limits)
-    for number, part in enumerate(parts):
-        path = os.path.join(folder, file_name(number))
-        stage.add(Call(write_part, (part.value, shape, texts, path), tag=path))
-    for call, size in stage:
-        seen = os.path.getsize(call.tag) if os.path.exists(call.tag) else None
-        if seen != size:
-            raise DataError(
-                f"{folder}: the workers write where this process cannot see it",
-                hint="name a folder that all machines share; or let Dask write: "
-                "to_dask().to_parquet('s3://...')",
-            )
-
-
-def _lying(pool: Pool, parts: Sequence[RemotePart], limits: Limits) -> list[Any]:
-    """The parts' values; those that are more than what lies on workers lie there from now on."""
-    values = [part.value for part in parts]
-    stage = pool.stage("read rows", limits)
-    for number, value in enumerate(values):
-        if not _lies(value):
-            stage.add(Call(columns_of, (value,), keep=True, tag=number))
-    for call, kept in stage:
-        values[call.tag] = kept
-    return values
-
-
 def _lies(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_lies, value.values()))
@@ -304,6 +257,14 @@ def _futures(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------- on a worker
+
+
+def look(value: Any, start: int, step: int) -> PartSketch:
+    return sketch_of(columns_of(value), start, step)
+
+
+def _length(counts: Columns) -> int:
+    return len(counts[0])
 
 
 def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:
