@@ -430,6 +430,7 @@ def test_columns_are_selected_or_named() -> None:
 def test_duplicate_names(data: Any) -> None:
     assert refused_data(data) == (
         "data error: data: several columns are named 'a'\n"
-        "  hint: rename them, or give all columns names: columns=[...]"
+        "  hint: rename them, or give all columns names: columns=[...]; "
+        "a named index of a pandas frame is a column, too"
     )
     assert to_rows(load(data, columns=["x", "y"])) == [(1, 2)]

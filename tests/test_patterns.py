@@ -333,6 +333,9 @@ def test_what_has_no_edges() -> None:
             db.count("clique3", edges="F")
         with pytest.raises(gd.UsageError, match="3, 4 or 5"):
             db.motifs(6)
+        for ask in (db.count, db.match):
+            with pytest.raises(gd.UsageError, match="P8 has labels, but there is no relation L"):
+                ask("P8")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,7 +348,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "clique3\t1\npath3\t2\n"
     graph.write_text("a,b\n1,2\n1,2\n2,3\n")
     assert run([*asked, str(graph)]) == 0
-    assert capsys.readouterr().err.startswith("warning: E: 1 of 3 rows is a duplicate")
+    err = capsys.readouterr().err
+    assert err.startswith("warning: E: 1 of 3 rows is a duplicate") and "row_id" not in err
+    assert run(["count", "--pattern", "P8", str(graph)]) == 2
+    assert "--labels FILE" in capsys.readouterr().err
     assert run([*asked, str(tmp_path / "none.csv")]) == 1
     assert "there is no such file" in capsys.readouterr().err
     assert run(["count", "--pattern", "hous", str(graph)]) == 2

@@ -29,6 +29,7 @@ class Queried(Protocol):
     def query(self, text: str, *, limit: int | None = None) -> Result: ...
     def __getitem__(self, name: str) -> Result: ...
     def __iter__(self) -> Iterator[str]: ...
+    def __contains__(self, name: object) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,13 @@ def _edges_of(
 ) -> tuple[list[str], list[str]]:
     """The relation of edges for each pattern, and the rules that derive it."""
     edges = graph.edges
+    labelled = next((pattern for pattern in patterns if pattern.labels), None)
+    if labelled is not None and graph.labels not in db:
+        raise UsageError(
+            f"the pattern {labelled.name} has labels, but there is no relation {graph.labels}",
+            hint="load vertices and their labels: db['L'] = ..., --labels FILE in the shell; or "
+            "name their relation: labels=...",
+        )
     if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
         name = _unused(db, "both_ways", graph)
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]

@@ -12,7 +12,7 @@ import click
 from gdatalog.database import Database
 from gdatalog.engine.session.knobs import parse_seconds, parse_threads
 from gdatalog.opening import connect
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.terminal import heeding
 from gdatalog.shell.messages import ProgressLine, say
 
@@ -133,7 +133,8 @@ class PatternCommand:
             timeout=None if self.timeout is None else parse_seconds(self.timeout),
             threads=parse_threads(self.threads),
         )
-        db.workspace.on_caution = lambda caution: say(caution.format())
+        # Hints are about options of Python.
+        db.workspace.on_caution = lambda caution: say(replace(caution, hint=None).format())
         watch = db.workspace.watch
         with db, heeding(watch), ProgressLine(sys.stderr, watch)(self.name):
             db.load("E", self.file)

@@ -276,7 +276,8 @@ def _check_repeated(names: Sequence[str] | None, what: str, header: Span | None)
         raise DataError(
             f"{_of(what, header)}several columns are named {repeated[0]!r}",
             header,
-            hint="rename them, or give all columns names: columns=[...]",
+            hint="rename them, or give all columns names: columns=[...]"
+            + ("; a named index of a pandas frame is a column, too" if header is None else ""),
         )
 
 
