@@ -133,9 +133,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = device.run_partitioned
 
-    def noted(function: Any, printed: Any, *rest: Any) -> Any:
-        found.append(printed.shape)
-        return real(function, printed, *rest)
+    def noted(function: Any, loops: Any, *rest: Any) -> Any:
+        found.append(loops.printed.shape)
+        return real(function, loops, *rest)
 
     monkeypatch.setattr(device, "run_partitioned", noted)
     return found

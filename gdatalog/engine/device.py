@@ -171,31 +171,14 @@ class Cpu:
         return 0
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        return run_nest(
-            compiled_function(run.printed, run.limits, run.label, run.rows),
-            run.printed,
-            run.tries,
-            run.scope,
-            run.limits,
-            run.knobs.workers,
-            wanted,
-            run.beside,
-        )
+        function = compiled_function(run.printed, run.limits, run.label, run.rows)
+        return run_nest(function, run, wanted)
 
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        return run_partitioned(
-            compiled_function(run.printed, run.limits, run.label, run.rows),
-            run.printed,
-            run.tries,
-            run.scope,
-            run.limits,
-            run.knobs.workers,
-            run.beside,
-            rooms,
-            first,
-        )
+        function = compiled_function(run.printed, run.limits, run.label, run.rows)
+        return run_partitioned(function, run, rooms, first)
 
     def together(
         self,

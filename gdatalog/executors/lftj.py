@@ -9,7 +9,6 @@ stay and where to continue, and is called again with another block.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from gdatalog.calls import (
     Block,
     GiveUp,
     Limits,
+    LoopRun,
     Outside,
     scalar_of,
     scratch_of,
@@ -126,31 +126,19 @@ class JoinWorker:
         self.state[2], self.state[4] = room, 0
 
 
-def run_nest(
-    function: Callable[..., int],
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    scope: Scope,
-    limits: Limits,
-    threads: int,
-    wanted: int | None = None,
-    beside: Mapping[str, Array] = MappingProxyType({}),
-) -> list[Block]:
-    """Runs a printed plan's function; returns the blocks of its rows.
-
-    `beside`: the arguments that belong neither to tries nor to the plan, by name. If the function
-    counts bindings, their array of counters is set to the sums over all workers.
-    """
-    distinct = [tries[at] for at in printed.which]
-    beside = dict(beside)
+def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> list[Block]:
+    """Runs a printed plan's function; returns the blocks of its rows. If it counts bindings, their
+    array of counters among `run.beside` is set to the sums over all workers."""
+    printed, beside = run.printed, dict(run.beside)
+    distinct = [run.tries[at] for at in printed.which]
     tally, local = beside.pop(COUNTS, None), beside.pop(LOCAL, None)
-    given = {**given_arrays(printed, distinct, scope), **beside}
+    given = {**given_arrays(printed, distinct, run.scope), **beside}
     control = np.zeros(16, dtype=np.int64)
-    count = threads if printed.parallel else 1
+    count = run.knobs.workers if printed.parallel else 1
     workers = [
         worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
-    run_workers(workers, control, limits)
+    run_workers(workers, control, run.limits)
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     if local is not None:
@@ -376,31 +364,23 @@ class PartitionWorker(JoinWorker):
 
 
 def run_partitioned(
-    function: Callable[..., int],
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    scope: Scope,
-    limits: Limits,
-    threads: int,
-    beside: Mapping[str, Array],
-    rooms: Sequence[ListRoom],
-    first: int | None = None,
+    function: Callable[..., int], run: LoopRun, rooms: Sequence[ListRoom], first: int | None
 ) -> list[list[Block]]:
     """Runs a printed fixpoint's function; returns each relation's blocks of rows.
 
-    `beside`: the arguments that belong to no trie: values, seeds, spans, counts; and the array that
-    is set to the workers' counters, if they count. `first`: the initial number of rows of a
-    worker's block, for tests.
+    `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
+    counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
     """
-    distinct = [tries[at] for at in printed.which]
-    given = {**given_arrays(printed, distinct, scope), **beside}
+    printed, limits = run.printed, run.limits
+    distinct = [run.tries[at] for at in printed.which]
+    given = {**given_arrays(printed, distinct, run.scope), **run.beside}
     tally = given.pop(COUNTS, None)
     control = np.zeros(16, dtype=np.int64)
     workers = [
-        _worker(function, printed, distinct, given, control, threads, rooms, first)
-        for _ in range(threads)
+        _worker(function, run, distinct, given, control, rooms, first)
+        for _ in range(run.knobs.workers)
     ]
-    counts = [array for name, array in beside.items() if name.startswith("counts_")]
+    counts = [array for name, array in run.beside.items() if name.startswith("counts_")]
     poll, looked = limits.poll, limits.looked
 
     def counting() -> None:
@@ -423,17 +403,16 @@ def run_partitioned(
 
 def _worker(
     function: Callable[..., int],
-    printed: PrintedPlan,
+    run: LoopRun,
     tries: Sequence[Trie],
     given: Mapping[str, Array],
     control: Array,
-    threads: int,
     rooms: Sequence[ListRoom],
     first: int | None,
 ) -> PartitionWorker:
     state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
-    state[3], state[5] = threads, printed.grain
-    arguments, scratch = own_arguments(printed, tries, given, control, state)
+    state[3], state[5] = run.knobs.workers, run.printed.grain
+    arguments, scratch = own_arguments(run.printed, tries, given, control, state)
     return PartitionWorker(
         function, arguments, [], scratch, state, control, rooms=rooms, first=first
     )
