@@ -29,23 +29,14 @@ def _rows(run: PlanRun, limit: int | None) -> Derived:
     return over_tables(run, None if any(may_fail(join.steps) for join in plan.joins) else limit)
 
 
-def _whole(
-    plan: RulePlan,
-    sources: Sources,
-    context: ExecutionContext,
-    limit: int | None,
-    report: RuleRun | None,
-    lasting: dict[int, Any] | None,
-    stats: RuleRound | None,
-    resident: Sources | None,
-) -> Derived | None:
+def _whole(run: PlanRun, limit: int | None, or_cells: bool) -> Derived | None:
     """The rows of a rule over whole tries; None if these or the rows do not fit the device, and the
     rule may run in cells."""
     try:
-        with context.limits.account.restoring(MemoryError):
-            return _rows(PlanRun(plan, sources, context, report, lasting, stats), limit)
+        with run.limits.account.restoring(MemoryError):
+            return _rows(run, limit)
     except MemoryError:
-        if resident is None:
+        if not or_cells:
             raise
     return None
 
@@ -75,7 +66,8 @@ def run_rule(
     if reason is None:
         try:
             if not in_cells:
-                found = _whole(plan, sources, context, limit, report, lasting, stats, resident)
+                run = PlanRun(plan, sources, context, report, lasting, stats)
+                found = _whole(run, limit, resident is not None)
             if found is None and resident is not None:
                 from gdatalog.engine.cells import rows_in_cells
 
