@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.shell.cli import run
-from gdatalog.storage import data_files, key_columns, readers, text_files
+from gdatalog.storage import data_files, facts_files, key_columns, readers, text_files
 from gdatalog.storage.data_files import TypedColumns, joined
 from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions
 from gdatalog.storage.readers import read_tables
@@ -316,6 +316,39 @@ def test_facts_in_blocks(seed: int, odd: bool, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(text_files, "LEAST_BYTES", size)
         monkeypatch.setattr(text_files, "MOST_BYTES", size)
         assert facts_of(text, forms) == whole
+
+
+@pytest.mark.parametrize("cell", ["b", "1.5"])  # a float is not cut in one pass
+def test_facts_in_blocks_are_read_once_more_for_the_delimiter_and_for_lines(
+    cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = "float" if cell == "1.5" else "symbol"
+    Path("f.csv").write_text(f"1,{cell}\n" * 500)
+    monkeypatch.setattr(text_files, "LEAST_BYTES", 64)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 64)
+    seen: list[bytes] = []
+    find = facts_files._FactsText._cut_by
+
+    def noted(self: facts_files._FactsText, pieces: Iterable[bytes]) -> str:
+        if self.delimiter is None:
+            pieces = [*pieces]
+            seen.extend(pieces)
+        return find(self, pieces)
+
+    counted: list[int] = []
+
+    def counting(file: Any, start: int, end: int) -> int:
+        counted.append(end - start)
+        return text_files.lines_between(file, start, end)
+
+    monkeypatch.setattr(facts_files._FactsText, "_cut_by", noted)
+    monkeypatch.setattr(facts_files, "lines_between", counting)
+    declared = TypedColumns(("x", "y"), ("int", kind))
+    tables = list(facts_files.read_facts("f", ".", declared))
+    assert len(tables) > 10 and sum(table.length for table in tables) == 500
+    size = Path("f.csv").stat().st_size
+    assert len(b"".join(seen)) == size and sum(counted) < size
+    assert bool(counted) == (kind == "float")
 
 
 @pytest.mark.parametrize("bad", ["1\tb", "1\tb\tx", "1\tb\tNA", "1\tb\t99999999999999999999"])

@@ -12,7 +12,7 @@ from functools import partial
 from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.data_files import PACKED
 from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
 from gdatalog.storage.frames import table_of_file, with_row_ids
@@ -41,7 +41,7 @@ from gdatalog.storage.text_files import (
     blocks_of,
     bytes_of_block,
     each_block,
-    lines_before,
+    lines_between,
     raw_of_text,
     report_size,
 )
@@ -156,6 +156,7 @@ class _FactsText:
     options: LoadOptions = PLAIN
     texts_for: TextsFor = TextSet
     kept: Kept = None
+    lines: dict[int, int] = field(default_factory=lambda: {0: 1})  # of blocks, by their starts
 
     def tables(self) -> Iterator[Table]:
         """The rows in blocks; at least one table."""
@@ -164,8 +165,11 @@ class _FactsText:
             yield self._table(blocks[0])
             return
         report_size(blocks[-1][1])
+        with open(self.path, "rb", buffering=0) as file:  # a tab in any block decides for all
+            delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
+        known = replace(self, delimiter=delimiter)
         for block in each_block(blocks):
-            yield self._table(block, blocks)
+            yield known._table(block, blocks)
 
     def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
         """The rows of one of several blocks, or of the whole file."""
@@ -207,16 +211,16 @@ class _FactsText:
         first_line = 1
         if several:
             with open(self.path, "rb", buffering=0) as file:
-                delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
-                first_line += lines_before(file, block[0])
+                last = max(at for at in self.lines if at <= block[0])
+                first_line = self.lines[last] + lines_between(file, last, block[0])
+            self.lines[block[0]] = first_line
             data = bytes_of_block(self.path, block)
         else:
             data = read_bytes(self.path).removeprefix(MARK)
-            delimiter = self._cut_by([data])
         raw = raw_of_text(
             self.path,
             data,
-            delimiter=delimiter,
+            delimiter=self._cut_by([data]),
             quoted=self.quoted,
             declared=self.declared,
             options=self._options(block),

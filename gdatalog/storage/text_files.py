@@ -243,13 +243,13 @@ def line_end(file: BinaryIO, place: int, size: int) -> int:
     return size
 
 
-def lines_before(file: BinaryIO, place: int) -> int:
-    """The number of lines before a position of a file."""
-    file.seek(0)
+def lines_between(file: BinaryIO, start: int, end: int) -> int:
+    """The number of lines that end between two positions of a file."""
+    file.seek(start)
     count = 0
-    while place > 0 and (piece := file.read(min(PIECE, place))):
+    while start < end and (piece := file.read(min(PIECE, end - start))):
         count += piece.count(b"\n")
-        place -= len(piece)
+        start += len(piece)
     return count
 
 
