@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,28 +140,13 @@ class RankedEdges:
 class EdgeStatistics(RankedEdges):
     """Properties of a relation's rows as edges, each computed on first use."""
 
-    __slots__ = (
-        "_higher",
-        "_in_files",
-        "_loops",
-        "_mirrored",
-        "_ranking",
-        "_skew",
-        "_store",
-        "_symmetric",
-    )
-
     def __init__(self, store: RowStore) -> None:
         """`store` has the relation's rows, which are sorted on first use."""
         super().__init__()
         self._store = store
         self._in_files: Columns | None = None  # each edge once
-        self._mirrored: bool | None = None
-        self._symmetric: bool | None = None
-        self._loops: bool | None = None
         self._ranking: Ranking | None = None
         self._higher: Array | None = None
-        self._skew: float | None = None
 
     @property
     def left(self) -> Array:
@@ -170,25 +156,21 @@ class EdgeStatistics(RankedEdges):
     def right(self) -> Array:
         return self._store.sorted()[1]
 
-    @property
+    @cached_property
     def mirrored(self) -> bool:
         """Whether each column may have the values of the other, as in a symmetric relation. Tested
         without a sort."""
-        if self._mirrored is None:
-            self._mirrored = self._store.mirrored()
-        return self._mirrored
+        return self._store.mirrored()
 
-    @property
+    @cached_property
     def symmetric(self) -> bool:
         """Whether every edge (x, y) has its reverse (y, x)."""
-        if self._symmetric is None:
-            self._symmetric = self.mirrored and self._seems_symmetric() and self._turned()
-        return self._symmetric
+        return self.mirrored and self._seems_symmetric() and self._turned()
 
     @property
     def known_symmetric(self) -> bool:
         """Whether the relation is known to be symmetric; computes nothing."""
-        return self._symmetric is True
+        return self.__dict__.get("symmetric") is True
 
     def _seems_symmetric(self) -> bool:
         left, right = self.left, self.right
@@ -244,24 +226,20 @@ class EdgeStatistics(RankedEdges):
             for mine, its in _stretches(one, other)
         )
 
-    @property
+    @cached_property
     def loops(self) -> bool:
         """Whether a vertex has an edge to itself."""
-        if self._loops is None:
-            left, right = self._store.as_they_are()
-            self._loops = bool((left == right).any())
-        return self._loops
+        left, right = self._store.as_they_are()
+        return bool((left == right).any())
 
-    @property
+    @cached_property
     def skew(self) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        if self._skew is None:
-            by_degree = _pairs(self._higher_neighbours())
-            self._skew = self.ranking().pairs_by_key / by_degree if by_degree else 1.0
-        return self._skew
+        by_degree = _pairs(self._higher_neighbours())
+        return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
 
     def _higher_neighbours(self) -> Array:
         """How many neighbours of higher rank each rank has."""

@@ -7,6 +7,7 @@ surveys them for the planner. Code that needs columns on this machine fetches th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import permutations
 from typing import Any, NamedTuple, Protocol
 
@@ -344,11 +345,8 @@ def _step(rows: RemoteRows) -> int:
 class RemoteGraph:
     """Rows of two columns on other machines, as edges."""
 
-    __slots__ = ("_rows", "_skew")
-
     def __init__(self, rows: RemoteRows) -> None:
         self._rows = rows
-        self._skew: float | None = None
 
     @property
     def mirrored(self) -> bool:
@@ -362,12 +360,10 @@ class RemoteGraph:
     def loops(self) -> bool:
         return self._rows.survey.loops
 
-    @property
+    @cached_property
     def skew(self) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
-        if self._skew is None:
-            self._skew = self._rows.keeper.skew(self._rows)
-        return self._skew
+        return self._rows.keeper.skew(self._rows)
 
     def paths(self, ways: tuple[Any, ...]) -> None:
         """Unknown: a survey has no degrees by value."""
