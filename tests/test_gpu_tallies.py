@@ -212,19 +212,27 @@ def test_drawn_branches_of_bits(number: int) -> None:
     assert found[0] == found[1]
 
 
+# The table of this one adds up weights: the triangles of each edge.
+HOUSES = (
+    "n(count()) <- E(a, b), E(a, c), E(a, e), E(b, c), E(b, d), E(d, e), distinct(a, b, c, d, e)."
+)
+
+
+@pytest.mark.parametrize("asked", [SQUARES, HOUSES])
 @pytest.mark.parametrize("most", [1, 1 << 40])
 def test_counts_are_as_wide_as_they_have_to_be(
-    most: int, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
+    most: int, asked: str, printed: list[PrintedPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In 32 bits if no list is so long that they could not hold its count."""
+    """In 32 bits if no list is so long, and no weights are so large, that they could not hold its
+    count."""
     monkeypatch.setattr(tallies, "SHORT", (1 << 31) // most)
     monkeypatch.setattr(depth, "_printed", OrderedDict())
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
-        expected = db.query(SQUARES).fetchall()
+        expected = db.query(asked).fetchall()
         db.workspace.device = device_of(16)
         db.workspace.force(algebra="quotients", strategy="lftj")
-        assert db.query(SQUARES).fetchall() == expected
+        assert db.query(asked).fetchall() == expected
     (kind,) = {a.type for plan in printed for a in plan.arguments if a.kind == "tally"}
     assert kind == ("i32[]" if most == 1 else "i64[]")
 

@@ -7,6 +7,7 @@ code. For an index that grows each round, sizes are unknown, so that the text se
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class TrieLayout:
     """`number`: the trie's number in the plan; atoms may share a trie. `labels`: the dtype of
     labels, if ranks replace values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`:
     a hash trie, whose lists are unsorted. `tallied`: a table of counts that loops fill, unsorted.
+    `weight`: a bound of the sum of the weights, rounded likewise.
 
     Equal layouts are one object, never freed: there are few, and `id` is their key.
     """
@@ -54,6 +56,7 @@ class TrieLayout:
     loose: bool
     hashed: bool = False
     tallied: bool = False
+    weight: float = inf
 
 
 _layouts: dict[TrieLayout, TrieLayout] = {}
@@ -85,7 +88,8 @@ def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
         loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
         levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
         labels = None if trie.labels is None else trie.labels.dtype.name
-        found = TrieLayout(number, levels, labels, loose)
+        weight = inf if grows or trie.weights is None else rounded(trie.total)
+        found = TrieLayout(number, levels, labels, loose, weight=weight)
         found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
     return found
 

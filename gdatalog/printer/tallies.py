@@ -12,7 +12,7 @@ each edge by its position in a trie. Each match adds to several entries.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, prod
 
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
@@ -33,7 +33,8 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     number = len(nest.tables)
     counts, values = None, None
     if nest.tile:  # narrow types: less memory traffic
-        counts = "int32" if _most_matches(nest, step) < SHORT else None
+        short = not nest.modular and _most_matches(nest, step) < SHORT
+        counts = "int32" if short else None
         values = nest.arguments.width((level,))
     table = leaf.table = CountTable(
         nest.arguments.scratch(f"tally{number}", "tally", (level,), dtype=counts),
@@ -71,14 +72,16 @@ def _level(nest: NestPrinter, step: Tally) -> LevelArgument:
 
 
 def _most_matches(nest: NestPrinter, step: Tally) -> float:
-    """The greatest number of matches that a key can have for one row."""
+    """A bound of the count that a key can have for one row."""
     most = 1.0
     for inner in step.steps:
-        weighted = any(nest.paths.tries[part.trie].weighted for part in participants(inner))
-        if weighted or not isinstance(inner, Join | Seek | Filter):
+        if not isinstance(inner, Join | Seek | Filter):
             return inf
-        if isinstance(inner, Join) and inner.variable != step.key:
-            nodes = [nest.paths.node(part) for part in inner.participants]
+        nodes = [nest.paths.node(part) for part in participants(inner)]
+        weights = [nest.tries[n.trie].weight for n in nodes if n.trie.weighted and n.last]
+        if weights:  # of one value, or of all together
+            most *= prod(weights)
+        elif isinstance(inner, Join) and inner.variable != step.key:
             levels = [nest.tries[n.trie].levels[n.depth] for n in nodes if not nest.hashed(n)]
             most *= min((level.longest for level in levels), default=inf)
     return most
