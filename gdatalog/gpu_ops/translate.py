@@ -376,13 +376,14 @@ class Translation(CodeEmitter):
 
     def _theirs(self, name: str, rank: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
         """What the lane has of its own whose turns these are."""
-        before = dict(self._renamed)
-        for variable in own:
+        before, assigned = dict(self._renamed), _assigned(body)
+        for variable in dict.fromkeys(own):
             if any(variable in names_in(node) for node in body):
                 theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
                 mine = f"{variable}_{name}"
                 kind = self.types.names.get(variable, "i64")
-                self._line(f"const {kind} {mine} = {theirs};")
+                const = "" if variable in assigned else "const "
+                self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine
 
     def _emits(self, body: Sequence[ast.stmt]) -> bool | None:

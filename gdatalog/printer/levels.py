@@ -278,17 +278,22 @@ def last_loop(nest: NestPrinter, steps: Sequence[Step], at: int, leaf: Leaf) -> 
 
 def spreads(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf) -> bool:
     """Whether each lane should start a row of its own, and share the lists that these lead to: no
-    level has lists to intersect, which would take all lanes."""
+    level has lists to intersect, which would take all lanes, unless the intersection is cached."""
     if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
         return False
     return _meets_none(nest, steps)
 
 
 def _meets_none(nest: NestPrinter, steps: Sequence[Step]) -> bool:
-    levels = [step for step in steps if isinstance(step, (Join, Generate))]
-    return all(
-        isinstance(step, Join) and len(LevelLists.of(nest, step).lists) < 2 for step in levels
-    )
+    for step in steps:
+        if isinstance(step, Generate):
+            return False
+        if isinstance(step, Join):
+            lists = LevelLists.of(nest, step).nodes
+            kept = nest.kept.get(id(step))
+            if len(lists) > 1 and (kept is None or kept.nodes != lists):
+                return False
+    return True
 
 
 def spreads_behind(
