@@ -21,13 +21,15 @@ DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
     return found;
 }
 
-// The lane whose range contains a place of the sequence. All lanes call it; some of their places
-// may be beyond the end.
+// The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
+// by rank; some of these may be beyond the end.
 template <int N>
 DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
+    const i64 left = spread.end - (place - t.rank);  // relative to the first lane's: 32 bits do
+    const int end = left < 0 ? 0 : left < N ? (int)left : N;
     int owner = 0;
     for (int half = N / 2; half > 0; half /= 2) {
-        owner += from_rank(t, spread.end, owner + half - 1) <= place ? half : 0;
+        owner += from_rank(t, end, owner + half - 1) <= t.rank ? half : 0;
     }
     return owner;
 }
