@@ -14,14 +14,15 @@ from typing import Any, get_args
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, children, rebuild, walk
+from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.records import dataclass, replace
 
 Column = tuple[str, int]  # a relation's name, and a column
 Name = tuple[int, str]  # a rule's number, and a variable
 
 LITERALS = get_args(s.Literal)
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # Aggregates whose value is one of their input keys.
 _CHOOSING = frozenset({"min", "max", "any_value"})
 
@@ -161,7 +162,7 @@ class _UnionFind:
                         self._open.add((node.name, at))
                         self._opens(arg)
             case s.Compare():
-                for left, op, right in pairs_of(node):
+                for left, op, right in neighbours(node):
                     self._pair(left, op, right)
             case s.Distinct(args):
                 names = [self._name(arg) for arg in args if isinstance(arg, s.Var)]
@@ -196,14 +197,6 @@ def is_constant(node: Node) -> bool:
     return all(
         isinstance(part, s.Const | s.Param | s.FunctionCall | s.Chain) for part in walk(node)
     )
-
-
-def pairs_of(chain: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
-    """The adjacent pairs of a chain of comparisons."""
-    left = chain.first
-    for op, right in chain.rest:
-        yield left, op, right
-        left = right
 
 
 # --------------------------------------------------------------------------------- constants
@@ -288,16 +281,16 @@ class _Encoder:
 
     def _compared(self, node: s.Compare) -> s.Literal:
         """A chain; if a constant becomes a code, the conjunction of its pairs."""
-        pairs = [self._pair(*pair, node) for pair in pairs_of(node)]
+        pairs = [self._pair(*pair, node) for pair in neighbours(node)]
         if all(
             new.first is a and new.rest[0][1] is b
-            for new, (a, _, b) in zip(pairs, pairs_of(node), strict=True)
+            for new, (a, _, b) in zip(pairs, neighbours(node), strict=True)
         ):
             return node
         return pairs[0] if len(pairs) == 1 else s.And(tuple(pairs), node.span)
 
     def _pair(self, left: s.Expr, op: str, right: s.Expr, node: s.Compare) -> s.Compare:
         a, b = self._domain(left), self._domain(right)
-        first = self._constant(left, b, _FLIPPED[op], op == "=")
+        first = self._constant(left, b, FLIPPED[op], op == "=")
         last = self._constant(right, a, op, op == "=")
         return s.Compare(self._any(first), ((op, self._any(last)),), node.span)

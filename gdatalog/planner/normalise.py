@@ -15,6 +15,7 @@ from gdatalog.parser.syntax import And, Literal, Not, Or
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
     AggregateItem,
@@ -76,10 +77,8 @@ class Normaliser:
                 )
                 found.insert(0, AtomItem(literal.name, args, span=literal.span))
             case s.Compare():
-                before = literal.first
-                for op, after in literal.rest:
+                for before, op, after in neighbours(literal):
                     self._compare(op, before, after, literal, found)
-                    before = after
             case s.Member():
                 item = self._side(literal.item, found)
                 values = tuple(self._side(value, found) for value in literal.values)

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from gdatalog import __version__
 from gdatalog.database import Database
@@ -29,8 +29,6 @@ from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
-
-Thing = TypeVar("Thing")
 
 MOST = 1000  # changes
 MOST_TEXTS = 200_000  # statements held only for `.undo`, over all changes
@@ -73,25 +71,6 @@ class DatabaseState:
     loaded: Mapping[str, Loaded]
 
 
-class Held(Generic[Thing]):
-    """Reference counts of objects that several changes share."""
-
-    def __init__(self) -> None:
-        self._things: dict[int, tuple[Thing, int]] = {}  # by id, with its count
-
-    def __iter__(self) -> Iterator[Thing]:
-        return (thing for thing, _ in self._things.values())
-
-    def add(self, thing: Thing) -> None:
-        _, times = self._things.get(id(thing), (thing, 0))
-        self._things[id(thing)] = thing, times + 1
-
-    def drop(self, thing: Thing) -> None:
-        _, times = self._things.pop(id(thing))
-        if times > 1:
-            self._things[id(thing)] = thing, times - 1
-
-
 @dataclass(slots=True)
 class History:
     """The changes that `.undo` can revert, oldest first."""
@@ -99,8 +78,6 @@ class History:
     most_bytes: int
     changes: deque[tuple[str, DatabaseState]] = field(default_factory=deque)
     dropped: bool = False  # older changes were forgotten, because they held too much data
-    _logs: Held[Log] = field(default_factory=Held)
-    _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
     def state(self, repl: Conversation) -> DatabaseState:
         workspace = repl.db.workspace
@@ -108,22 +85,21 @@ class History:
 
     def relations(self) -> Iterator[Relation]:
         """The relations that changes hold."""
-        return (relation for stored in self._stored for relation in stored.values())
+        several = {id(state.stored): state.stored for _, state in self.changes}  # shared by many
+        return (relation for stored in several.values() for relation in stored.values())
 
     def keep(self, repl: Conversation, what: str, before: DatabaseState) -> None:
         """Records a change and the state before it. Beyond the limits, the oldest changes are
         forgotten."""
         self.changes.append((what, before))
-        self._logs.add(before.texts.log)
-        self._stored.add(before.stored)
         workspace = repl.db.workspace
         while len(self.changes) > 1 and (
             len(self.changes) > MOST or self._noted_without(workspace.texts.log) > MOST_TEXTS
         ):
-            self._let_go(*self.changes.popleft())
+            self.changes.popleft()
         in_use = set(map(id, workspace.stored.values()))
         while self.changes and self._held_without(in_use) > self.most_bytes:
-            self._let_go(*self.changes.popleft())
+            self.changes.popleft()
             self.dropped = True
 
     def moved(self, repl: Conversation, before: Mapping[str, Relation]) -> None:
@@ -133,9 +109,6 @@ class History:
         now = repl.db.workspace.stored
         changes, self.changes = self.changes, deque()
         made: dict[int, dict[str, Relation]] = {}  # by the id of the dict they replace
-        for _, state in changes:
-            self._logs.drop(state.texts.log)
-            self._stored.drop(state.stored)
         while changes:
             what, state = changes.pop()
             again = {name for name, r in state.stored.items() if before.get(name) is r}
@@ -149,20 +122,15 @@ class History:
             )
             loaded = {**state.loaded, **{name: repl.loaded[name] for name in again}}
             self.changes.appendleft((what, DatabaseState(state.texts, stored, loaded)))
-            self._logs.add(state.texts.log)
-            self._stored.add(stored)
-
-    def _let_go(self, what: str, state: DatabaseState) -> None:
-        self._logs.drop(state.texts.log)
-        self._stored.drop(state.stored)
 
     def _noted_without(self, in_use: Log) -> int:
         """The number of statements that only `.undo` holds."""
-        return sum(len(log.keys) for log in self._logs if log is not in_use)
+        logs = {id(state.texts.log): state.texts.log for _, state in self.changes}
+        return sum(len(log.keys) for log in logs.values() if log is not in_use)
 
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that only `.undo` holds."""
-        held = {id(r): r for stored in self._stored for r in stored.values()}
+        held = {id(relation): relation for relation in self.relations()}
         return sum(_bytes(r) for key, r in held.items() if key not in in_use)
 
     def take_back(self, repl: Conversation) -> str | None:
@@ -170,7 +138,6 @@ class History:
         if not self.changes:
             return None
         what, state = self.changes.pop()
-        self._let_go(what, state)
         workspace = repl.db.workspace
         workspace.texts, workspace.stored = state.texts, state.stored
         repl.loaded = state.loaded
