@@ -67,8 +67,7 @@ from gdatalog.planner.order.search_space import RESTORED
 from gdatalog.planner.order.search_state import Order
 from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
-from gdatalog.planner.passes import reuse_lists
-from gdatalog.planner.witnesses import with_lone_witnesses
+from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
 from gdatalog.values import TypeName
 
 Names = frozenset[str]

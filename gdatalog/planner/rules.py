@@ -19,6 +19,7 @@ from gdatalog.plan.nodes import (
     Version,
 )
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check.checked import CheckedRule, Schema
 from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
@@ -37,7 +38,6 @@ from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
 from gdatalog.planner.rewrite.algebra import NEVER, Algebra, signed_sum
 from gdatalog.planner.rewrite.correlated import pays, tabled
-from gdatalog.planner.single import given_of, scan_of, scanning
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 

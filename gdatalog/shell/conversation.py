@@ -1,4 +1,4 @@
-"""The state of a conversation at the prompt: its database, the history of `.undo`, and `.save`."""
+"""The state of a conversation at the prompt: its database, its commands, `.undo` and `.save`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import shlex
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 from gdatalog import __version__
 from gdatalog.database import Database
@@ -16,10 +16,10 @@ from gdatalog.engine.facts.files import Folders, beside
 from gdatalog.engine.facts.lists import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
 from gdatalog.engine.session.texts import Log, ProgramTexts
-from gdatalog.errors import Error
+from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import is_fact, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.shell.messages import ProgressLine, say
 from gdatalog.shell.output import Output
@@ -303,3 +303,94 @@ def _one(plain: Value, own: TypeName, kind: str | None) -> str:
     if own == "bool":
         return "true" if plain else "false"
     return repr(float(plain)) if kind == "float" else repr(plain)
+
+
+# The registry of the prompt's commands.
+
+
+Group = Literal["data", "rules", "plans", "settings", "help"]
+Run = Callable[[Conversation, str], None]
+
+
+class Leave(Exception):
+    """Raised to end the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command. `.help` shows `arguments` and `summary`, `.help COMMAND` also `examples` and
+    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits."""
+
+    name: str
+    arguments: str
+    summary: str
+    group: Group
+    examples: tuple[str, ...]
+    run: Run
+    more: str = ""
+    trusted: bool = False
+
+    @property
+    def usage(self) -> str:
+        return f".{self.name} {self.arguments}".rstrip()
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    group: Group,
+    name: str,
+    arguments: str,
+    summary: str,
+    *examples: str,
+    more: str = "",
+    trusted: bool = False,
+) -> Callable[[Run], Run]:
+    """Registers a function as a command."""
+
+    def register(run: Run) -> Run:
+        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted)
+        return run
+
+    return register
+
+
+def check_trusted(repl: Conversation, what: str) -> None:
+    """Raises if the prompt runs with --untrusted."""
+    if repl.db.workspace.untrusted:
+        raise UsageError(f"{what} is not allowed with --untrusted")
+
+
+def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
+    """Splits a command's arguments; quotes keep spaces together."""
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        raise UsageError(f"a quote is not closed: {rest}") from None
+    if not least <= len(words) <= most:
+        raise UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
+    return words
+
+
+def example_of(name: str) -> str | None:
+    examples = COMMANDS[name].examples
+    return f"for example {examples[0]}" if examples else None
+
+
+# ------------------------------------------------------------------------------- relations
+
+
+def known(repl: Conversation, name: str) -> str:
+    """Returns the name if such a relation exists; otherwise raises."""
+    if name not in repl.db.relations:
+        raise NameResolutionError(
+            f"there is no relation {name!r}",
+            hint=repl.db.workspace.near(name) or ".relations lists them",
+        )
+    return name
+
+
+def numbered(statements: Iterable[Statement]) -> list[Statement]:
+    """The statements that `.rules` lists, in its order: all but facts."""
+    return [statement for statement in statements if not is_fact(statement)]

@@ -13,13 +13,13 @@ from __future__ import annotations
 from math import inf
 
 from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.atoms import FEW, single_order
 from gdatalog.planner.order.beam import FEWEST, TURNS, extend
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.planner.order.search_space import SearchSpace
 from gdatalog.planner.order.search_state import Order, SearchState, VariableChoice
-from gdatalog.planner.single import FEW, single_order
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
 # if rows do not come in the order of the head.

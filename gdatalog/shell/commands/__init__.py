@@ -7,15 +7,15 @@ from textwrap import wrap
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.shell.commands import data, rules, settings
-from gdatalog.shell.commands.registry import (
+from gdatalog.shell.conversation import (
     COMMANDS,
     Command,
+    Conversation,
     Leave,
     check_trusted,
     command,
     words_of,
 )
-from gdatalog.shell.conversation import Conversation
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 

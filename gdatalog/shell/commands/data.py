@@ -15,15 +15,16 @@ from gdatalog.parser.syntax import Statement
 from gdatalog.planner.check.walk import Part
 from gdatalog.progress import format_bytes
 from gdatalog.relations import catalog
-from gdatalog.shell.commands.registry import (
+from gdatalog.shell.conversation import (
     COMMANDS,
+    Conversation,
+    Loaded,
     command,
     example_of,
     known,
     numbered,
     words_of,
 )
-from gdatalog.shell.conversation import Conversation, Loaded
 from gdatalog.shell.messages import aligned, memory_used, say, size_of, tuples
 from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text

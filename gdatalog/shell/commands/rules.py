@@ -14,7 +14,8 @@ from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import is_fact, names_of, ruled
 from gdatalog.report.shown import Shown
 from gdatalog.result import Result
-from gdatalog.shell.commands.registry import (
+from gdatalog.shell.conversation import (
+    Conversation,
     check_trusted,
     command,
     example_of,
@@ -22,7 +23,6 @@ from gdatalog.shell.commands.registry import (
     numbered,
     words_of,
 )
-from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor.typed import OF_PART
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, take_file

@@ -10,8 +10,7 @@ from gdatalog.engine.session.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
-from gdatalog.shell.commands.registry import check_trusted, command, words_of
-from gdatalog.shell.conversation import Conversation, Loaded
+from gdatalog.shell.conversation import Conversation, Loaded, check_trusted, command, words_of
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
