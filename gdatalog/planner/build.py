@@ -93,6 +93,7 @@ class PlanBuilder:
         self.fresh = 0
         self.cost = 0.0  # expected number of values tried
         self.whole_lists = False  # cut lists by comparisons, rather than filter tries
+        self.ascending = False  # bind the lesser of two neighbours that are compared first
 
     def whole(
         self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
@@ -192,6 +193,7 @@ class ConjunctionBuilder:
             else:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
+        pattern.find_lower(of_values=plan.ascending)
         order = plan.orders.best(pattern, self.rows, plan.tuning)
         plan.cost += order.work
         return order

@@ -85,6 +85,7 @@ def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
         (*pattern.filters,),
         (*pattern.below.items(),),
         frozenset(pattern.unequal),
+        (*pattern.lower,),
         (pattern.risky, pattern.computed, pattern.outer, pattern.live, pattern.outputs),
         (pattern.bag, pattern.compacts),
         _power(rows),

@@ -170,17 +170,16 @@ class QueryPattern:
         for target, needs in self.equations:
             for at in bits(needs):
                 self.solved[at].append((1 << target, needs))
-        self._find_lower()
 
-    def _find_lower(self) -> None:
-        """Finds neighbouring ranks that are compared.
+    def find_lower(self, of_values: bool) -> None:
+        """Finds neighbouring ranks that are compared; `of_values`: neighbouring values, too.
 
         A vertex has few neighbours of higher degree, whatever its own degree: lists are short if
         the lower rank is bound first.
         """
         self.lower = [0] * len(self.names)
         for atom in self.atoms:
-            if atom.ranked and len(atom.columns) == 2:
+            if (atom.ranked or of_values) and len(atom.columns) == 2:
                 a, b = atom.columns
                 for low, high in ((a, b), (b, a)):
                     if self.below.get((low, high)):

@@ -60,6 +60,7 @@ def local_counts(
     times, images = told
     body = without_implied(found.whole(found.found.pairs), sizes)
     live = frozenset(name for image in images for name in image)
+    builder.ascending = len(key) == 2  # so that all edges are entries of one trie
     steps = builder.whole(body, live, True, frozenset(), 1.0)
     join = JoinPlan(builder.tries(), steps, (), True, times, builder.cost)
     turned = images if len(key) == 1 else _turned(join, images)
