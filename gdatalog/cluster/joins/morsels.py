@@ -286,13 +286,15 @@ class Morsels:
             cost += taken[-1].cost
         return taken
 
-    def deal(self, count: int) -> list[list[Morsel]]:
-        """All that there are in so many parts of about the same cost, the dearest first; none is
-        left."""
+    def deal(self, count: int, share: float) -> list[list[Morsel]]:
+        """A share of all, the dearest first, in so many parts of about the same cost."""
+        left = self.left
+        spare = (1 - share) * left
         parts: list[list[Morsel]] = [[] for _ in range(count)]
         costs = [(0.0, number) for number in range(count)]
-        while costs and self._left:
+        while costs and self._left and left > spare:
             piece = self._left.pop()
+            left -= piece.cost
             cost, number = costs[0]
             parts[number].append(piece)
             heapreplace(costs, (cost + piece.cost, number))

@@ -113,6 +113,7 @@ def too_small(error: MemoryLimitError) -> MemoryLimitError:
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
+DEALT = 0.7  # of a join, in one call for each thread; the rest goes to those that end first
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
@@ -120,7 +121,8 @@ class MorselScheduler(CellScheduler):
     """The morsels of a join, assigned to workers until all are done.
 
     First each thread gets as much as any other, many morsels that are expected to cost the same
-    together. What threads return after a while is assigned again, in smaller and smaller parts.
+    together. The rest, and what threads return after a while, is assigned in smaller and smaller
+    parts to those that end first.
     """
 
     def __init__(
@@ -143,7 +145,9 @@ class MorselScheduler(CellScheduler):
         if not self.begun:
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
-            for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
+            for worker, pieces in zip(
+                workers, self.cutting.deal(len(workers), DEALT), strict=False
+            ):
                 self._add(stage, pieces, worker=worker)
         while self.cutting and self.flying < AHEAD * self.slots:
             # A part of what is left, so that all end together.
