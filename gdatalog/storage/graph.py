@@ -19,8 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gdatalog.cancellation import current_watch
+from gdatalog.storage.degrees import COMPARE, AdjacencyLists
+from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sorted_set
+from gdatalog.storage.rows import firsts as first_of_each
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
@@ -116,13 +119,60 @@ class Ranking:
 class RankedEdges:
     """The edges between ranks, on any device."""
 
-    __slots__ = ("_paths",)
+    __slots__ = ("_paths", "rank_lists")
 
     def __init__(self) -> None:
         self._paths: dict[Any, float] = {}
+        self.rank_lists: AdjacencyLists | None = None
+
+    def walk_ranks(self) -> None:
+        """Makes `rank_lists`, the neighbours of each rank on the host for random walks, if there is
+        memory."""
+        needed = TURNED * int(self.degrees(0, ()).sum())
+        if self.rank_lists is None and needed <= current_watch().account.spare():
+            left, right = map(brought, self.ranked(()))
+            starts = np.flatnonzero(first_of_each(left))
+            ends = np.append(starts[1:], len(left))[: len(starts)]
+            self.rank_lists = AdjacencyLists(left[starts], starts, ends, right)
+
+    def list_length(
+        self,
+        column: int,
+        tests: tuple[tuple[int, str, int], ...],
+        bounds: Sequence[tuple[str, int]],
+    ) -> float:
+        """The expected length of a list at a rank that was reached by an edge, within bounds."""
+        key = column, tests, *bounds
+        if key not in self._paths:
+            lengths = brought(self.degrees(column, tests)).astype(np.float64)
+            for op, bound in bounds:
+                lengths = np.where(COMPARE[op](np.arange(len(lengths)), bound), lengths, 0.0)
+            self._paths[key] = float((lengths**2).sum() / max(1.0, lengths.sum()))
+        return self._paths[key]
+
+    @property
+    def lists_nbytes(self) -> int:
+        lists = self.rank_lists
+        return (
+            0
+            if lists is None
+            else lists.values.nbytes + 2 * lists.starts.nbytes + lists.children.nbytes
+        )
+
+    @property
+    def degree_steps(self) -> dict[int, int]:
+        """For each power of two: the first rank with at least such a degree."""
+        powers = np.frexp(brought(self.degrees(0, ())).astype(np.float64))[1]
+        steps = np.flatnonzero(powers[1:] > powers[:-1]) + 1
+        return {1 << int(powers[step] - 1): int(step) for step in steps}
 
     def degrees(self, column: int, tests: tuple[tuple[int, str, int], ...], /) -> Array:
         """How many rows of `ranked` have each rank in a column."""
+        raise NotImplementedError
+
+    def ranked(self, tests: Sequence[tuple[int, str, int]], /) -> Columns:
+        """Both directions of every edge as ranks, sorted; only rows that pass comparisons of the
+        two."""
         raise NotImplementedError
 
     def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
@@ -345,7 +395,8 @@ class EdgeStatistics(RankedEdges):
     @property
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
-        return ranking + (0 if self._higher is None else self._higher.nbytes)
+        higher = 0 if self._higher is None else self._higher.nbytes
+        return ranking + higher + self.lists_nbytes
 
 
 def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:

@@ -277,12 +277,14 @@ class Statistics:
 
     # --------------------------------------------------------------------------------- ranges
 
-    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
-        """The share of a column's values, and of the rows, that satisfy comparisons with constants.
-        Not for symbols, which have no order."""
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        """The share of a column's values, or ranks, and of the rows, that satisfy comparisons with
+        constants. Not for symbols, which have no order."""
         low: int | None = None
         high: int | None = None
-        kind = self._types[column]
+        kind: TypeName = "int" if ranked else self._types[column]
         for op, value in bounds:
             key = key_of(value, kind)
             if op in ("<", "<="):
@@ -291,7 +293,20 @@ class Statistics:
             else:
                 least = key + (op == ">")
                 low = least if low is None else max(low, least)
+        if ranked:
+            return self._ranks_within(low or 0, high)
         return self.quantiles(column).within(low, high)
+
+    def _ranks_within(self, low: int, high: int | None) -> tuple[float, float]:
+        """The share of the ranks, and of the rows of ranks, from `low` to `high`."""
+        if "rows of ranks" not in self._kept:
+            self._kept["rows of ranks"] = brought(self.graph.degrees(0, ())).cumsum()
+        upto: Array = self._kept["rows of ranks"]
+        last = len(upto) - 1 if high is None else min(high, len(upto) - 1)
+        if low > last:
+            return 0.5 / max(1, len(upto)), 0.5 / max(1, self.rows)  # never estimate zero
+        rows = upto[last] - (upto[low - 1] if low else 0)
+        return (last + 1 - low) / len(upto), max(0.5, float(rows)) / max(1, upto[-1])
 
     def quantiles(self, column: int) -> Quantiles:
         found: Quantiles | None = self._kept.get((column, "quantiles"))
@@ -381,17 +396,24 @@ class Statistics:
         if ranked:
             if column == 1:
                 tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
-            return self._lists_of(((0, 1), tests, False, True))
+            found = self._lists_of(((0, 1), tests, False, True))
+            return found or self._cut(self.graph.rank_lists, "ranks", 0, tests)
         tests = tuple(test for test in tests if test[1] != "!=")
         whole = self._whole_lists(column)
+        return self._cut(whole, "lists", column, tests)
+
+    def _cut(
+        self, whole: AdjacencyLists | None, kind: str, column: int, tests: tuple[RowTest, ...]
+    ) -> AdjacencyLists | None:
+        """Lists of a column's values that comparisons cut."""
         if whole is None or not tests:
             return whole
-        found: AdjacencyLists | None = self._kept.get((column, tests, "lists"))
-        if found is None and len(tests) == 1 and tests[0][1] != "=":
+        found: AdjacencyLists | None = self._kept.get((column, tests, kind))
+        if found is None and len(tests) == 1 and tests[0][1] not in ("=", "!="):
             left, op, _ = tests[0]
             parents = self._keys[0] if whole is self._kept.get("lists") else None
             found = whole.cut(op if left == column else _TURNED[op], parents)
-            self._kept[column, tests, "lists"] = found
+            self._kept[column, tests, kind] = found
         return found
 
     def _whole_lists(self, column: int) -> AdjacencyLists | None:

@@ -298,8 +298,10 @@ class Estimated:
     def set(self) -> Any:
         return self._largest.set()
 
-    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
-        return self._largest.within(column, bounds)
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        return self._largest.within(column, bounds, ranked)
 
 
 class MaintainedRelation:

@@ -43,7 +43,7 @@ class Knobs:
     expected bytes, in "cells", or by "pages". `scans`: whether a rule of one atom scans its
     relation: "auto" where that pays, "always" or "never". `algebra`: whether counts become signed
     sums of simpler ones: "auto" where that pays, "always" where it can be done, "never";
-    "quotients" and "suffixes" force one kind.
+    "quotients" and "suffixes" force one kind, "split" a split by degree.
     """
 
     strategy: Strategy = "auto"

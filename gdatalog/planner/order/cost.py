@@ -244,13 +244,14 @@ class Estimates:
             return LevelCost(walked, 0, True)
         cut = self.formula.orderings.cut(at, bound)
         length = self._walked(at, bound, cut)
+        sampled = length is not None
         if length is None:
             length = min(
                 self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
             )
         others = len(atoms) - 1
         keyed = any(self._keyed(atom, atom.mask & bound & ~bit) for atom in near)
-        return LevelCost(length * self._within(at, bound), others, others == 0, keyed)
+        return LevelCost(length * self._within(at, bound, sampled), others, others == 0, keyed)
 
     def _keyed(self, atom: PatternAtom, parent: int) -> bool:
         """Whether a bound variable is a key of an atom's rows."""
@@ -303,15 +304,16 @@ class Estimates:
         )
         return max(after, length * self._within(at, bound))
 
-    def _within(self, at: int, bound: int) -> float:
+    def _within(self, at: int, bound: int, sampled: bool = False) -> float:
         """The length of a variable's lists relative to lists without comparisons with constants,
-        which can be on the variable itself or on a bound variable that leads to it."""
+        which can be on the variable itself or on a bound variable that leads to it. Samples satisfy
+        those of ranks already."""
         found = 1.0
         for other in self._within_of[at]:
             cut = self.pattern.ranges[other]
             if other == at:
                 found *= cut.listed(bound)
-            elif bound >> other & 1:
+            elif bound >> other & 1 and not (sampled and cut.ranks is not None):
                 found *= cut.longer(at)
         return found
 

@@ -144,10 +144,10 @@ class Formula:
         return found
 
     def passed(self, bound: int) -> float:
-        """The selectivity of tests that have no statistics."""
+        """The selectivity of what samples do not test."""
         passed = 1.0
         for at, cut in self.pattern.ranges.items():
-            if bound >> at & 1:
+            if bound >> at & 1 and cut.ranks is None:
                 passed *= cut.share(bound & ~(1 << at))
         for whole, passes in self.pattern.tests:
             if whole & ~bound == 0:

@@ -78,12 +78,14 @@ class ValueRange:
     """The share of a variable's values that comparisons with constants leave.
 
     `rows`: for each atom of the variable: its other variables, whether it has a constant, and the
-    share of its rows that is left divided by the share of values.
+    share of its rows that is left divided by the share of values. `ranks`: from and to which the
+    variable's ranks are, if these are compared; samples then follow only such ranks.
     """
 
     bounds: tuple[object, ...]
     values: float
     rows: tuple[tuple[int, bool, float], ...] = ()
+    ranks: tuple[int, int] | None = None
 
     def share(self, bound: int) -> float:
         """The share that is left of the bindings of the variable and some others."""

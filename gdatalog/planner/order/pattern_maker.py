@@ -208,7 +208,7 @@ class PatternMaker:
         every = [
             (atom.degrees(at).powers[0], *self._within(atom, at, known), atom)
             for atom in self.pattern.atoms
-            if known and at in atom.columns and not atom.ranked and not atom.size.assumed
+            if known and at in atom.columns and not atom.size.assumed
         ]
         if not every:
             return ValueRange(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
@@ -217,7 +217,21 @@ class PatternMaker:
             for _, of_values, of_rows, atom in every
         ]
         values = min(every, key=lambda found: found[0])[1]
-        return ValueRange(tuple(bounds), guessed * values, tuple(rows))
+        ranked = all(atom.ranked for *_, atom in every)
+        ranks = self._ranks(known) if ranked and len(known) == len(bounds) + len(implied) else None
+        return ValueRange(tuple(bounds), guessed * values, tuple(rows), ranks)
+
+    def _ranks(self, known: Sequence[tuple[str, Expr]]) -> tuple[int, int]:
+        """The least and the greatest rank that comparisons leave."""
+        low, high = 0, 1 << 62
+        for op, bound in known:
+            rank = self.params.value(bound)
+            assert isinstance(rank, int)
+            if op in ("<", "<="):
+                high = min(high, rank - (op == "<"))
+            else:
+                low = max(low, rank + (op == ">"))
+        return low, high
 
     def _within(
         self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]
@@ -226,7 +240,8 @@ class PatternMaker:
         # Interchangeable columns share statistics.
         column = 0 if atom.mirrored else atom.columns[at]
         limits = [(op, self.params.value(bound)) for op, bound in known]
-        shares = atom.size.within(column, [(op, v) for op, v in limits if v is not None])
+        there = [(op, value) for op, value in limits if value is not None]
+        shares = atom.size.within(column, there, atom.ranked)
         if any(isinstance(bound, Parameter) for _, bound in known):
             bounds = tuple(
                 (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)

@@ -60,6 +60,7 @@ class Sampler:
             [atom for atom in pattern.atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
         ]
+        self.ranks = {at: cut.ranks for at, cut in pattern.ranges.items() if cut.ranks is not None}
         self.usable = self._prepare(True) or (values and self._prepare(False))
 
     def _prepare(self, ranked: bool) -> bool:
@@ -110,7 +111,7 @@ class Sampler:
         values = min(known, key=len)
         taken, weight = self._by_degree(at, values)
         column = values[taken]
-        keep = np.ones(len(column), dtype=np.bool_)
+        keep = self._in_range(at, column)
         for atom in self._holding[at]:
             keep &= self._among(atom, at, column)
         if not keep.any():  # none in the sample
@@ -121,6 +122,11 @@ class Sampler:
         """Positions in `values`, and the weight of each: half of the sample is uniform, half is by
         list length, so that no hub is missed."""
         count = len(values)
+        if at in self.ranks:
+            low, high = self.ranks[at]
+            first, end = np.searchsorted(values, low), np.searchsorted(values, high, "right")
+            if end - first <= TAKEN:
+                return np.arange(first, end), np.ones(end - first)
         if count <= TAKEN:
             return np.arange(count), np.ones(count)
         own = [self._lists.get((id(atom), at)) for atom in self._holding[at]]
@@ -184,8 +190,8 @@ class Sampler:
         return found & (lists.values[places] == values)
 
     def _holds(self, at: int, rest: int, sample: Sample, rows: Array, values: Array) -> Array:
-        """Which values satisfy the comparisons with bound variables."""
-        keep = np.ones(len(values), dtype=np.bool_)
+        """Which values satisfy the comparisons with ranks, and with bound variables."""
+        keep = self._in_range(at, values)
         for (low, high), strict in self.pattern.below.items():
             if at in (low, high) and rest >> (low + high - at) & 1:
                 a = values if low == at else sample.columns[low][rows]
@@ -196,6 +202,11 @@ class Sampler:
                 (other,) = pair - {at}
                 if rest >> other & 1:
                     keep &= values != sample.columns[other][rows]
+        return keep
+
+    def _in_range(self, at: int, values: Array) -> Array:
+        low, high = self.ranks.get(at, (0, 1 << 62))
+        keep: Array = (values >= low) & (values <= high) if at in self.ranks else values == values
         return keep
 
     # -------------------------------------------------------------------------- one level more

@@ -143,7 +143,8 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
             return alone
     search = Search(pattern, None, tuning)
     always = tuning.walked_from == 0
-    sampler = Sampler(pattern, always) if search.exact and search.variables > 2 else None
+    few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
+    sampler = Sampler(pattern, always) if search.exact and not few else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
     # With so many rows, sampling pays without a search by formulas first.

@@ -63,6 +63,17 @@ class GraphStatistics(Protocol):
     def loops(self) -> bool: ...
     @property
     def skew(self) -> float: ...
+    @property
+    def degree_steps(self) -> Mapping[int, int]:
+        """For each power of two: the first rank with at least such a degree."""
+
+    def list_length(
+        self, column: int, tests: tuple[ColumnTest, ...], bounds: Sequence[tuple[str, int]]
+    ) -> float:
+        """The expected length of a list at a rank that was reached by an edge, within bounds."""
+
+    def walk_ranks(self) -> None:
+        """Makes lists of ranks, so that samples follow them."""
 
     def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
         """The number of ways in which rows of ranks meet in a value, one row for each column and
@@ -120,7 +131,9 @@ class RelationStatistics(Protocol):
     def set(self) -> Any:
         """The sorted values of a relation with one column; None for others."""
 
-    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
         """The shares of a column's values, and of the rows, within these bounds."""
 
 
@@ -205,7 +218,9 @@ class Assumed:
     def set(self) -> None:
         return None
 
-    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
         share = prod(PASSES[op] for op, _ in bounds)
         return share, share
 
@@ -257,5 +272,7 @@ class OfEdges:
     def set(self) -> Any:
         return None
 
-    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
-        return self.edges.within(column, bounds)
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        return self.edges.within(column, bounds, self.ranked)

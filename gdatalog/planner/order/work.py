@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
-from gdatalog.plan.nodes import Branch, Generate, Join, JoinPlan, Seek, Step, Tally
+from gdatalog.plan.nodes import (
+    Branch,
+    Constant,
+    Generate,
+    Join,
+    JoinPlan,
+    Seek,
+    Slot,
+    Step,
+    Tally,
+)
 from gdatalog.planner.order.sizes import Statistics
 
 WORD = 64  # values that one word of a bitset intersects
@@ -37,6 +47,7 @@ class _Work:
         self.live, self.bits, self.word = live, bits, word
         self.paths = Paths.of(join)
         self.sizes = sizes
+        self.bounds: dict[str, list[tuple[str, int]]] = {}  # of ranks, by variable
         self.tables = {step.table for step in join.steps if isinstance(step, Tally)}
 
     def of(self, steps: Sequence[Step], rows: float, counts: bool) -> float:
@@ -70,6 +81,12 @@ class _Work:
 
     def _level(self, step: Join, rows: float, bits: bool, counted: bool) -> float:
         nodes = {self.paths.node(part): at for at, part in enumerate(step.participants)}
+        if any(node.trie.ranked for node in nodes):
+            self.bounds[step.variable] = [
+                (cut.op, cut.bound.value)
+                for cut in step.cuts
+                if isinstance(cut.bound, Constant) and isinstance(cut.bound.value, int)
+            ]
         if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
             return rows if counted else rows + step.estimate  # a reused list
         lists = [n for n in nodes if n.terms and n.trie.relation not in self.tables]
@@ -89,6 +106,10 @@ class _Work:
         columns = ref.columns[: node.depth]
         if len(columns) != 1:
             return max(1.0, size.rows / max(1, size.distinct(frozenset(columns))))
+        parent = node.terms[-1]
+        bounds = self.bounds.get(parent.name, []) if isinstance(parent, Slot) else []
+        if bounds and size.graph is not None:
+            return max(1.0, size.graph.list_length(columns[0], ref.tests, bounds))
         powers = size.degrees(columns[0], ref.tests, ref.ranked).powers
         return float(max(1.0, powers[2] / max(1.0, powers[1])))
 

@@ -12,7 +12,7 @@ values, have aggregates or can fail are not rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from math import inf
 
@@ -35,7 +35,7 @@ from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.elimination import Elimination
-from gdatalog.planner.rewrite.orbits import halves, partly_restricted
+from gdatalog.planner.rewrite.orbits import halves, partly_restricted, split_by_degree
 from gdatalog.planner.rewrite.parts import label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
 from gdatalog.records import dataclass, field, replace
@@ -47,14 +47,16 @@ _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 # For GPUs, which enumerate faster than these estimates assume, but rows of bits less so: each lane
 # reads a row of its own, so words that are read together are not neighbours.
 SURE, WORD_APART = 1.5, 1.5
+SPLIT = 2.0  # a sum must cost this many times more than one that is split by degree
 
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
     """Whether counts become signed sums: "auto" by cost, "always" where possible, "quotients" and
-    "suffixes" likewise with one kind only. `tables`: loops may keep tables of counts; tables by
-    edge or by vertex may have at most `entries`. `sure`: enumeration must cost this many times more
-    than a sum. `word`: the cost of a word of a bitset."""
+    "suffixes" likewise with one kind only, "split" likewise with a split by degree. `tables`: loops
+    may keep tables of counts; tables by edge or by vertex may have at most `entries`. `sure`:
+    enumeration must cost this many times more than a sum. `word`: the cost of a word of a bitset.
+    """
 
     mode: str
     tables: bool = True
@@ -119,24 +121,14 @@ def _cheaper(
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
     forced = algebra.mode not in ("auto", "never")
-    best: Elimination | None = None
     large = forced or enough >= tuning.algebra_halves
-    for terms in _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ():
-        found = Elimination(
-            sizes, params, orders, tuning, algebra.tables, live, algebra.entries, algebra.word
-        )
-        least = enough if best is None else best.cost
-        merged = found.isomorphic.merged(terms, live)
-        # Large terms first: small ones may reuse their tables.
-        for coefficient, term in sorted(merged, key=lambda each: -len(variables_of(each[1]))):
-            found.term(coefficient, term, label_of(term))
-            found.cost += tuning.algebra_term
-            if found.cost >= least and not forced:
-                break
-        else:
-            if best is None or found.cost < best.cost:
-                best = found
-    if not live and algebra.mode != "quotients":
+    tables = algebra.tables, live, algebra.entries, algebra.word
+    none = Elimination(sizes, params, orders, tuning, *tables)
+    sums = _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ()
+    best = _cheapest(sums, none, enough, forced)
+    if not live and algebra.mode in ("auto", "split"):
+        best = _split(items, none, best, enough, algebra.mode == "split") or best
+    if not live and algebra.mode not in ("quotients", "split"):
         for terms in _wholes(items):
             found = Elimination(sizes, params, orders, tuning, algebra.tables, word=algebra.word)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
@@ -147,6 +139,48 @@ def _cheaper(
     if not best.joins:  # every term is empty, or they cancel
         return None
     return tuple(best.joins), tuple(best.terms), best.cost
+
+
+def _cheapest(
+    sums: Iterable[list[Signed]], start: Elimination, least: float, forced: bool, times: int = 1
+) -> Elimination | None:
+    """The cheapest of some signed sums, `times` over, after what `start` has; None if all cost more
+    than `least`, unless `forced`."""
+    best: Elimination | None = None
+    for terms in sums:
+        found = start.copied()
+        merged = found.isomorphic.merged(terms, found.live)
+        # Large terms first: small ones may reuse their tables.
+        for coefficient, term in sorted(merged, key=lambda each: -len(variables_of(each[1]))):
+            found.term(times * coefficient, term, label_of(term))
+            found.cost += found.tuning.algebra_term
+            if found.cost >= (least if best is None else best.cost) and not forced:
+                break
+        else:
+            if best is None or found.cost < best.cost:
+                best = found
+    return best
+
+
+def _split(
+    items: Conjunction, none: Elimination, whole: Elimination | None, enough: float, forced: bool
+) -> Elimination | None:
+    """The cheapest sum over the bindings in which some variable is light and those in which it is
+    heavy; None if it does not cost much less than the best sum, `whole`."""
+    least = enough if whole is None else whole.cost
+    if least < none.tuning.algebra_split and not forced:
+        return None
+    best: Elimination | None = None
+    least /= SPLIT
+    for orbit, ways in split_by_degree(items, none.base):
+        for light, heavy in ways:
+            first = _cheapest(_sums(heavy, none.base, (), True), none, least, forced, orbit)
+            if first is None:
+                break  # hardly another degree is better
+            both = _cheapest(_sums(light, none.base, (), True), first, least, forced, orbit)
+            if both is not None and (best is None or both.cost < best.cost):
+                best, least = both, min(least, both.cost)
+    return best
 
 
 def _walked(

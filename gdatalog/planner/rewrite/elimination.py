@@ -18,11 +18,9 @@ from itertools import combinations
 from math import inf, prod
 
 from gdatalog.plan.nodes import (
-    Branch,
-    Filter,
+    Constant,
     Join,
     JoinPlan,
-    Seek,
     Slot,
     Step,
     Tally,
@@ -31,6 +29,7 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
+from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
 from gdatalog.planner.order.edges import ends, operator, types_of
@@ -41,13 +40,18 @@ from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.order.work import PUSH, work_of
 from gdatalog.planner.rewrite.local_counts import LocalCounts, in_ranks, local_counts
 from gdatalog.planner.rewrite.parts import (
+    behind,
+    binds,
+    fills_first,
     hanging,
     hanging_at_edges,
     is_cyclic,
+    is_relation,
     label_of,
     neighbours,
     outer_loops,
     shared_variables,
+    within_bounds,
 )
 from gdatalog.planner.rewrite.quotients import Isomorphic
 from gdatalog.planner.rewrite.suffix import Suffixes
@@ -103,6 +107,10 @@ class Elimination:
                 best = min(plain, local, key=lambda way: way.cost)
         for name in ("tables", "joins", "terms", "cost", "_known", "_fresh"):
             setattr(self, name, getattr(best, name))
+
+    def copied(self) -> Elimination:
+        """A copy, to which terms can be added."""
+        return self._fork(self.local)
 
     def _fork(self, local: bool) -> Elimination:
         """A copy, to try another way."""
@@ -229,6 +237,19 @@ class Elimination:
         ]
         return float(max(1, min(counts, default=1)))
 
+    def _share(self, name: str, items: Sequence[Item]) -> float:
+        """The share of a variable's values that comparisons with constants leave."""
+        limits = Comparisons(items).limits.get(name, ())
+        bounds = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
+        shares = (
+            self.sizes(item.relation, item.version).within(at, bounds, item.ranked)[0]
+            for item in items
+            if isinstance(item, AtomItem)
+            for at, arg in enumerate(item.args)
+            if isinstance(arg, Slot) and arg.name == name
+        )
+        return min(shares, default=1.0) if bounds else 1.0
+
     # ------------------------------------------------------------------------------- one join
 
     def _builder(self) -> PlanBuilder:
@@ -244,8 +265,7 @@ class Elimination:
     ) -> JoinPlan:
         """A join that binds the variables `first` in an outer loop, and then fills tables."""
         builder = self._builder()
-        probe = ConjunctionBuilder(builder.apart(), items, frozenset(first), live, True, rows)
-        probe.open_atoms()
+        probe = self._trial(tuple(items), frozenset(first), live, rows)
         order = probe.search()
         ranks = {name: at for at, name in enumerate(first)}
         ranks |= {name: len(first) + rank for name, rank in order.rank.items()}
@@ -255,11 +275,28 @@ class Elimination:
         steps = ConjunctionBuilder(builder, items, NONE, live, True, 1.0, whole).build()
         made: list[Step] = []
         for each in tallies:
-            inner = builder.steps(each.items, each.reads, frozenset((each.key,)), True, rows)
+            inner = self._filling(builder, each, rows)
             made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
-        at = _behind(steps, first)
+        at = behind(steps, first)
         steps = (*steps[:at], *made, *steps[at:])
         return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+
+    def _filling(self, builder: PlanBuilder, table: _Message, rows: float) -> tuple[Step, ...]:
+        """The steps that fill a table below `rows` outer bindings."""
+        items, keys = table.items, frozenset((table.key,))
+        if not table.given:
+            return builder.steps(items, table.reads, keys, True, rows)
+        order = self._trial((*items, *table.given), table.reads, keys, rows).search()
+        builder.cost += order.work
+        return ConjunctionBuilder(builder, items, table.reads, keys, True, rows, order).build()
+
+    def _trial(
+        self, items: Conjunction, outer: Names, live: Names, rows: float
+    ) -> ConjunctionBuilder:
+        """A conjunction with open atoms, whose order is to be searched."""
+        found = ConjunctionBuilder(self._builder().apart(), items, outer, live, True, rows)
+        found.open_atoms()
+        return found
 
     def _cheapest(self, items: Conjunction) -> JoinPlan:
         """The cheapest join of a body without hanging parts."""
@@ -341,11 +378,12 @@ class Elimination:
                 if shape not in keys:
                     keys[shape] = table = self._name()
                     values = self._values(key, part)
-                    matches = self._matches(part, reads, key, rows)
+                    given = within_bounds(items, reads)
+                    matches = self._matches((*part, *given), reads, key, rows)
                     entries = max(1, int(min(rows * values, matches)))
                     each = (*(int(self._values(n, part)) for n in columns), 1)
                     self.tables[table] = Assumed(entries, int(values), len(each), each=each)
-                    messages.append(_Message(table, key, reads, tuple(part)))
+                    messages.append(_Message(table, key, reads, tuple(part), given))
                 whole = {item for item in part if not item.variables <= outer | {key}}
                 rest = [item for item in rest if item not in whole]
                 rest.append(self._read(keys[shape], columns, types))
@@ -353,8 +391,8 @@ class Elimination:
             if not messages:
                 return None
             for name in first:
-                domain = next(item for item in items if _binds(item, name, {}))
-                if not any(_binds(item, name, self.tables) for item in rest):
+                domain = next(item for item in items if binds(item, name, {}))
+                if not any(binds(item, name, self.tables) for item in rest):
                     assert isinstance(domain, AtomItem)
                     rest.append(self._domain(domain, name))
             met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
@@ -368,14 +406,12 @@ class Elimination:
             self.tables = known | {
                 table: size for table, size in self.tables.items() if table in keys.values()
             }
-        return plan if _fills_first(plan, first) else None
+        return plan if fills_first(plan, first) else None
 
     def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
         """The expected number of matches that a table counts."""
-        live = frozenset((key,))
-        probe = ConjunctionBuilder(self._builder(), part, reads, live, True, rows)
-        probe.open_atoms()
-        return max(probe.search().estimates.values(), default=rows)
+        order = self._trial(tuple(part), reads, frozenset((key,)), rows).search()
+        return max(order.estimates.values(), default=rows)
 
     def _domain(self, atom: AtomItem, name: str) -> AtomItem:
         """The distinct values of a variable in an atom."""
@@ -388,8 +424,12 @@ class Elimination:
         return replace(atom, args=tuple(args), once=True, counted=0)
 
     def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
+        within = within_bounds(items, frozenset(first))
+        if within:
+            order = self._trial(within, NONE, frozenset(first), 1.0).search()
+            return max(1.0, *order.estimates.values())
         if len(first) == 1:
-            return self._values(first[0], items)
+            return self._values(first[0], items) * self._share(first[0], items)
         counts = [
             float(self.sizes(item.relation, item.version).rows)
             for item in items
@@ -412,7 +452,7 @@ class Elimination:
         The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
         """
         shared = shared_variables(rest)
-        atoms = [i for i in rest if isinstance(i, AtomItem) and _is_relation(i, self.tables)]
+        atoms = [i for i in rest if isinstance(i, AtomItem) and is_relation(i, self.tables)]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
         for key in sorted(shared - outer):
@@ -445,52 +485,11 @@ class Elimination:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A table below an outer loop: the number of matches of `items` for each value of `key`."""
+    """A table below an outer loop: the number of matches of `items` for each value of `key`.
+    `given`: what the outer loop's bindings satisfy, for estimates."""
 
     table: str
     key: str
     reads: Names
     items: Conjunction
-
-
-def _binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
-    """Whether an item is an atom that contains the variable and reads a relation."""
-    return isinstance(item, AtomItem) and name in item.variables and _is_relation(item, tables)
-
-
-def _is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
-    """Whether an atom reads a relation, or a table by edges, which is indexed like one."""
-    return atom.relation not in tables or atom.counted > 0
-
-
-def _fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
-    """Whether a plan has the outer loop first, reads each table by its keys alone, and binds each
-    key from a list, which bounds its values."""
-    bound = [step.variable for step in plan.steps if isinstance(step, Join)]
-    filled = [step for step in plan.steps if isinstance(step, Tally)]
-    columns = {step.table: tuple(range(len(step.reads) + 1)) for step in filled}
-    before = plan.steps[: plan.steps.index(filled[0])]
-    in_order = all(
-        ref.columns == columns[ref.relation] for ref in plan.tries if ref.relation in columns
-    )
-    return (
-        tuple(bound[: len(first)]) == tuple(first)
-        and in_order
-        and not any(isinstance(step, Branch) for step in before)
-        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
-    )
-
-
-def _binds_key(step: Step, tally: Tally) -> bool:
-    return isinstance(step, Join) and step.variable == tally.key
-
-
-def _behind(steps: Sequence[Step], first: Sequence[str]) -> int:
-    """The index after the steps that bind the first variables and test them."""
-    left, at = set(first), 0
-    while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
-        step = steps[at]
-        if isinstance(step, Join):
-            left.discard(step.variable)
-        at += 1
-    return at
+    given: Conjunction

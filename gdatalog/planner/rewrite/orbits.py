@@ -1,4 +1,4 @@
-"""Counts with partial symmetry breaking, and counts as two equal halves.
+"""Counts with partial symmetry breaking, as two equal halves, and split by degree.
 
 `symmetry.one_of_each` restricts a body to one solution of each orbit. For a signed sum fewer
 restrictions are better: symmetric parts below them are counted as squares.
@@ -6,10 +6,11 @@ restrictions are better: symmetric parts below them are counted as squares.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import combinations
 
-from gdatalog.planner.items import AtomItem, Conjunction, Item, item_may_fail
+from gdatalog.plan.nodes import Apply, Constant, Slot
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, item_may_fail
 from gdatalog.planner.order.edges import (
     comparison,
     edge_of,
@@ -26,6 +27,10 @@ from gdatalog.planner.order.sizes import Statistics
 from gdatalog.planner.rewrite.automorphisms import Restrictions, Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
+
+# Least degrees of heavy vertices: the square root of the number of edges divided by these.
+HEAVY = (4, 16, 1)
+MOST_WALKED = 1 << 24  # rows of a graph whose lists of ranks are walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +99,49 @@ def partly_restricted(
     atoms = [item for item in items if isinstance(item, AtomItem)]
     tested = {frozenset(ends(item)) for item in items if operator(item) == "!="}
     tested -= unlike_neighbours(atoms, sizes)
+    decides = False
+    for ways, body, orbit in _steps(found):
+        if not tested.isdisjoint(frozenset(pair) for pair in combinations(ways, 2)):
+            decides = True
+        if decides:
+            yield body, orbit
+
+
+def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, int]]:
+    """The steps of symmetry breaking: an orbit of variables, the items with all restrictions so
+    far, and the number of solutions that each stands for."""
     pairs: list[tuple[str, str]] = []
-    orbit, decides = 1, False
+    orbit = 1
     for name, ways in found.found.moves:
         others = [other for other in ways if other != name]
         pairs += [(other, name) if len(others) > 1 else (name, other) for other in others]
         orbit *= len(ways)
-        if not tested.isdisjoint(frozenset(pair) for pair in combinations(ways, 2)):
-            decides = True
-        if decides:
-            yield found.whole(pairs), orbit
+        yield ways, found.whole(pairs), orbit
+
+
+def split_by_degree(
+    items: Conjunction, sizes: Statistics
+) -> Iterator[tuple[int, list[tuple[Conjunction, Conjunction]]]]:
+    """Splits of a count over one graph, for each variable, by several degrees: those of its
+    bindings in which the variable has a lower degree, and the others. Each stands for a number of
+    bindings. All symmetries may be left, or those after any step of symmetry breaking."""
+    found = restricted(items, sizes, True) if has_ranks(items, sizes) else None
+    graphs = [sizes(i.relation, i.version) for i in items if isinstance(i, AtomItem)]
+    if found is None or not graphs or graphs[0].graph is None or graphs[0].rows > MOST_WALKED:
+        return
+    graph = graphs[0].graph
+    graph.walk_ranks()
+    isomorphic = Isomorphic(sizes, {})
+    wholes = [(found.whole(()), 1), *((body, orbit) for _, body, orbit in _steps(found))]
+    steps = sorted(graph.degree_steps.items())
+    least = (graphs[0].rows ** 0.5 / divisor for divisor in HEAVY)
+    ranks = [next((rank for degree, rank in steps if degree > each), None) for each in least]
+    some = [Constant(rank, "int") for rank in dict.fromkeys(ranks) if rank is not None]
+    for body, orbit in wholes:
+        names = {isomorphic.key(body, (name,)): name for name in sorted(types_of(body))}
+        for slot in (Slot(name, "int") for name in names.values()):
+            tests = [[TestItem(Apply(op, (slot, r), "bool")) for op in ("<", ">=")] for r in some]
+            yield orbit, [((*body, light), (*body, heavy)) for light, heavy in tests]
 
 
 def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gdatalog.plan.nodes import Slot
+from gdatalog.plan.nodes import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
+from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import (
     AtomItem,
@@ -86,11 +87,16 @@ def hanging(
 
 
 def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
-    """Variables, and pairs of them, for an outer loop."""
+    """Variables, and pairs of them, for an outer loop: pairs next to all of the core, and those of
+    which one is a vertex of high degree, since these have few bindings."""
+    ranks = variables_of(item for item in items if isinstance(item, AtomItem) and item.ranked)
+    limits = Comparisons(items).limits
+    few = {name for name in ranks if any(op in (">", ">=") for op, _ in limits.get(name, ()))}
     yield from ((name,) for name in core)
     near = neighbours([item for item in items if isinstance(item, AtomItem)], set(core))
     for a, b in combinations(core, 2):
-        if b in near[a] and max(len(near[a]), len(near[b])) >= len(core) - 1:
+        whole = max(len(near[a]), len(near[b])) >= len(core) - 1
+        if b in near[a] and (whole or not few.isdisjoint((a, b))):
             yield (a, b) if len(near[a]) >= len(near[b]) else (b, a)
 
 
@@ -132,3 +138,56 @@ def is_cyclic(part: Sequence[Item]) -> bool:
 def _edges(part: Sequence[Item]) -> set[Names]:
     edges = {frozenset(edge_of(item) or ()) for item in part if isinstance(item, AtomItem)}
     return edges - {frozenset()}
+
+
+def within_bounds(items: Sequence[Item], names: Names) -> Conjunction:
+    """The items over some variables, if one compares a variable with a constant; otherwise none."""
+    found = tuple(item for item in items if item.variables and item.variables <= names)
+    atoms = any(isinstance(item, AtomItem) for item in found)
+    return found if atoms and Comparisons(found).limits else ()
+
+
+# ------------------------------------------------------- plans with an outer loop and its tables
+
+
+def binds(item: Item, name: str, tables: Mapping[str, object]) -> bool:
+    """Whether an item is an atom that contains the variable and reads a relation."""
+    return isinstance(item, AtomItem) and name in item.variables and is_relation(item, tables)
+
+
+def is_relation(atom: AtomItem, tables: Mapping[str, object]) -> bool:
+    """Whether an atom reads a relation, or a table by edges, which is indexed like one."""
+    return atom.relation not in tables or atom.counted > 0
+
+
+def fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
+    """Whether a plan has the outer loop first, reads each table by its keys alone, and binds each
+    key from a list, which bounds its values."""
+    bound = [step.variable for step in plan.steps if isinstance(step, Join)]
+    filled = [step for step in plan.steps if isinstance(step, Tally)]
+    columns = {step.table: tuple(range(len(step.reads) + 1)) for step in filled}
+    before = plan.steps[: plan.steps.index(filled[0])]
+    in_order = all(
+        ref.columns == columns[ref.relation] for ref in plan.tries if ref.relation in columns
+    )
+    return (
+        tuple(bound[: len(first)]) == tuple(first)
+        and in_order
+        and not any(isinstance(step, Branch) for step in before)
+        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
+    )
+
+
+def _binds_key(step: Step, tally: Tally) -> bool:
+    return isinstance(step, Join) and step.variable == tally.key
+
+
+def behind(steps: Sequence[Step], first: Sequence[str]) -> int:
+    """The index after the steps that bind the first variables and test them."""
+    left, at = set(first), 0
+    while at < len(steps) and (left or isinstance(steps[at], Seek | Filter)):
+        step = steps[at]
+        if isinstance(step, Join):
+            left.discard(step.variable)
+        at += 1
+    return at

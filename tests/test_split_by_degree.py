@@ -1,0 +1,159 @@
+"""Counts that are split by the degree of a variable: light vertices and heavy ones."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import pytest
+
+import gdatalog as gd
+from gdatalog import patterns
+from gdatalog.parser import parse
+from gdatalog.plan.nodes import RulePlan, Term
+from gdatalog.planner.rewrite import orbits
+from tests.cuda_host import needs_compiler
+from tests.draw_patterns import drawn_pattern
+from tests.interpreted import interpreted
+from tests.oracle import TooLong, evaluate
+from tests.oracle_values import canonical
+from tests.test_algebra import drawn_count, plans, run
+from tests.test_gpu_tallies import device_of
+from tests.test_local_counts import skewed, terms
+from tests.tuned import tune
+
+__all__ = ["plans", "terms"]  # fixtures
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+SHAPES = {
+    "two wedges of an edge": "ab ac ad bc bd ce de", "square": "ab bc cd da",
+    "diamond": "ab ac ad bc bd", "house": "ab ac ae bc bd de", "bowtie": "ab ac bc cd ce de",
+    "path": "ab bc cd", "K4": "ab ac ad bc bd cd", "K4 and an edge": "ab ac ad bc bd cd de",
+    "pentagon": "ab bc cd de ea",
+}  # fmt: skip
+
+
+def core(vertices: int, inside: int) -> list[tuple[int, int]]:
+    """A clique, and a sparse graph around it, both ways."""
+    random = Random(vertices)
+    found = set(combinations(range(inside), 2))
+    found |= {(random.randrange(at), at) for at in range(inside, vertices) for _ in range(3)}
+    return sorted(found | {(b, a) for a, b in found})
+
+
+def halves(terms: list[Term]) -> tuple[bool, bool]:
+    """Whether there are terms with few, and with many neighbours of a variable."""
+    labels = [part for term in terms for part in term.label.split(", ") if part[-1].isdigit()]
+    return any(" < " in part for part in labels), any(" >= " in part for part in labels)
+
+
+def counted(shape: str, rows: list[Any], algebra: str, **forced: Any) -> tuple[int, int]:
+    """The count of a pattern, and of its homomorphisms."""
+    edges = ", ".join(f"E({a}, {b})" for a, b in SHAPES[shape].split())
+    with gd.connect(device="cpu", threads=2) as db, interpreted():
+        db.load("E", rows)
+        if forced:
+            db.workspace.device = device_of(forced["number"])
+        db.workspace.force(algebra=algebra, strategy="lftj")
+        first = db.count(patterns.from_edges(SHAPES[shape], name="some"))
+        return first, db.query(f"?- c = count : {{ {edges} }}.").fetchall()[0][0]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_halves_add_up(shape: str, terms: list[Term]) -> None:
+    for values in (int, lambda vertex: f"v{vertex}", lambda vertex: vertex << 40):
+        rows = skewed(14, values)
+        expected = counted(shape, rows, "never")
+        terms.clear()
+        assert counted(shape, rows, "split") == expected
+        assert halves(terms) == (True, True)
+
+
+@pytest.mark.parametrize("divisor", [0.3, 0.7, 2.0, 100.0])
+def test_any_degree_splits(divisor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orbits, "HEAVY", (divisor,))
+    for shape in ("two wedges of an edge", "house"):
+        rows = core(30, 9)
+        assert counted(shape, rows, "split") == counted(shape, rows, "never")
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_drawn_counts_agree_with_the_oracle(number: int) -> None:
+    """Labels, directions, loops, tests, negations and keys; those of one graph are split."""
+    text, data = drawn_count(number)
+    name = "n"
+    if number % 2:
+        pattern = drawn_pattern(number)
+        text, data, name = pattern.text, pattern.data, "p"
+    rows = {relation: set(found) for relation, (_, found) in data.items()}
+    types = {relation: found for relation, (found, _) in data.items()}
+    try:
+        expected = evaluate(parse(text), rows, types)
+    except TooLong:
+        return
+    found = run(text, data, {name}, "lftj", "split")
+    assert canonical(found[name]) == canonical(expected[name]), (text, data)
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("shape", "number"),
+    [
+        ("two wedges of an edge", 3), ("house", 8),
+        pytest.param("bowtie", 10, marks=pytest.mark.slow),
+        pytest.param("pentagon", 13, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_on_a_device(shape: str, number: int, terms: list[Term]) -> None:
+    rows = core(40, 10)
+    expected = counted(shape, rows, "never")
+    terms.clear()
+    assert counted(shape, rows, "split", number=number) == expected
+    assert halves(terms) == (True, True)
+
+
+WEDGES = (
+    "n(count()) <- E(a,b), E(a,c), E(a,d), E(b,c), E(b,d), E(c,e), E(d,e), distinct(a,b,c,d,e)."
+)
+
+
+def test_split_where_that_pays(plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges between hubs have many common neighbours, which have few neighbours themselves."""
+    tune(monkeypatch, algebra_split=1e6)
+    for hubs in (12, 0):
+        rows = {(hub, other) for hub in range(hubs) for other in range(hub + 1, 1500)}
+        plans.clear()
+        with gd.connect(device="cpu") as db:
+            db["E"] = sorted({*core(4000, 4), *rows, *((b, a) for a, b in rows)})
+            told = str(db.explain(WEDGES))
+        split = bool(hubs)
+        assert halves([term for plan in plans for term in plan.terms]) == (split, split), told
+        assert ("a' >= " in told) == split
+
+
+def test_ranks_of_degrees() -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = core(300, 20)
+        statistics: Any = db["E"]._relation.statistics  # type: ignore[union-attr]  # it is there
+        graph = statistics.graph
+        degrees = graph.degrees(0, ())
+        steps = graph.degree_steps
+        assert all(
+            degrees[rank:].min() >= degree > degrees[:rank].max() for degree, rank in steps.items()
+        )
+        rank = max(steps.values())
+        shares = statistics.within(0, [(">=", rank)], True)
+        assert shares == pytest.approx(
+            (1 - rank / len(degrees), degrees[rank:].sum() / degrees.sum())
+        )
+        few = statistics.within(0, [("<", rank)], True)
+        assert sum((*shares, *few)) == pytest.approx(2)
+        mean = (degrees[rank:] ** 2).sum() / degrees[rank:].sum()
+        assert graph.list_length(0, (), [(">=", rank)]) == pytest.approx(mean)
+        assert statistics.lists(0, (), True) is None
+        graph.walk_ranks()
+        lists = statistics.lists(0, ((0, "<", 1),), True)
+        assert (lists.ends - lists.starts).tolist() == graph.degrees(0, ((0, "<", 1),)).tolist()
