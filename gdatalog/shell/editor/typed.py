@@ -112,9 +112,9 @@ def divide(text: str, commands: Collection[str] = ()) -> Divided:
     """Splits a text: each command is a piece, and so are consecutive statements together, because
     rules may refer to later ones.
 
-    >>> divided = divide("e(1). e(2).\n.relations\np(x) <- e(x),")
+    >>> divided = divide("e(1). e(2).\\n.relations\\np(x) <- e(x),")
     >>> divided.pieces, divided.end
-    ((('e(1). e(2).\n', False), ('.relations', True)), 22)
+    ((('e(1). e(2).\\n', False), ('.relations', True)), 22)
     """
     pieces: list[tuple[str, bool]] = []
     start = end = 0  # of the statements that follow each other
@@ -171,8 +171,8 @@ def comments(between: str) -> Iterator[tuple[int, int]]:
 def without_prompts(text: str) -> str:
     """Extracts the input from a pasted session.
 
-    >>> without_prompts("gdatalog> e(1,\n     ...>   2).\ne: 1 fact added\n")
-    'e(1,\n  2).'
+    >>> without_prompts("gdatalog> e(1,\\n     ...>   2).\\ne: 1 fact added\\n")
+    'e(1,\\n  2).'
     """
     if not text.lstrip().startswith(PROMPT):
         return text
