@@ -1,11 +1,11 @@
-"""Accounts of an evaluation: its memory, by owner, against its limit; and its overhead, in seconds.
+"""Accounting of an evaluation: memory by owner, against a limit, and overhead in seconds.
 
 An owner charges an array, before creating it if it is large, and returns the charge with the array.
 Working space (what a sort or merge needs besides its input) is charged while the operation runs. So
 the sum of the charges bounds the memory of the process at any time.
 
-Overhead is what a thread spends outside of work on rows. Nested timers of other kinds are
-exclusive, so that kinds add up.
+Overhead is time that a thread does not spend on rows. Nested timers of other kinds are exclusive,
+so that kinds add up.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 UNLIMITED = 1 << 40
-FILES = 64  # so many files hold at least as much as the limit
-SMALL = 1 << 20  # bytes of working space that are not worth an entry
-TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
-MUCH = 1 << 24  # bytes that the allocator has free, which are worth giving back
-LARGE = 1 << 22  # bytes of an array that the allocator asks the system for by itself
-ARENAS = 2  # of the allocator: what a thread has freed serves others
-# As mallopt numbers what it sets.
+FILES = 64  # spilled arrays have at least 1/64 of the limit, which bounds the number of files
+SMALL = 1 << 20  # bytes: smaller working space is not charged
+TRIM = 32  # allocations above 1/32 of the limit return free memory to the system first
+MUCH = 1 << 24  # bytes: less free memory of the allocator is not worth returning
+LARGE = 1 << 22  # bytes: the allocator maps larger arrays separately
+ARENAS = 2  # arenas of the allocator: few, so that threads reuse each other's freed memory
+# Parameter numbers of mallopt.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _NOTHING = nullcontext()
 
-TEXTS = "texts"  # the owner of those that an evaluation makes
-FILE_TEXTS = "texts of files"  # the owner of those that are read
+TEXTS = "texts"  # owner of the texts that an evaluation creates
+FILE_TEXTS = "texts of files"  # owner of the texts read from files
 RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
 
 
@@ -54,9 +54,9 @@ def default_limit() -> int:
 
 
 class Account:
-    """Charges by owner. `memory`: the limit in bytes; None: there is no limit.
+    """Bytes charged, by owner. `memory`: the limit in bytes, or None.
 
-    `spill`: where rows above the limit go; None: they are an error.
+    `spill`: where rows beyond the limit go; None: exceeding it raises an error.
 
     Thread-safe.
     """
@@ -67,9 +67,9 @@ class Account:
         self.memory = memory
         self.spill = spill
         self.held: dict[str, int] = {}
-        self._total = 0  # of these
+        self._total = 0  # sum of `held`
         self.peak = 0
-        self.high = 0  # the most that was held since `highest` was called
+        self.high = 0  # the peak since the last call of `highest`
         self._lock = Lock()
 
     @property
@@ -82,14 +82,15 @@ class Account:
         return UNLIMITED if self.memory is None else max(0, self.memory - self.total)
 
     def spill_for(self, count: int) -> Spill | None:
-        """Where this many more bytes go if they do not fit into memory; None if they fit."""
+        """The spill for an allocation that does not fit into memory; None if it fits."""
         spill = self.spill
         if spill is None or count < spill.least:
             return None
         return spill if spill.always or count > self.spare() else None
 
     def spill_half(self, count: int) -> Spill | None:
-        """Where these bytes go if half of the limit is in use, because later steps need memory."""
+        """The spill for these bytes if half of the limit is in use: later steps need memory,
+        too."""
         spill = self.spill
         if spill is None or count < spill.least:
             return None
@@ -129,7 +130,7 @@ class Account:
         self.charge(name, count)
 
     def tidy(self, count: int) -> None:
-        """Called before a large allocation or after a large release: returns the allocator's free
+        """Called before large allocations and after large releases: returns the allocator's free
         memory to the system if it is much."""
         if self.memory is not None and TRIM * count > self.memory:
             trim()
@@ -145,12 +146,12 @@ class Account:
             self.add(what, -count)
 
     def working(self, what: str, count: int) -> AbstractContextManager[None]:
-        """The same, except that a small amount is free."""
+        """Like `taking`, but a small amount is not charged."""
         return _NOTHING if count < SMALL else self.taking(what, count)
 
     @contextmanager
     def giving_back(self, *names: str) -> Iterator[None]:
-        """When this context ends, these owners hold what they held before."""
+        """Restores the charges of these owners at the end of this context."""
         before = [(name, self.held.get(name, 0)) for name in names]
         try:
             yield
@@ -161,8 +162,8 @@ class Account:
 
     @contextmanager
     def other_limit(self, memory: int) -> Iterator[None]:
-        """Within this context another limit applies, to another part of the memory. Charges made
-        within are returned at the end."""
+        """Applies another limit within this context, for another kind of memory. Restores all
+        charges at the end."""
         with self._lock:
             before, own, peak = dict(self.held), self.memory, self.peak
             self.memory = memory
@@ -179,7 +180,7 @@ class Account:
 
     @contextmanager
     def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
-        """If one of these errors ends the context, its charges are returned."""
+        """Restores the charges if one of these errors ends the context."""
         with self._lock:
             before = dict(self.held)
         try:
@@ -210,7 +211,7 @@ class Account:
 
 @cache
 def _allocator(name: str) -> Callable[..., int] | None:
-    """A function of the allocator; None if there is none (glibc has them)."""
+    """A function of the C allocator, or None if it does not exist (glibc has them)."""
     import ctypes
 
     return getattr(ctypes.CDLL(None), name, None) if os.name == "posix" else None
@@ -219,7 +220,8 @@ def _allocator(name: str) -> Callable[..., int] | None:
 def trim() -> None:
     """Returns the allocator's free memory to the system, if possible (glibc).
 
-    A chunk's arrays lie between longer-lived ones, and their gaps would be held for long.
+    The arrays of a chunk lie between longer-lived ones, so the allocator would keep the gaps for
+    long.
     """
     found = _allocator("malloc_trim")
     if found is not None:
@@ -227,7 +229,7 @@ def trim() -> None:
 
 
 def trim_if_much() -> None:
-    """The same, if it is much."""
+    """Like `trim`, but only if much memory is free."""
     free = _free()
     if free is not None and free() >= MUCH:
         trim()
@@ -235,7 +237,7 @@ def trim_if_much() -> None:
 
 @cache
 def _free() -> Callable[[], int] | None:
-    """The allocator's free bytes; None if unknown (glibc 2.33 knows)."""
+    """Returns the allocator's free bytes; None if unknown (glibc 2.33 or later reports them)."""
     found = _allocator("mallinfo2")
     if found is None:
         return None
@@ -248,10 +250,10 @@ def _free() -> Callable[[], int] | None:
 
 
 def free_at_once() -> None:
-    """From now on large freed arrays go back to the system at once (glibc).
+    """Makes the allocator return large freed arrays to the system at once (glibc).
 
-    By default glibc raises the size limit for this whenever such an array is freed, up to 32 MiB,
-    and each thread keeps smaller ones for itself. Only for a process of our own.
+    By default glibc raises its size limit whenever such an array is freed, up to 32 MiB, and each
+    thread keeps smaller ones. Only for a process of our own.
     """
     found = _allocator("mallopt")
     if found is not None:
@@ -261,7 +263,7 @@ def free_at_once() -> None:
 
 
 def _instead(most: str) -> str:
-    """Suggests what may need less memory, by the largest owner."""
+    """Suggests how to use less memory, by the largest owner."""
     if most in ("rows followed", "best values"):
         return ""
     if most == TEXTS:
@@ -290,9 +292,8 @@ Kind = Literal["planning", "compiling", "indexing", "moving", "loading", "writin
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of checking and planning, of compiling loops or loading them, of building indexes,
-    of copying to and from a device, of reading files and of writing them; and how many bytes were
-    copied.
+    """Overhead in seconds: checking and planning, compiling or loading compiled loops, building
+    indexes, copying to and from a device, reading and writing files. `moved`: the bytes copied.
 
     >>> Costs(compiling=1.5, moved=8) - Costs(compiling=0.5, loading=2.0)
     Costs(planning=0.0, compiling=1.0, indexing=0.0, moving=0.0, moved=8, loading=-2.0, writing=0.0)
@@ -326,12 +327,12 @@ _account = _Account()
 
 
 def time_spent() -> Costs:
-    """The costs of this thread so far."""
+    """The overhead of this thread so far."""
     return Costs(**_account.seconds, moved=_account.moved)
 
 
 def take_over(costs: Costs) -> None:
-    """Adds the costs of another thread that this one has waited for."""
+    """Adds the overhead of a thread that this one waited for."""
     for kind in _account.seconds:
         seconds = getattr(costs, kind)
         _account.seconds[kind] += seconds
@@ -340,7 +341,7 @@ def take_over(costs: Costs) -> None:
 
 
 class spending:
-    """Within this context, this thread's time counts as this kind; `moved`: bytes copied meanwhile.
+    """Counts this thread's time within the context as one kind of overhead. `moved`: bytes copied.
 
     >>> before = time_spent()
     >>> with spending("moving", 100):

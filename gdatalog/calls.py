@@ -1,4 +1,4 @@
-"""Runs of printed functions and executors: limits, the request, the arguments, the statuses."""
+"""Running printed functions: arguments, statuses and limits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # statuses
 LACKS_SLOTS = 10
 LOCAL = "local"  # the argument in which workers count matches by vertex or by edge
-COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
+COUNTS = "bindings"  # the argument in which workers count bindings, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 CLEARED = (
@@ -43,34 +43,34 @@ CLEARED = (
     "tally",
     "kept",
     LOCAL,
-)  # scratch that is all zeros between tasks, or at first
-KEPT, MOST_KEPT = 16, 1 << 24  # values of lists that are kept, for each entry and in all
-FIRST_SLOTS = 1 << 12  # of a group's hash set
+)  # scratch arrays that must be zero at first, or between tasks
+KEPT, MOST_KEPT = 16, 1 << 24  # size of the cache of lists: values per entry, and in all
+FIRST_SLOTS = 1 << 12  # initial size of a group's hash set
 
 
 class GiveUp(Exception):
-    """A computation failed or a number left 62 bits: the other executor reports it correctly."""
+    """A computation failed, or a number exceeds 62 bits: the other executor reports the error."""
 
 
 class Outside(Exception):
-    """A row lies outside the bitmap's space. Rows marked since the last call were not output."""
+    """A row lies outside the bitmap's range. Rows marked since the last call were not output."""
 
 
 class NoRoomForLists(Exception):
-    """The intersections to cache do not fit: loops run without the cache."""
+    """The cache of intersections does not fit: loops run without it."""
 
 
 class NotOnDevice(Exception):
-    """Why the CPU runs a rule, for a user."""
+    """Raised with the reason why a rule runs on the CPU, for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRun:
     """One run of printed loops over tries.
 
-    `label`: what is compiled, for messages. `beside`: arguments that belong neither to tries nor to
-    the plan, by name: arrays of the device. `rows`: how many are expected to be looked at.
-    `shared`: how the members of a device run them together; without it the first one runs them.
+    `label` names the loops in messages. `beside`: device arrays that belong neither to tries nor to
+    the plan, by argument name. `rows`: the expected work in rows. `shared`: how several devices
+    share the run; without it the first one runs it.
     """
 
     printed: PrintedPlan
@@ -151,14 +151,15 @@ def scratch_length(argument: Argument, tries: Sequence[Any]) -> int:
 
 
 def local_length(trie: Trie, depth: int) -> int:
-    """How many entries local counts have: for a root, one for each rank."""
+    """The number of entries of local counts: one per vertex rank for a root."""
     if depth:
         return len(trie.levels[depth])
     return 0 if trie.labels is None else len(trie.labels)
 
 
 def room_of(argument: Argument, tries: Sequence[Trie]) -> int:
-    """How many elements buffers, rows and words of bits have, exactly by the longest list."""
+    """The number of elements of a buffer, of bitmap rows or of a bitmap's words, from the longest
+    list."""
     longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
     if argument.kind == "buffer":
         return longest + 1
@@ -169,29 +170,28 @@ def room_of(argument: Argument, tries: Sequence[Trie]) -> int:
 # Limits: chunk size, memory, cancellation.
 
 
-OPERATION = 1000  # rows: what an operation on arrays costs besides
+OPERATION = 1000  # fixed cost of an array operation, in rows
 
 
 @dataclass(slots=True)
 class Limits:
-    """`chunk`: how many rows a level may have at once. `watch` gets progress; `poll` raises when
-    the query is cancelled or past its deadline.
+    """The limits of a query. `chunk`: maximum number of rows per level. `watch` receives progress;
+    `poll` raises when the query is cancelled or past its deadline.
 
-    `account` tracks memory, and raises an error above `memory` if there is no room in temporary
-    files (`spill`). `count(name, rows)` does the same for the rows of `most_rows`.
+    `account` tracks memory, and raises above `memory` if rows cannot go to temporary files
+    (`spill`). `count(name, rows)` raises if the relation of `most_rows` has more rows.
     """
 
     chunk: int = 1 << 19
     memory: int | None = None
     spill: Spill | None = None
     watch: Watch = field(default_factory=current_watch)
-    most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
-    to_host: bool = False  # whether rows that a device has no room for go to the host
-    # Rows that breadth-first executors have looked at, and what costs as much; those that compiled
-    # fixpoints have found.
+    most_rows: tuple[str, int] | None = None  # a relation, and its maximum number of rows
+    to_host: bool = False  # whether rows that do not fit a device go to the host
+    # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
     looked: int = 0
     account: Account = field(init=False)
-    _written: int = field(init=False)  # to temporary files, by what came before
+    _written: int = field(init=False)  # bytes in temporary files at the start
     poll: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class Limits:
         self.poll = self.watch.poll
 
     def look(self, rows: int) -> None:
-        """Counts rows that an operation looks at."""
+        """Counts the rows that an operation reads."""
         self.looked += rows + OPERATION
         self.poll()
 
@@ -233,7 +233,7 @@ class Limits:
             raise too_many_rows(*self.most_rows)
 
     def charge(self, what: str, count: int) -> None:
-        """Sets the bytes in use under a name."""
+        """Sets the bytes in use by an owner."""
         self.account.charge(what, count)
 
 

@@ -30,12 +30,12 @@ from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 from gdatalog.threads import Abandoned, CancellableThread, whole_imports
 from gdatalog.values import visible
 
-EVERY = 0.1  # seconds between two calls of who listens, at the least
-LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
-OBJECT = 16  # a row of Python's objects takes as long as so many others
-PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
-LONG_TEXT = 1_000  # characters of a program, from which on to work on it may take long
-LONG_RULE = 80  # characters of a rule, from which on to plan it may take long
+EVERY = 0.1  # minimum seconds between two calls of the progress listener
+LATE = 1 << 21  # rows: a pass over more of them must be cancellable
+OBJECT = 16  # cost of a row of Python objects, in rows of arrays
+PATIENCE = 0.02  # seconds between two polls
+LONG_TEXT = 1_000  # characters: longer programs are parsed and checked aside
+LONG_RULE = 80  # characters: longer rules are planned aside
 
 AS_IT_WAS = "; the database is as it was"
 TOO_LATE = "interrupted at its end: what it did stays"
@@ -59,7 +59,7 @@ def working_space(what: str, count: int) -> AbstractContextManager[None]:
 
 
 def interrupt_message(error: KeyboardInterrupt) -> str:
-    """What Ctrl-C interrupted, and how far it was."""
+    """The message for Ctrl-C: what it interrupted, and how far that was."""
     return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
 
 
@@ -106,7 +106,7 @@ def apart(work: Callable[[], Made], long: bool = True) -> Made:
 
 
 def working_for(watch: Watch) -> None:
-    """Makes this thread of a pool work for the caller that waits there."""
+    """Assigns this pool thread to the call of another thread, which waits for it."""
     _here.watch = watch
 
 
@@ -127,8 +127,8 @@ class WorkItem:
         self.round: int | None = None
         self.new_rows: int | None = None
         self.began = perf_counter()
-        self.span = 0.0, 1.0  # which part of it is at hand
-        self.several = False  # whether it has parts that follow each other, such as files
+        self.span = 0.0, 1.0  # the current part, as an interval of the whole
+        self.several = False  # whether it has consecutive parts, such as files
         self._watch = watch
         self._depth = 0
 
@@ -198,10 +198,11 @@ class WorkItem:
 
 
 def _drop_frames_without_line(error: BaseException) -> None:
-    """A signal may stop Python before a function's first line, and IPython shows no such frame."""
+    """Drops traceback frames without a line number, which IPython cannot show: a signal may stop
+    Python before a function's first line."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
-        if frame.tb_next.tb_lineno is None:  # typed as a number that is always there
+        if frame.tb_next.tb_lineno is None:  # despite its type
             frame.tb_next = None
         frame = frame.tb_next
 
@@ -210,21 +211,21 @@ class Watch:
     """Watches calls while they run, one at a time."""
 
     def __init__(self) -> None:
-        self.stop = Event()  # set by who wants the call to stop
-        self.by_key = False  # whether that was Ctrl-C
-        self.works: list[WorkItem] = []  # what is done now, the innermost last
-        self.behind = False  # whether it is that of a thread that works aside
-        self.left = False  # whether nobody waits for that thread any more
-        self.account = Account()  # what the evaluation holds that runs now
-        self._aside: Watch | None = None  # where the innermost of it runs
+        self.stop = Event()  # set to request cancellation
+        self.by_key = False  # whether Ctrl-C requested it
+        self.works: list[WorkItem] = []  # the current work, innermost last
+        self.behind = False  # whether this is the watch of a thread that works aside
+        self.left = False  # whether that thread was abandoned
+        self.account = Account()  # memory of the current evaluation
+        self._aside: Watch | None = None  # watch of the thread that works aside
         self._listener: OnProgress | None = None
-        self._asking = False  # whether who listens is told, and may ask in turn
-        self._calls = 0  # one within another
+        self._asking = False  # whether the listener runs; it may query the database
+        self._calls = 0  # depth of nested calls
         self._began = self._reported = 0.0
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
-        self._until = inf  # the time, by the clock, at which the call has to have ended
-        self._allowed = inf  # how many seconds it was given
+        self._until = inf  # deadline, by the clock
+        self._allowed = inf  # time limit in seconds
 
     # ------------------------------------------------------------------------- who calls
 
@@ -257,7 +258,7 @@ class Watch:
             self._calls -= 1
             _here.watch = before
         if not self._calls and self.by_key and self.stop.is_set():
-            # It ended before it looked: what comes behind it must not go on as if nothing were.
+            # The call ended before it polled: raise now, so that later statements do not run.
             self.stop.clear()
             late = KeyboardInterrupt()
             late.add_note(TOO_LATE)
@@ -340,7 +341,7 @@ class Watch:
         return rounds, figures
 
     def stopped(self) -> str:
-        """What a call was doing when it was stopped, and how far it was."""
+        """What the call was doing when it was stopped, and how far it was."""
         if self._stopped is None:
             self._stopped = f"{self._where()}after {duration(perf_counter() - self._began)}"
         return f"{self._stopped}{AS_IT_WAS}"
@@ -410,7 +411,7 @@ class Watch:
         now = self.now
         if now is None:
             return
-        self._listener = None  # what it asks of the database is not told of
+        self._listener = None  # queries by the listener report no progress
         self._asking = True
         try:
             listener(now)
@@ -420,7 +421,7 @@ class Watch:
             self._reported = perf_counter()
 
     def beside(self) -> Watch:
-        """A context for a background thread that works for this call."""
+        """A watch for a background thread that works for this call."""
         return _Aside(self)
 
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:

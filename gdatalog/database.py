@@ -32,7 +32,7 @@ _INSIDE = frozenset(
 
 
 class ProgramWarning(UserWarning):
-    """A program may say this, but probably does not mean it."""
+    """A warning about a program that is valid but probably means something else."""
 
 
 class Database(PatternQueries):
@@ -73,7 +73,7 @@ class Database(PatternQueries):
 
     def _behind(self) -> Workspace:
         made = self._start.workspace(_warn, self._watch)
-        # Two threads that ask at the same time get the same one.
+        # Concurrent threads get the same workspace.
         found: Workspace = vars(self).setdefault("_made", made)
         return found
 
@@ -496,5 +496,5 @@ class Database(PatternQueries):
 def _warn(caution: Caution) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals["__name__"] in _INSIDE:
-        level, frame = level + 1, frame.f_back  # to who called the face
+        level, frame = level + 1, frame.f_back  # up to the user's code
     warnings.warn(caution.format(), ProgramWarning, stacklevel=level)

@@ -1,4 +1,4 @@
-"""Every error a user can meet, and the places in the source that it points at.
+"""The errors that gdatalog raises, and the places in the source that they point at.
 
     Error
     +-- ParseError            the text is not a program
@@ -28,14 +28,14 @@ from functools import cached_property
 from gdatalog.records import dataclass, field
 from gdatalog.values import visible, visible_lines, width
 
-MOST_SHOWN = 10  # errors that are printed; more would only scroll past
+MOST_SHOWN = 10  # errors that are printed
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text with a name: a file's path, or `<query>` for text that came from nowhere.
+    """A text with a name: a file's path, or `<query>`.
 
-    Of a data file the text is only the stretch that an error shows; its first line is `first`.
+    For a data file, the text is only the excerpt around an error; its first line is `first`.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Span:
         before, marked = full[: start - lead], full[start - lead : end - lead]
         after = full[end - lead :]
         shown = "".join(map(visible_lines, (before, marked, after)))
-        # Tabs stay: how wide they are the terminal knows.
+        # Tabs stay, because their width depends on the terminal.
         pad = "\t".join(" " * width(visible(part)) for part in before.split("\t"))
         carets = "^" * max(1, width(visible(marked.expandtabs(1))))
         gutter = str(line)
@@ -116,7 +116,7 @@ NOWHERE = Span(SourceText("<none>", ""), 0, 0)
 
 @dataclass(frozen=True)
 class Note:
-    """A second place that an error speaks of: the other side of a disagreement."""
+    """A second place of an error, such as the other side of a disagreement."""
 
     message: str
     span: Span | None = None
@@ -129,7 +129,8 @@ class Note:
 
 
 class Error(Exception):
-    """What gdatalog raises. It has a place (`span`), a `hint`, `notes`, and `others`."""
+    """The base class of gdatalog's errors. It has a place (`span`), a `hint`, `notes`, and
+    `others`."""
 
     kind = "error"
 
@@ -149,18 +150,18 @@ class Error(Exception):
         self.others: tuple[Error, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As it was raised, with all that it tells, wherever it goes."""
+        """Pickles the error with all attributes."""
         return _same_error, (type(self), self.message, self.__dict__)
 
     @property
     def all(self) -> tuple[Error, ...]:
-        """This error and those that are reported with it."""
+        """This error, and the errors reported with it."""
         return (self, *self.others)
 
     def format(self) -> str:
-        """This error alone: place, message, the line with carets, notes and hint.
+        """Formats this error alone: place, message, the line with carets, notes and hint.
 
-        Control characters are escaped, wherever they come from; `message` has them as they are.
+        Control characters are escaped here; `message` keeps them.
         """
         lines = [f"{self.kind}: {visible(self.message)}"]
         if self.span is not None:
@@ -238,12 +239,12 @@ class Interrupted(Error):
 
 @dataclass(frozen=True)
 class Caution:
-    """Something a program may say but probably did not mean."""
+    """A warning about a valid program that probably means something else."""
 
     message: str
     span: Span | None = None
     hint: str | None = None
-    cause: str = ""  # those of one cause in a text are told of once
+    cause: str = ""  # cautions with the same cause are reported once per text
 
     def format(self) -> str:
         error = Error(self.message, self.span, hint=self.hint)
@@ -271,7 +272,7 @@ def raise_together(errors: Sequence[Error]) -> None:
     """Raise the first of `errors` (in source order) with the rest attached; nothing if none."""
     if not errors:
         return
-    sources: dict[int, int] = {}  # one after the other, in the order in which they come up
+    sources: dict[int, int] = {}  # sources, numbered by first occurrence
     for error in errors:
         if error.span is not None:
             sources.setdefault(id(error.span.source), len(sources))

@@ -1,4 +1,4 @@
-"""What a database offers for patterns: methods that users read, and tested examples."""
+"""The methods of `Database` that count and find graph patterns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CountOptions(TypedDict, total=False):
-    """What `count` may be told, for those who check types."""
+    """The keyword arguments of `count`, for type checkers."""
 
     edges: str
     induced: bool
@@ -25,7 +25,7 @@ class CountOptions(TypedDict, total=False):
 
 
 class PatternQueries:
-    """Counts and occurrences of patterns: a part of `Database`."""
+    """The methods of `Database` for patterns."""
 
     @overload
     def count(self, pattern: Pattern | str, **options: Unpack[CountOptions]) -> int: ...
@@ -48,12 +48,14 @@ class PatternQueries:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        """How often a pattern occurs in a relation of edges; of several patterns, all at once.
+        """Count the occurrences of a pattern in a relation of edges, or of several patterns at
+        once.
 
-        `pattern` is one of `gdatalog.patterns`, or the name of one. Each occurrence counts once,
-        however many ways its vertices can be named. `induced`: its vertices have no other edges
-        between them. `labels` names the relation of vertices and labels. Edges of an undirected
-        pattern may be there one way or both ways; `directed` says it of a pattern that does not.
+        `pattern` is one of `gdatalog.patterns`, or its name. Each occurrence counts once,
+        regardless of the pattern's symmetries. `induced` counts only occurrences without other
+        edges between their vertices. `labels` names the relation of vertices and labels. The edges
+        of an undirected pattern may be stored in one direction or both; `directed` decides for
+        patterns that leave it open.
 
         >>> import gdatalog as gd
         >>> from gdatalog import patterns
@@ -86,7 +88,7 @@ class PatternQueries:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """The occurrences of a pattern: a row of vertices for each, in any order.
+        """Return the occurrences of a pattern: a row of vertices for each, in any order.
 
         >>> import gdatalog as gd
         >>> from gdatalog import patterns
@@ -110,9 +112,9 @@ class PatternQueries:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, int]:
-        """How often each connected graph of 3, 4 or 5 vertices is an induced subgraph.
+        """Count the induced occurrences of each connected graph of 3, 4 or 5 vertices.
 
-        The graphs have the names of graphlets: `patterns.graphlets(size)` shows them.
+        The graphs are named as graphlets: `patterns.graphlets(size)` shows them.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -134,10 +136,10 @@ class PatternQueries:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> pd.DataFrame:
-        """Graphlet degrees: how often each vertex stands in each orbit of the connected graphs of
-        2 to `size` (3, 4 or 5) vertices, as induced subgraphs.
+        """Count graphlet degrees: how often each vertex occurs in each orbit of the connected
+        graphs of 2 to `size` (3, 4 or 5) vertices, as induced subgraphs.
 
-        The orbits have the numbers of Przulj (2007): O0 is the degree, O3 counts triangles.
+        Orbits are numbered as in Przulj (2007): O0 is the degree, O3 counts triangles.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -168,12 +170,12 @@ class PatternQueries:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> pd.DataFrame:
-        """The patterns of up to so many edges that are frequent in a graph, with their labels.
+        """Find the frequent patterns of up to `k_edges` edges, with labels.
 
-        `labels` names the relation of vertices and labels; None: vertices have none. The support
-        is what `measure` says. "mni": how many vertices stand in the position of the pattern that
-        has fewest. "instances": how often the pattern occurs, as `count` counts it. More patterns
-        than `max_rows` are a `RowLimitError`.
+        `labels` names the relation of vertices and labels; None: vertices have none. `measure`
+        defines the support. "mni": the smallest number of distinct vertices in one position of the
+        pattern. "instances": the number of occurrences, as in `count`. More patterns than
+        `max_rows` raise a `RowLimitError`.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()

@@ -1,4 +1,4 @@
-"""Answers as people see them: a box on a terminal, a table in a notebook."""
+"""Formats answers as a box on a terminal, or as a table in a notebook."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.table import Table
 from gdatalog.values import cut, visible, visible_html, width
 
-WIDEST = 48  # a column's cells are cut behind this many characters
-NARROWEST = 6  # but no shorter than this, to fit a terminal
-AT_ONCE = 10_000  # rows that are texts at the same time
-LOOKED_AT = 2000  # characters of a text, for a terminal
+WIDEST = 48  # maximum width of a column
+NARROWEST = 6  # minimum width when a box is fitted to a terminal
+AT_ONCE = 10_000  # rows formatted at a time
+LOOKED_AT = 2000  # characters of a text considered for a cell
 NUMBERS = frozenset({"int", "float"})
-LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
+LONGEST = 200  # maximum characters of a cell in a notebook's table
 FAINT = "opacity:0.65"
-SHAPE = "font-variant-numeric:tabular-nums"  # digits below digits
+SHAPE = "font-variant-numeric:tabular-nums"  # digits of equal width
 
 
 class ShownRows(Protocol):
-    """What is shown: rows of a few columns."""
+    """The interface of results that can be shown."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -41,7 +41,7 @@ def _rows(result: ShownRows) -> list[list[str]]:
 
 
 def text_rows(result: ShownRows) -> Iterator[list[str]]:
-    """The rows as texts, few of which are made at once; the call may be stopped between them."""
+    """The rows as texts, formatted in batches; the call can be cancelled between these."""
     for start in range(0, len(result), AT_ONCE):
         current_watch().poll()
         whole = len(result) <= AT_ONCE
@@ -53,10 +53,9 @@ def count_line(count: int) -> str:
 
 
 def box(result: ShownRows, most: int, columns: int | None = None, took: str | None = None) -> str:
-    """A table drawn with lines: the first and last rows, how many there are, and what they `took`.
+    """A table with lines: the first and last rows, `most` in all, the number of rows and the time.
 
-    `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
-    any terminal has, for a file, nothing is cut.
+    `columns` is the terminal's width. For a file it is None, and only very long cells are cut.
     """
     return "\n".join(box_lines(result, most, columns, took))
 
@@ -64,7 +63,7 @@ def box(result: ShownRows, most: int, columns: int | None = None, took: str | No
 def box_lines(
     result: ShownRows, most: int, columns: int | None = None, took: str | None = None
 ) -> Iterator[str]:
-    """Its lines, one after the other: a file's box is as long as the answer."""
+    """The lines of a box, as an iterator: a file's box is as long as the answer."""
     took = "" if took is None else f" ({took})"
     if not result.columns:
         yield ("yes" if result else "no") + took
@@ -82,7 +81,7 @@ def box_lines(
     longest = [0] * len(names)
     for row in chain(rows_of(first), rows_of(last)):
         longest = [max(size, width(cell)) for size, cell in zip(longest, row, strict=True)]
-    # Texts may be cut, but what is left of a number would be another number.
+    # Texts may be cut, numbers not: a part of a number is another number.
     least = [
         1 if kind == "symbol" else size for kind, size in zip(result.dtypes, longest, strict=True)
     ]
@@ -116,10 +115,10 @@ def box_lines(
 def _fit(
     natural: list[int], least: list[int], columns: int | None
 ) -> tuple[list[int | None], list[int]]:
-    """Which columns a box shows on so many columns of a terminal, None for those left out, and how
-    wide each is: as wide as it likes, at `least` so wide, unless there is no room.
+    """The columns of a box that fit the terminal, None for a gap, and their widths: the natural
+    width, at least `least`, if there is room.
 
-    Wide columns are made narrower before any is left out, those in the middle first.
+    Wide columns are narrowed before columns are left out, those in the middle first.
     """
     every: list[int | None] = list(range(len(natural)))
 
@@ -142,7 +141,7 @@ def _fit(
 
 
 def html(result: ShownRows, most: int) -> str:
-    """A table for notebooks: names and types, the first and last rows, and how many there are."""
+    """An HTML table for notebooks: names and types, the first and last rows, and their number."""
     if not result.columns:
         return f"<b>{'yes' if result else 'no'}</b>"
     first, last = result._picked(most)
@@ -159,11 +158,10 @@ def html_table(
     *,
     types: bool = True,
 ) -> str:
-    """Rows under names, and under the names their `types`; None is a gap. Numbers stand on the
-    right.
+    """An HTML table with a header of names and `types`; a row of None is a gap. Numbers are
+    right-aligned.
 
-    It has no colours of its own, so that it is as light or dark as the page; the class is the one
-    by which notebooks know tables of data.
+    It sets no colours, so it follows the page's theme; notebooks style its class as data.
     """
     sides = ["right" if kind in NUMBERS else "left" for kind in kinds]
     wrapped = ["" if kind == "symbol" else ";white-space:nowrap" for kind in kinds]

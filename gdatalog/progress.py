@@ -13,13 +13,13 @@ Stage = Literal["loading", "sorting", "planning", "compiling", "joining", "round
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a call that takes long is at. `on_progress=` is given such values.
+    """The progress of a long call; `on_progress=` receives such values.
 
-    `what` is worked on: a relation, with the file that it is from or goes to. `done` of `total`
-    are so many of `unit` ("rows", "bytes", "values", "parts"); `total` is None where nobody
-    knows the end. `round` is the round of a recursion, and `new_rows` how many rows came new in
-    it. While data are loaded, which is told in bytes, or rows are sorted, `new_rows` says how many
-    rows there are in all, once that is known. `seconds` have passed since this work began.
+    `what` is the object of the work: a relation, with its file. `done` of `total` are counted in
+    `unit` ("rows", "bytes", "values", "parts"); `total` is None if the end is unknown. `round` is
+    the round of a recursion, and `new_rows` the number of rows that were new in it. While data is
+    loaded (counted in bytes) or sorted, `new_rows` is the total number of rows, once known.
+    `seconds` is the time since this work began.
 
     >>> from gdatalog import Progress
     >>> half = Progress("loading", "E from e.csv", 43_000_000, 100_000_000, "bytes", seconds=4.3)
@@ -61,11 +61,11 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """What is done, without progress: "sorting E (40,000 rows)", "path"."""
+        """The work without its progress: "sorting E (40,000 rows)", "path"."""
         what = visible(self.what)
         if self.stage in ("joining", "round"):
             return what
-        # Rows of all the work: beside the share that is done they would seem to be done too.
+        # The total of rows goes into the title: beside the share it would read as rows done.
         if self.stage in ("loading", "sorting") and self.new_rows and self.unit != "rows":
             rows = amount(self.new_rows, "rows")
             what = rows if what == "rows" else f"{what} ({rows})"
@@ -75,7 +75,7 @@ class Progress:
         return f"{self.title}: {', '.join(parts)}" if (parts := self.figures()) else self.title
 
     def figures(self) -> list[str]:
-        """The known figures, a few words each."""
+        """The known figures, formatted."""
         parts = [] if self.round is None else [f"round {self.round}"]
         share, left, rate = self.share, self.left, self.rate
         if share is None:

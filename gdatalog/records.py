@@ -1,12 +1,12 @@
-"""Dataclasses whose methods are compiled when they are first called.
+"""Dataclasses whose methods are compiled on first use.
 
-The standard library compiles up to six methods of a dataclass, each from a text of its own, when
-its module is imported: half a millisecond a class. A short answer imports two hundred classes and
-uses few of their methods. Type checkers see the standard library's `dataclass`, and what it offers
-here means the same: `init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, `__post_init__`,
-pickling. Left out is what gdatalog does not use: `order`, `kw_only`, `ClassVar`, `InitVar`.
+The standard library compiles up to six methods per dataclass when its module is imported, which
+takes half a millisecond per class. A small query imports two hundred classes and uses few of their
+methods. Type checkers see the standard library's `dataclass`, and this one behaves the same:
+`init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, `__post_init__`, pickling. `order`,
+`kw_only`, `ClassVar` and `InitVar` are not supported.
 
-`dataclasses.fields`, `asdict` and other functions of the standard library take these classes too.
+`dataclasses.fields`, `asdict` and other functions of the standard library accept these classes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
-_ASKED_FOR = ("__dataclass_fields__", "__dataclass_params__")  # by the standard library
+_ASKED_FOR = ("__dataclass_fields__", "__dataclass_params__")  # read by the standard library
 
 
 class Field:
-    """What a class says of a field."""
+    """The declaration of a field."""
 
     __slots__ = ("compare", "default", "default_factory", "init", "name", "repr", "type")
 
@@ -51,7 +51,7 @@ def _dataclass(
     eq: bool = True,
     weakref_slot: bool = False,
 ) -> Any:
-    """As `dataclasses.dataclass`."""
+    """Like `dataclasses.dataclass`."""
     if cls is None:
         return lambda given: _completed(given, frozen, slots, eq, weakref_slot)
     return _completed(cls, frozen, slots, eq, weakref_slot)
@@ -113,8 +113,8 @@ def _completed(
 
 
 def _fields_of(cls: type[Any], own: dict[str, Any]) -> dict[str, Field]:
-    """The fields of a class, those that it inherits first; what `own` has of them is taken out but
-    for their defaults."""
+    """The fields of a class, inherited ones first. Removes `Field` objects from the class and from
+    `own`, and leaves their defaults."""
     fields: dict[str, Field] = {}
     for base in reversed(cls.__mro__[1:]):
         fields.update(vars(base).get(_FIELDS, ()))
@@ -140,7 +140,7 @@ def _slots_of(base: type[Any]) -> Iterator[str]:
 
 
 class _Later:
-    """A method that is written on first use and then replaces this descriptor."""
+    """A descriptor that compiles a method on first use and is replaced by it."""
 
     __slots__ = ("_frozen", "_name", "_write", "cls")
 
@@ -159,7 +159,7 @@ class _Later:
 
 
 class _Standard:
-    """What the standard library's functions expect of a dataclass."""
+    """Computes the attributes that the standard library's functions expect, on first use."""
 
     __slots__ = ("_eq", "_frozen", "_name")
 
@@ -204,7 +204,7 @@ def _or(value: Any, otherwise: Any) -> Any:
 
 
 def _written(text: str, names: dict[str, Any]) -> Any:
-    """The only function that a text defines."""
+    """Compiles the only function that a text defines."""
     found: dict[str, Any] = {}
     exec(text, names, found)
     (method,) = found.values()
@@ -269,7 +269,7 @@ def _hash(cls: type[Any], _: bool) -> Any:
 
 
 def _refusing(names: tuple[str, ...]) -> tuple[list[type[Any]], Any, Any]:
-    """`__setattr__` and `__delattr__` of a frozen class, and a place for the class."""
+    """`__setattr__` and `__delattr__` of a frozen class, and a list to put the class into."""
     classes: list[type[Any]] = []
     refused = frozenset(names)
 
@@ -302,7 +302,7 @@ def _setstate(self: Any, state: list[Any]) -> None:
 
 
 def _replace(of: Any, /, **changes: Any) -> Any:
-    """As `dataclasses.replace`."""
+    """Like `dataclasses.replace`."""
     for field in getattr(of, _FIELDS).values():
         if not field.init:
             if field.name in changes:
@@ -313,12 +313,12 @@ def _replace(of: Any, /, **changes: Any) -> Any:
 
 
 def _fields(of: Any) -> tuple[Field, ...]:
-    """As `dataclasses.fields`."""
+    """Like `dataclasses.fields`."""
     return tuple(getattr(of, _FIELDS).values())
 
 
 def _is_dataclass(of: Any) -> bool:
-    """As `dataclasses.is_dataclass`, of this module's."""
+    """Like `dataclasses.is_dataclass`, for classes of this module."""
     return hasattr(of, _FIELDS)
 
 

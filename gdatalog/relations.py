@@ -1,4 +1,4 @@
-"""The relations of a database as a mapping."""
+"""The relations of a database, as a mapping."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """What an insert did: how many rows were given, and how many rules define the relation too."""
+    """The result of an insert: the number of rows, and of rules that also define the relation."""
 
     relation: str
     rows: int
@@ -35,9 +35,9 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class RelationEntry:
-    """A relation in a listing: its rows, if they are known without evaluating, and its origin.
+    """A relation in a listing: its rows, if known without evaluation, and its origin.
 
-    `schema` is None if the relation is invalid; `origin` says why then.
+    For an invalid relation `schema` is None, and `origin` is the reason.
     """
 
     name: str
@@ -58,7 +58,7 @@ class RelationEntry:
 
 
 def catalog(workspace: Workspace) -> list[RelationEntry]:
-    """All relations by name; nothing is evaluated."""
+    """All relations by name, without evaluating any."""
     session = workspace.session(Program(()))
     with_rules = ruled(workspace.texts.outline())
     schemas, broken = session.checked.schemas, session.validity.broken
@@ -76,13 +76,12 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
 
 
 class Relations(Mapping[str, Result]):
-    """The relations of a database, by name: those too that cannot be evaluated, because a kept
-    rule of theirs, or of one that they depend on, is invalid."""
+    """The relations of a database, by name. Includes invalid ones, which raise on access."""
 
     def __init__(
         self, workspace: Workspace, call: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """`call`: within it no other thread uses the workspace."""
+        """`call`: a context that locks the workspace."""
         self._workspace = workspace
         self._call = call
 
@@ -117,7 +116,7 @@ class Relations(Mapping[str, Result]):
         return list(self)
 
     def schema(self, name: str) -> Schema:
-        """A relation's columns and types; nothing is evaluated."""
+        """A relation's columns and types, without evaluating it."""
         schemas, broken = self._standing()
         if name in broken:
             raise broken[name].error_for(name)
@@ -125,7 +124,7 @@ class Relations(Mapping[str, Result]):
 
     @property
     def invalid(self) -> dict[str, Error]:
-        """The relations that cannot be evaluated, each with the error that a query of it raises.
+        """The invalid relations, each with the error that a query of it raises.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()

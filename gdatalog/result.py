@@ -62,11 +62,11 @@ class Result:
     ):
         self._relation = relation
         self._symbols = symbols
-        self._blocks = blocks  # the rows, in their order; None: all, as they are
-        self._away: Lying | None = None  # the same, if they lie on a device
+        self._blocks = blocks  # the rows in order; None: all rows of the relation
+        self._away: Lying | None = None  # the same on a device
         self._whole = blocks is None
         self._exported: dict[str, Any] | None = None
-        self._cursor: Iterator[tuple[Any, ...]] | None = None  # of fetchone and fetchmany
+        self._cursor: Iterator[tuple[Any, ...]] | None = None  # for fetchone and fetchmany
 
     def __len__(self) -> int:
         if self._away is None and self._blocks is None:
@@ -219,7 +219,7 @@ class Result:
             if device is not None:
                 self._away = Lying(blocks, device)
             else:
-                # Without columns there is nothing but how many rows there are.
+                # Without columns only the number of rows matters.
                 self._blocks = blocks if relation.types else blocks * relation.length
         if self._away is not None:
             return self._away.blocks, self._away.rows
@@ -235,7 +235,7 @@ class Result:
         return tuple(map(np.asarray, concatenate(self._rows())))
 
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
-        """Other blocks of the same relation."""
+        """A result of other rows of the same relation."""
         if device is None:
             return Result(self._relation, self._symbols, blocks)
         found = Result(self._relation, self._symbols)
@@ -244,7 +244,7 @@ class Result:
 
     @property
     def _far(self) -> RemoteRows | None:
-        """The rows, if they are all of a relation on other machines."""
+        """The store of the rows, if they are a whole relation on other machines."""
         far = self._relation.remote if self._whole else None
         return far if far is not None and far.unfetched else None
 
@@ -253,7 +253,7 @@ class Result:
         return RemoteSchema(self.columns, self._relation.types)
 
     def _part(self, start: int, stop: int) -> Result:
-        """The rows from one place to another."""
+        """The rows from `start` to `stop`."""
         far = self._far
         if far is not None:
             return Result(self._relation, self._symbols, far.stretch(start, stop))
@@ -367,7 +367,7 @@ class Result:
 
     @property
     def categories(self) -> Array:
-        """The texts of the codes of `to_cupy(codes=True)`, by code."""
+        """The texts of the codes of `to_cupy(codes=True)`, indexed by code."""
         return self._symbols.array().copy()
 
     def to_dask(self) -> Any:

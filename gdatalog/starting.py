@@ -1,7 +1,7 @@
-"""The arguments of `connect`, checked at once; the first query imports the engine.
+"""Checks the arguments of `connect` at once; the first query imports the engine.
 
-Importing the engine takes several times as long as `connect`, which many programs call before they
-know whether they need it.
+Importing the engine takes several times as long as `connect`, and many programs connect before they
+know whether they run a query.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from gdatalog.threads import uncollected, whole_imports
 if TYPE_CHECKING:
     from gdatalog.workspace import Workspace
 
-MEMORY = 512 << 20  # bytes: the memory limit of strangers' texts, if the host gives none
-SECONDS = 10.0  # the time limit of their calls, if the host gives none
+MEMORY = 512 << 20  # bytes: default memory limit with `untrusted`
+SECONDS = 10.0  # default time limit with `untrusted`
 
-# Two threads that import modules of one package at the same time may find them half made.
+# Threads that import modules of one package concurrently may see half-initialised ones.
 _importing = RLock()
 
 
 def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
-    """A folder for temporary files, which must exist; None: the system's; "": none."""
+    """The absolute path of the folder for temporary files, which must exist; None is the system's
+    folder, "" disables temporary files."""
     if not temp_directory:
         return None if temp_directory is None else ""
     folder = os.path.abspath(os.path.expanduser(os.fspath(temp_directory)))
@@ -47,7 +48,7 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
 
 
 class Start:
-    """How a database starts. A GPU is probed at once if there may be one."""
+    """The checked arguments of `connect`. Probes for a GPU at once, if there may be one."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Start:
         self._limit = None if memory_limit is None else parse_size(memory_limit)
         self.memory_limit = default_limit() if self._limit is None else self._limit
         self._kind = kind_of(device)
-        # Where there are workers, GPUs are theirs.
+        # With a cluster, the workers use the GPUs.
         self._device = device if cluster is None else "cpu"
         self._opened = None if plainly_cpu(self._device) else self._open()
         if self._kind == "auto" and cluster is None:
@@ -86,11 +87,11 @@ class Start:
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
-        """Within the returned context, a thread works on the device."""
+        """Returns a context in which a thread uses the device."""
         return nullcontext if self._opened is None else self._opened.use
 
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
-        """The state behind the database; imports the engine."""
+        """Creates the database's state; imports the engine."""
         with _importing, whole_imports(), uncollected():
             from gdatalog.engine.facts.files import FilePolicy
             from gdatalog.storage.spill import Spill
@@ -119,7 +120,7 @@ class Start:
 
     def _log(self) -> None:
         if "logging" not in sys.modules:
-            return  # nobody listens
+            return  # logging is not used
         import logging
 
         opened = self._opened

@@ -1,12 +1,11 @@
-"""Threads: a pool, threads that can be ended wherever they are, imports that nothing interrupts.
+"""A thread pool, threads that can be cancelled anywhere, and imports that cannot be interrupted.
 
-A half-imported C library cannot be imported again: every later call would fail. While gdatalog
-imports other packages, Ctrl-C waits until the import is done; so does the end of a thread that
-works aside.
+A half-imported C library cannot be imported again: every later call would fail. So Ctrl-C and
+cancellation wait until an import of another package is done.
 
 Python swallows exceptions in callbacks, such as those of weak references: it prints "Exception
-ignored in ..." and continues. If that was Ctrl-C or the end of a thread that works aside, nothing
-is printed, and it is raised again after the callback.
+ignored in ..." and continues. A swallowed Ctrl-C or cancellation is not printed, but raised again
+after the callback.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class PoolTask:
         self._running.acquire()
 
     def wait(self, seconds: float = -1) -> bool:
-        """Waits at most this long; returns whether it has ended. Ctrl-C ends the wait only."""
+        """Waits at most this long; returns whether the task has ended. Ctrl-C ends the wait."""
         if not self._ended and self._running.acquire(timeout=seconds):
-            self._running.release()  # which Ctrl-C may come before
+            self._running.release()  # Ctrl-C may prevent this, so `_ended` decides
         return self._ended
 
     def run(self) -> None:
@@ -66,15 +65,15 @@ class _Pooled(Thread):
         while True:
             task = self.tasks.get()
             task.run()
-            del task  # and what it holds
+            del task  # release its data
             _idle.append(self)
 
 
-_idle: list[_Pooled] = []  # whose `append` and `pop` are atomic
+_idle: list[_Pooled] = []  # `append` and `pop` are atomic
 
 
 def begun(work: Callable[[], None]) -> PoolTask:
-    """Starts a task in a pool thread. It must end by itself and raise nothing."""
+    """Starts a task in a pool thread. The task must end by itself and not raise."""
     task = PoolTask(work)
     try:
         thread = _idle.pop()
@@ -86,27 +85,26 @@ def begun(work: Callable[[], None]) -> PoolTask:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
+    os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
 
 
 def release_import_lock() -> None:
-    """Releases Python's import lock if this thread still has it after an exception from outside
-    ended an import, possibly before Python could release the lock; otherwise no other thread could
-    import anything."""
+    """Releases Python's import lock if this thread still holds it, because an asynchronous
+    exception ended an import before Python released it; otherwise no other thread could import."""
     while _imp.lock_held():
         try:
             _imp.release_lock()
-        except RuntimeError:  # another thread has it, for a moment
+        except RuntimeError:  # another thread holds it briefly
             return
 
 
 class Abandoned(BaseException):
-    """Ends work that ran aside and has been abandoned."""
+    """Raised in a thread whose work was abandoned."""
 
 
 class CancellableThread(Thread):
-    """A thread that can be waited for: when Ctrl-C ends `Thread.join(seconds)`, Python assumes that
-    the thread has ended (bpo-46726)."""
+    """A thread that can be cancelled and reliably waited for: when Ctrl-C ends
+    `Thread.join(seconds)`, Python assumes that the thread has ended (bpo-46726)."""
 
     def __init__(
         self, target: Callable[[], None], name: str | None = None, daemon: bool = True
@@ -115,9 +113,9 @@ class CancellableThread(Thread):
         self._work: Callable[[], None] | None = target
         self._ended = Event()
         self._gate = Lock()
-        self._open = True  # whether it can be ended
-        self._held = 0  # how often it is within `held`
-        self._wanted = False  # whether it was to be ended meanwhile
+        self._open = True  # whether it can be cancelled
+        self._held = 0  # depth of nested `held` contexts
+        self._wanted = False  # whether cancellation was requested meanwhile
 
     def run(self) -> None:
         try:
@@ -134,7 +132,7 @@ class CancellableThread(Thread):
                     release_import_lock()
                     continue
         finally:
-            release_import_lock()  # whatever came between: a thread that ends must not keep it
+            release_import_lock()  # in any case: an ended thread must not hold it
             self._ended.set()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -142,7 +140,7 @@ class CancellableThread(Thread):
         return self._ended.wait(seconds)
 
     def end(self) -> None:
-        """Raises `Abandoned` in it, wherever it is; inside a C call once that returns."""
+        """Raises `Abandoned` in the thread, wherever it is; inside a C call, when that returns."""
         with self._gate:
             if not self._open or self.ident is None:
                 return
@@ -153,7 +151,7 @@ class CancellableThread(Thread):
 
     @contextmanager
     def held(self, done: Callable[[], bool]) -> Iterator[None]:
-        """Within this context, entered by the thread itself, it is not ended until it is `done`."""
+        """Delays cancellation within this context, which the thread itself enters, until `done`."""
         with self._gate:
             self._held += 1
         try:
@@ -169,7 +167,7 @@ class CancellableThread(Thread):
 
 
 def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:
-    """Has another thread make a call as soon as possible."""
+    """Makes a call from another thread, once `when` holds."""
 
     def wait() -> None:
         while not when():
@@ -180,8 +178,8 @@ def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:
 
 
 def _raised() -> None:
-    """Returns after pending asynchronous exceptions of this thread were raised."""
-    for _ in range(10):  # Python looks for that where a loop begins anew
+    """Lets pending asynchronous exceptions of this thread be raised here."""
+    for _ in range(10):  # Python checks at each iteration of a loop
         pass
 
 
@@ -194,8 +192,8 @@ _ours = frozenset({"gdatalog", "__main__"})
 class _ThreadState(local):
     """State of a thread."""
 
-    within = 0  # calls of gdatalog, one within another
-    importing = False  # whether an import is under way that nothing breaks off
+    within = 0  # depth of nested calls of gdatalog
+    importing = False  # whether an uninterruptible import runs
 
 
 _here = _ThreadState()
@@ -211,7 +209,7 @@ def whole_imports() -> Iterator[None]:
     _here.within += 1
     try:
         yield
-    except BaseException:  # a handler of a signal may raise what it likes
+    except BaseException:  # signal handlers may raise anything
         release_import_lock()
         raise
     finally:
@@ -220,8 +218,8 @@ def whole_imports() -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within this context no garbage is collected: what imports and plans make stays, and to look
-    at it takes a tenth of their time."""
+    """Disables garbage collection within this context: imports and plans leave no garbage, and
+    collecting would take a tenth of their time."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -233,8 +231,8 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
-    """Within this context, neither Ctrl-C nor the end of this thread is raised; they are raised
-    once it is `done`: an import would treat them as its own failure."""
+    """Delays Ctrl-C and cancellation of this thread within this context, until `done`: an import
+    would treat them as its own failure."""
     thread = current_thread()
     if isinstance(thread, CancellableThread):
         with thread.held(done):
@@ -251,7 +249,7 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
         came.append(signal.Signals(number))
 
     before: dict[signal.Signals, Any] = {}
-    # The shell's own handlers raise when a timer goes off.
+    # The shell also raises from the handler of a timer.
     for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
         if callable(signal.getsignal(number)):
             before.setdefault(number, signal.getsignal(number))
@@ -269,11 +267,15 @@ _MARK = "raises_again"
 
 
 def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
-    """A hook for exceptions that Python swallows; `otherwise`: the hook for all other ones."""
+    """A hook for swallowed exceptions that raises cancellation and Ctrl-C again; `otherwise`: the
+    hook for all others."""
 
     def swallowed(lost: Any) -> None:
         thread = current_thread()
-        if lost.exc_type in (Abandoned, KeyboardInterrupt):  # perhaps of a callback of an import
+        if lost.exc_type in (
+            Abandoned,
+            KeyboardInterrupt,
+        ):  # possibly in a callback during an import
             release_import_lock()
         if lost.exc_type is Abandoned and isinstance(thread, CancellableThread):
             soon(thread.end, _a_moment())
@@ -293,7 +295,7 @@ def _a_moment() -> Callable[[], bool]:
 
 
 class _Finder:
-    """Finds nothing itself, but makes found modules load without interruption."""
+    """An import finder that delegates to the others, and makes modules load uninterrupted."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -313,7 +315,7 @@ class _Finder:
 
 
 def _load_whole(loader: Any) -> None:
-    """Makes a loader, which is of one module, execute it undisturbed."""
+    """Makes a module's loader execute it uninterrupted."""
     execute = getattr(loader, "exec_module", None)
     if execute is None or not hasattr(loader, "__dict__"):
         return

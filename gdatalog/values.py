@@ -1,4 +1,4 @@
-"""The logical types, values as text, and texts as people see them on a terminal.
+"""The logical types, values as text, and text for terminals.
 
 Below every layer, beside `errors`.
 """
@@ -20,9 +20,9 @@ Value = int | float | str | bool
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """The type of a parameter that is a list of such values.
+    """The type of a parameter that is a list.
 
-    `empty`: then its use decides about the type, and only where that says nothing, what held it.
+    `empty`: the type is inferred from its use, or otherwise from the container's type.
     """
 
     type: TypeName | None
@@ -43,7 +43,7 @@ _TIMESTAMP = re.compile(
 
 
 def list_name(shown: str, digest: str) -> str:
-    """The name of a relation that holds a list's values; `shown`: what people read of it.
+    """The name of a relation that holds the values of a list. `shown`: its readable part.
 
     >>> shown_name(list_name("{600 values}", "a1b2"))
     '{600 values}'
@@ -52,17 +52,17 @@ def list_name(shown: str, digest: str) -> str:
 
 
 def is_list(relation: str) -> bool:
-    """Whether a relation holds a list's values."""
+    """Whether a relation holds the values of a list."""
     return relation.startswith(("?{", "?$"))
 
 
 def shown_name(text: str) -> str:
-    """A relation's name, or a text that has such in it, as people read it."""
+    """Replaces the internal names of list relations in a text by their readable parts."""
     return _LIST.sub(r"\1", text) if "#" in text else text
 
 
 def timestamp_from_text(text: str) -> int | None:
-    """Nanoseconds since 1970 in UTC of an ISO 8601 date or time; None if it is none.
+    """The nanoseconds since 1970 in UTC of an ISO 8601 date or time; None if invalid.
 
     >>> timestamp_from_text("1970-01-02")
     86400000000000
@@ -95,7 +95,7 @@ def timestamp_from_text(text: str) -> int | None:
 
 
 def timestamp_to_text(nanoseconds: int) -> str:
-    """The shortest ISO 8601 text: a date where the time is midnight.
+    """The shortest ISO 8601 text: a date if the time is midnight.
 
     >>> timestamp_to_text(500_000_000)
     '1970-01-01T00:00:00.5'
@@ -129,7 +129,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a character."""
+    """Whether a text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -137,11 +137,11 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-# Texts on a terminal: without control characters, and how wide they are.
+# Text on terminals: escaping control characters, and width.
 
 
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
-_KEPT = "\u200c\u200d"  # invisible, but texts are misread without them
+_KEPT = "\u200c\u200d"  # joiners: invisible, but they change the text's appearance
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _UNSEEN_IN_LINES = re.compile(r"[^\x20-\x7e\n\t]")
@@ -149,7 +149,7 @@ _UNSEEN_IN_LINES = re.compile(r"[^\x20-\x7e\n\t]")
 
 def visible(text: str) -> str:
     """The text on one line. Control, bidi and other invisible characters, line breaks and lone
-    surrogates are escaped, as a program would write them.
+    surrogates are escaped as in a string literal.
 
     >>> visible("a\\tb\\x1b[31m")
     'a\\\\tb\\\\u001b[31m'
@@ -158,7 +158,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text that has lines of its own: line feeds and tabs stay.
+    """Like `visible`, but line feeds and tabs stay.
 
     >>> visible_lines("a\\n\\tb\\x1b[31m")
     'a\\n\\tb\\\\u001b[31m'
@@ -186,7 +186,7 @@ def _seen(found: re.Match[str]) -> str:
 
 
 def width(text: str) -> int:
-    """How many cells a text takes.
+    """The width of a text in terminal cells.
 
     >>> width("abc"), width("中文"), width("e\\u0301"), width("👩\\u200d🚀")
     (3, 4, 1, 2)
@@ -195,7 +195,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """The text, or as much of it as fits with a mark behind it; no sign is cut in two.
+    """The text, cut to a width, with an ellipsis if it is cut; no grapheme is split.
 
     >>> cut("table", 4), cut("中文字", 4), cut("abc", 3)
     ('tab…', '中…', 'abc')
@@ -212,7 +212,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _signs(text: str) -> Iterator[tuple[str, int]]:
-    """What is shown as one sign each, and its cells."""
+    """The graphemes of a text, with their widths."""
     start, end = 0, len(text)
     while start < end:
         first, at = text[start], start + 1
@@ -223,7 +223,7 @@ def _signs(text: str) -> Iterator[tuple[str, int]]:
             if text[at] == _AS_EMOJI and not first.isalpha():
                 size = 2
             elif text[at] == _JOINER and size == 2 and at + 1 < end:
-                at += 1  # with what it joins
+                at += 1  # and the joined character
             elif _cells(text[at]) and not (size == 2 and _is_skin(text[at])):
                 break
             at += 1
@@ -233,7 +233,7 @@ def _signs(text: str) -> Iterator[tuple[str, int]]:
 
 def _cells(character: str) -> int:
     if category(character) in ("Mn", "Me", "Mc", "Cf") or "\u1160" <= character <= "\u11ff":
-        return 0  # the last are vowels and endings of Korean, within the sign of their consonant
+        return 0  # the range is Korean vowels and finals, drawn with their consonant
     return 2 if east_asian_width(character) in "WF" or _is_of_flags(character) else 1
 
 

@@ -1,6 +1,6 @@
-"""What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
+"""The state of a database: data, kept texts, and evaluated relations.
 
-`Database` locks it and hands out results. The prompt and the notebook's magics use it directly,
+`Database` locks it and returns results. The prompt and the notebook's magics use it directly,
 within `Database.call`.
 """
 
@@ -45,8 +45,8 @@ from gdatalog.storage.symbols import SymbolTable
 
 
 class Workspace:
-    """The state behind a database. Nothing here is changed in place but by assignment, so that
-    an interrupted call leaves it as it was."""
+    """The state of a database. It only changes by assigning attributes, so an interrupted call
+    leaves it as it was."""
 
     tuning: Tuning = Tuning()
 
@@ -58,7 +58,7 @@ class Workspace:
         watch: Watch,
         spill: Spill | None = None,
     ) -> None:
-        """`spill`: where rows go that are more than the limit; None: they are an error."""
+        """`spill`: where rows beyond the memory limit go; None: they raise an error."""
         self.memory_limit = memory_limit
         self.spill = spill
         self.policy = policy
@@ -66,27 +66,27 @@ class Workspace:
         self.symbols = SymbolTable()
         self.stored = {}
         self.texts = ProgramTexts()  # by the name of the text
-        self.params: Mapping[str, Any] = {}  # what was given with them
-        self.folders = Folders()  # where texts read and write that do not say
+        self.params: Mapping[str, Any] = {}  # parameters of these texts
+        self.folders = Folders()  # default folders of `.input` and `.output`
         self.watch = watch
-        self.timeout: float | None = None  # seconds that a call may take which does not say
+        self.timeout: float | None = None  # default time limit of a call, in seconds
         self.closed = False
-        self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
-        self.knobs = Knobs()  # its strategy is that of calls that name none
+        self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
+        self.knobs = Knobs()  # its strategy is the default of calls
         self.device: Device = CPU
         self.cluster: Cluster | None = None
-        self.untrusted = False  # whether texts may be those of strangers
-        self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that may come back
-        self.why = "asked for"  # this device
-        self.metrics = Metrics(lasting=False)  # what the last session does or did
+        self.untrusted = False  # whether programs are untrusted
+        self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
+        self.why = "asked for"  # the reason for the device
+        self.metrics = Metrics(lasting=False)  # of the last session
         self._remembered: Memory = {}
         self._read = FilesRead()
         self._prepared = Prepared()
-        self._invalid: frozenset[str] = frozenset()  # the errors of kept statements that were told
+        self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
 
     @property
     def stored(self) -> dict[str, Relation]:
-        """The relations that hold data."""
+        """The relations that hold data, by name."""
         return self._stored
 
     @stored.setter
@@ -101,18 +101,18 @@ class Workspace:
             self.cluster.close()
 
     def clear(self) -> None:
-        """Forget all rules, all data, and all that was made of them."""
+        """Drops all rules, all data, and everything derived from them."""
         self.stored, self.texts, self._remembered = {}, ProgramTexts(), {}
         self._read, self._invalid = FilesRead(), frozenset()
         self._prepared = Prepared()
 
     def forget(self) -> None:
-        """Forget what has been evaluated and what texts have read: where their rows lay goes."""
+        """Drops evaluated relations, and files that were read."""
         self._remembered, self._read = {}, FilesRead()
 
     @contextmanager
     def rollback(self) -> Iterator[None]:
-        """Within, an error leaves texts and parameters as they were."""
+        """A context that restores texts and parameters on an error."""
         before = self.texts, self.params
         try:
             yield
@@ -122,7 +122,7 @@ class Workspace:
 
     @contextmanager
     def without_texts(self, keys: Collection[str]) -> Iterator[None]:
-        """Within, the texts under these keys are set aside."""
+        """A context without the texts under these keys."""
         before, self.texts = self.texts, self.texts.without(keys)
         try:
             yield
@@ -131,7 +131,7 @@ class Workspace:
 
     @contextmanager
     def warnings_to(self, handler: Callable[[Caution], None]) -> Iterator[None]:
-        """Within, this function is called with each warning."""
+        """A context in which this function receives the warnings."""
         before, self.on_caution = self.on_caution, handler
         try:
             yield
@@ -158,8 +158,8 @@ class Workspace:
             before[0].close()
 
     def begin(self) -> None:
-        """A call begins, and no other is at work. Of texts that strangers' programs made, those go
-        that nothing holds."""
+        """Called at the start of a call. With untrusted programs, drops the texts in the symbol
+        table that no relation holds."""
         if not self.untrusted:
             return
         remembered = (r for found in self._remembered.values() for r in found.relations.values())
@@ -170,11 +170,11 @@ class Workspace:
             trim()
 
     def statements(self) -> list[Statement]:
-        """The statements that stay."""
+        """The kept statements."""
         return self.texts.statements()
 
     def evaluated(self) -> dict[str, Relation]:
-        """The relations that have been evaluated, as they were then."""
+        """The relations that have been evaluated, as of then."""
         return {
             name: relation
             for found in self._remembered.values()
@@ -186,7 +186,7 @@ class Workspace:
     def relation_of(
         self, name: str, data: Any, options: LoadOptions = PLAIN, schema: Schema | None = None
     ) -> Relation:
-        """The relation that data make under a name, by its declaration if there is one."""
+        """Converts data to a relation, by its declaration if there is one."""
         check_relation_name(name)
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         if path is not None:
@@ -223,28 +223,30 @@ class Workspace:
         return relation
 
     def _loading(self) -> AbstractContextManager[None]:
-        """Within, rows that are read have to fit the memory limit, or go to temporary files."""
+        """A context in which rows that are read must fit the memory limit, or go to temporary
+        files."""
         if self.spill is None:
             return nullcontext()
         limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
         return accounted(limits, CPU.name)
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
-        """Puts data under a name, in place of what was there; gives what is to be said of it."""
+        """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
         findings = Findings()
         relation = self.relation_of(name, data, replace(options, findings=findings))
         self.put(name, relation)
         return findings
 
     def tell_of(self, name: str, findings: Findings) -> None:
-        """Says what was found in data that is loaded now."""
+        """Warns about findings in data that was loaded."""
         for caution in findings.cautions(name):
             self.on_caution(caution)
 
     def _afar(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation | None:
-        """The relation of data that a cluster's workers read themselves, or have."""
+        """The relation of data that a cluster's workers read themselves or already have, or
+        None."""
         if self.cluster is None or self.knobs.spread == "never" or options.mends or options.row_id:
             return None
         forced = self.knobs.spread == "partition"
@@ -253,15 +255,15 @@ class Workspace:
             return self.cluster.load(data, wanted, self.symbols)
 
     def _declared(self, name: str) -> Schema | None:
-        """What a `.decl` of the rules that stay says of a relation."""
+        """The schema of a relation by the kept `.decl`, or None."""
         if not any(isinstance(s, Decl) and name in s.names for s in self.texts.outline()):
             return None
         others = {key: relation for key, relation in self.stored.items() if key != name}
         return self.session(Program(()), stored=others).checked.schemas.get(name)
 
     def put(self, name: str, relation: Relation) -> None:
-        """Stores a relation in place of all that was stated of it as data: rows that were loaded or
-        inserted, facts, and what `.input` reads. Rules stay."""
+        """Stores a relation in place of all data of that name: rows that were loaded or inserted,
+        facts, and rows of `.input`. Rules stay."""
         self._change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
         rules = self.rules_of(name)
         if rules:
@@ -274,7 +276,7 @@ class Workspace:
             )
 
     def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
-        """Adds rows to a relation, beside its facts and rules; gives how many rows came."""
+        """Adds rows to a relation, beside its facts and rules; returns the number of rows."""
         before = self.stored.get(name)
         if before is not None:
             schema: Schema | None = Schema(name, before.columns, before.types)
@@ -291,7 +293,7 @@ class Workspace:
         return more.at_most
 
     def drop(self, names: Collection[str], part: Part = "all") -> None:
-        """Drops relations: their rules, their data, or both."""
+        """Drops the rules of relations, their data, or both."""
         schemas, broken = self.standing()
         for name in names:
             if name not in schemas and name not in broken:
@@ -302,16 +304,16 @@ class Workspace:
         self._change(self.texts.less(names, part), stored, *names)
 
     def drop_statements(self, gone: Callable[[Statement], bool]) -> None:
-        """Drops kept statements."""
+        """Drops the kept statements for which `gone` holds."""
         self._change(self.texts.revised(lambda kept: [s for s in kept if not gone(s)]), self.stored)
 
     def forget_texts(self, keys: Collection[str]) -> None:
-        """The texts under these keys are kept no more."""
+        """Drops the texts under these keys."""
         self._change(self.texts.without(keys), self.stored)
 
     def _change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
-        """Has these texts and data, which differ in some relations; tells which of the kept rules
-        are invalid from now on."""
+        """Replaces texts and data, which differ in the named relations; warns about kept rules that
+        become invalid."""
         known = schemas_of(stored)
         retyped = any(self._known.get(name) != known.get(name) for name in names)
         session = None
@@ -322,7 +324,7 @@ class Workspace:
             self.tell_invalid(session.validity)
 
     def tell_invalid(self, validity: Validity | None = None) -> None:
-        """Warns of kept statements that have become invalid, each with what depends on it."""
+        """Warns about kept statements that have become invalid, each with its dependents."""
         if validity is None:
             validity = self.session(Program(())).validity
         known, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
@@ -331,7 +333,7 @@ class Workspace:
                 self.on_caution(caution_of(error, validity.broken))
 
     def rules_of(self, name: str) -> int:
-        """How many rules define a relation."""
+        """The number of rules that define a relation."""
         return sum(
             isinstance(statement, Rule)
             and statement.body is not None
@@ -340,7 +342,7 @@ class Workspace:
         )
 
     def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
-        """The schemas of relations, by name, and those that cannot be evaluated, with the cause."""
+        """The schemas of valid relations by name, and the causes of invalid ones."""
         session = self.session(Program(()))
         schemas = session.checked.schemas
         broken = session.validity.broken
@@ -355,11 +357,11 @@ class Workspace:
     # ----------------------------------------------------------------------------- sessions
 
     def force(self, **knobs: Any) -> None:
-        """How queries run from now on, where the choice is not left to the engine."""
+        """Fixes choices that the engine makes otherwise, such as the strategy."""
         self.knobs = replace(self.knobs, **knobs)
 
     def tune(self, **thresholds: Any) -> None:
-        """By which thresholds the engine chooses from now on, for tests."""
+        """Changes the thresholds of the engine's choices, for tests."""
         self.tuning = replace(self.tuning, **thresholds)
 
     def check_open(self) -> None:
@@ -388,7 +390,7 @@ class Workspace:
         reports: Metrics | None = None,
         strategy: str = "auto",
     ) -> Session:
-        """A session for a text that is asked, not kept."""
+        """A session for a query whose text is not kept."""
         program = self.parse(text, "<query>", bare=True)
         return self.session(program, params, reports=reports, strategy=strategy)
 
@@ -402,20 +404,20 @@ class Workspace:
         strategy: str = "auto",
         ends: bool = False,
     ) -> Session:
-        """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
+        """Checks a program and keeps its rules if they are valid, without evaluating them.
 
-        `key`: the name that its rules are kept under, in place of what was under it. None: each
-        statement is kept by itself, so that what is typed again replaces what was typed before;
-        more is to come, so that a relation without data is no reason to warn.
+        `key`: the name of the program, whose earlier rules are replaced. None: each statement is
+        kept separately, so that a statement typed again replaces itself; since more may follow, a
+        relation without data causes no warning.
 
-        `ends`: whether nobody asks for anything but what it asks for.
+        `ends`: whether only the program's own queries will be evaluated.
         """
         before, home = self.texts, folders or self.folders
         if key is not None:
             own = {key: program.statements}
         else:
             own = {format_node(s): (s,) for s in program.statements}
-        # Facts that are said once more stay where they are.
+        # Repeated facts stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}
         with self.rollback():
             self.texts = before.without(own.keys() - same)
@@ -434,7 +436,7 @@ class Workspace:
         self.texts = self.texts.with_more(more)
         session.stated.keep(self.texts)
         self.params = {**self.params, **session.kept_params(params or {})}
-        # What was made of relations that are no more is let go of.
+        # Drop evaluated relations that no longer exist.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
             del self._remembered[names]
         return session
@@ -453,7 +455,7 @@ class Workspace:
         strategy: str = "auto",
         ends: bool = False,
     ) -> Session:
-        """A program over the rules and data at hand, checked."""
+        """A checked program over the kept rules and data."""
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
@@ -488,7 +490,7 @@ class Workspace:
             )
 
     def tell(self, session: Session) -> None:
-        """Says what a session found worth a warning."""
+        """Reports the warnings of a session."""
         for caution in session.cautions:
             self.on_caution(caution)
         if session.lasting:
