@@ -1,8 +1,9 @@
-"""A rule's joins in cells, where the tries that they read do not fit the device.
+"""Runs a rule's joins in cells if its tries do not fit the device.
 
-The tries are made on the host and stay there. Each cell is a join over slices of them, which are
-copied to the device while another cell runs (`plan/cells.py` says which, `gpu_ops/slices.py`
-copies them). Rows that the device has no room for go to the host, and so does the answer then.
+The tries are built on the host and stay there. A cell is a join over slices of them; while it runs,
+the slices of the next cell are copied to the device. `plan/cells.py` chooses the cells, and
+`gpu_ops/slices.py` copies slices. Rows for which the device has no room go to the host; then the
+answer is on the host, too.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ from gdatalog.storage.rows import Columns
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.paged import PagedTrie
 
-SPILL = 4  # rows go to the host when they take more than such a part of what is left
+SPILL = 4  # rows go to the host when they take more than a quarter of the free memory
 
 
 class SpillingSet(RowSet):
-    """A set of rows that go to the host, as sorted runs, when a device has no more room for them.
+    """A row set that moves its rows to the host as sorted runs when the device has no room for
+    more.
 
-    Equal rows of several runs become one at the end.
+    Duplicates between runs are removed at the end.
     """
 
     runs: list[Columns]
@@ -85,12 +87,13 @@ class SpillingSet(RowSet):
 
 @dataclass(slots=True)
 class OneCellRun(PlanRun):
-    """A rule's run within one cell. `loops`: those of joins in the cells before, and why."""
+    """A rule's run within one cell. `loops`: by join, the executor and the printed loops of earlier
+    cells."""
 
     loops: dict[int, tuple[ExecutorChoice, Texts]] = field(default_factory=dict)
 
     def _choice(self, number: int, nest: JoinNest) -> ExecutorChoice:
-        """Nobody chooses or prints again what another cell runs by."""
+        """Reuses the executor and the printed loops of an earlier cell."""
         known = self.loops.get(number)
         if known is None:
             choice = PlanRun._choice(self, number, nest)
@@ -111,21 +114,21 @@ class OneCellRun(PlanRun):
         return found
 
     def room(self) -> int:
-        """The bytes that rows may take before they go to the host."""
+        """The bytes that rows may take on the device before they go to the host."""
         free, _ = self.context.device.room(0)
         return min(free, self.limits.spare()) // SPILL
 
 
 @dataclass(slots=True)
 class CellByCellRun(OneCellRun):
-    """A rule's run, cell by cell."""
+    """A rule's run, cell after cell."""
 
     tries: HostTries | None = None
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
     def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
-        """A run within each cell of a join that has any bindings."""
+        """Yields a run for each cell of a join that may have bindings."""
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
         assert self.tries is not None
         self.tries.add(join)
@@ -164,7 +167,7 @@ class CellByCellRun(OneCellRun):
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
                     yield run
                 self._tell(number, run, join, cut)
-                there.clear()  # `run` would keep slices that make room for the next ones
+                there.clear()  # `run` would keep slices that must make room for the next ones
         finally:
             slices.close()
             limits.charge(what, 0)
@@ -177,7 +180,7 @@ class CellByCellRun(OneCellRun):
     def _in_place(
         self, number: int, paged: Paging, made: Mapping[Hashable, PagedTrie], before: int
     ) -> Generator[OneCellRun, None, None]:
-        """A run over whole indexes, which kernels read in place."""
+        """Yields one run over whole indexes, whose host pages kernels read in place."""
         device, limits = self.context.device, self.limits
         what, join = f"pages of indexes on {device.name}", self.plan.joins[number]
         placement, counted = self.pages or InPages(), paged.placement
@@ -198,7 +201,7 @@ class CellByCellRun(OneCellRun):
             self.report.in_pages = self.pages
 
     def _tell(self, number: int, run: OneCellRun, join: JoinPlan, cut: JoinPlan) -> None:
-        """What a cell did, told of the join's own steps."""
+        """Adds a cell's metrics to those of the join's own steps."""
         self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
         if run.report is not None:
             self._saw(run.report, join, cut)
@@ -254,7 +257,7 @@ class CellByCellRun(OneCellRun):
         return gathering
 
     def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
-        """Rows that may lie on the host, a chunk at a time."""
+        """Adds rows, which may be on the host, in chunks."""
         size, chunk = len(rows[0]) if rows else 1, max(1, self.limits.chunk)
         for start in range(0, size, chunk):
             part = laid(tuple(column[start : start + chunk] for column in rows), self.ops)
@@ -269,10 +272,10 @@ def rows_in_cells(
     report: RuleRun | None,
     stats: RuleRound | None,
 ) -> Derived:
-    """The distinct rows that a rule gives, its joins run in cells. `resident`: the tries of the
-    host."""
+    """The distinct rows that a rule derives, with its joins run in cells. `resident`: the host's
+    tries."""
     limits = context.limits
-    # Slices lie on one device: others do not share its cells.
+    # Slices are on one device, so other devices cannot share its cells.
     context = replace(context, tuning=replace(context.tuning, shared_from=inf))
     run = CellByCellRun(plan, resident, context, report, None, stats)
     run.tries = HostTries(resident, limits)
@@ -287,7 +290,7 @@ def rows_in_cells(
             limits.to_host = not plan.gathers
             return run.rows(limit)
     except MemoryError as problem:
-        # CUDA's own too: a device that has no memory left for what a cell needs.
+        # Includes CUDA's out-of-memory errors, when a cell does not fit the device.
         raise NotOnDevice(f"in cells it did not fit the device either: {problem}") from None
     finally:
         limits.chunk, limits.to_host = chunk, to_host

@@ -37,7 +37,7 @@ _looked: dict[object, int] = {}  # rows looked at, by join and output
 
 
 class Candidate(Protocol):
-    """What the choice needs to know of a join: a `JoinNest`, or a `PlannedJoin`.
+    """The properties of a join that the choice depends on: a `JoinNest` or a `PlannedJoin`.
 
     `reason`: why it cannot be printed; `worth`: the expected rows from which compiling pays;
     `shared`: the devices that run its loops together.
@@ -73,11 +73,11 @@ class PlannedJoin:
 
 
 class TooMany(Exception):
-    """More rows were looked at than allowed."""
+    """Raised when more rows were read than allowed."""
 
 
 class FallbackMet(Exception):
-    """A condition for switching from the running strategy to another one."""
+    """Raised when a condition for switching to another strategy is met."""
 
     def __init__(self, when: When) -> None:
         super().__init__(str(when))
@@ -85,11 +85,11 @@ class FallbackMet(Exception):
 
 
 class TooSlow(Exception):
-    """The time limit was reached."""
+    """Raised when the time limit is reached."""
 
 
 def remember(nest: Candidate, rows: int) -> None:
-    """Remembers how many rows a join looked at breadth-first."""
+    """Records how many rows a join read breadth-first."""
     if rows >= nest.tuning.overrun_counted:
         if len(_looked) >= MOST_REMEMBERED:
             _looked.clear()
@@ -110,7 +110,7 @@ def choose(nest: Candidate) -> ExecutorChoice:
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return ExecutorChoice(True, small, scans=True)
     allowed = int(nest.worth * nest.tuning.overrun)
-    # Larger ones do not begin breadth-first.
+    # Joins of more expected work start depth-first.
     seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
     if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
         return ExecutorChoice(True, small, allowed)

@@ -41,7 +41,7 @@ MOST_PRINTED = 512  # printed texts in the cache
 Texts = tuple["PrintedPlan | str", "PrintedPlan"]
 
 _printed: OrderedDict[object, PrintedPlan | str] = OrderedDict()
-# The same by the identity of a plan, whose hash takes longer than all else that a key has.
+# The same by the identity of the plan, because hashing a plan is slow.
 _by_plan: dict[object, tuple[JoinPlan, PrintedPlan | str]] = {}
 _lock = Lock()
 

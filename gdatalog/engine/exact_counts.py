@@ -1,4 +1,4 @@
-"""Exact counts: columns of them as far as they fit into 64 bits, and larger ones by remainders."""
+"""Exact counts: columns of 64-bit counts, and larger numbers by their remainders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES = "tables of counts by value"
 
 
 class CountOverflow(EvaluationError):
-    """A count does not fit into 64 bits. `exact` is what it is."""
+    """A count does not fit into 64 bits. `exact` is its value."""
 
     def __init__(self, exact: int, span: Span) -> None:
         super().__init__("a count does not fit into 64 bits", span)
@@ -26,8 +26,8 @@ class CountOverflow(EvaluationError):
 
 
 def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
-    """What is gathered of groups in part, behind `width` keys, so many times; None where a number
-    may leave 64 bits."""
+    """Multiplies the partial aggregates of groups, which follow `width` keys; None if a number may
+    exceed 64 bits."""
     if times == 1:
         return list(blocks)
     most = max((greatest(part) for block in blocks for part in block[width:]), default=0.0)
@@ -37,20 +37,20 @@ def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Column
 
 
 def once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Columns, Array] | None:
-    """The ascending keys of blocks and their counts; None where a key comes more than once."""
+    """The ascending keys of blocks and their counts; None if a key occurs more than once."""
     if not blocks:
         return None
     size = sum(column.nbytes for block in blocks for column in block)
     with limits.account.working(TABLES, 2 * size):
         keys, counts = (np.concatenate(column) for column in zip(*blocks, strict=True))
         if not ascends(keys):
-            order = np.argsort(keys, kind="stable")  # of few ascending stretches
+            order = np.argsort(keys, kind="stable")  # fast: few ascending runs
             keys, counts = keys[order], counts[order]
     return ((keys,), counts) if ascends(keys) else None
 
 
 def greatest(numbers: Array) -> float:
-    """The greatest, or what is as far from 0."""
+    """The greatest absolute value, or 0."""
     return max(float(numbers.max()), -float(numbers.min()), 0.0) if len(numbers) else 0.0
 
 
@@ -59,20 +59,20 @@ def ascends(keys: Array) -> bool:
 
 
 def exact_sum(counts: Array) -> int:
-    """The sum, exactly."""
+    """The exact sum."""
     if float(counts.sum(dtype=np.float64)) >= EXACT:
         return sum(map(int, brought(counts)))
     return int(counts.sum())
 
 
-# Large integers represented by their remainders modulo 31-bit primes.
+# Large integers as remainders modulo 31-bit primes.
 
 
 FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
 
 
 def primes_below(count: int) -> list[int]:
-    """Returns this many primes below 2^31, in descending order."""
+    """The largest primes below 2^31, in descending order."""
     found: list[int] = []
     candidate = FIRST_PRIME
     while len(found) < count:
@@ -83,7 +83,7 @@ def primes_below(count: int) -> list[int]:
 
 
 def combined(remainders: list[int], primes: list[int]) -> int:
-    """The number below the product of the primes that has these remainders.
+    """The number below the product of the primes with these remainders (Chinese remainder theorem).
 
     >>> combined([2, 3], [5, 7])
     17

@@ -35,15 +35,15 @@ FINE = 6  # leading bits of the room in the cache key of schedules
 MOST_KNOWN = 16  # cached schedules of one trie
 KEY = 8  # bytes of a value or an offset, at most
 SURELY = 1 << 24  # bytes that fit any device
-# Of what a device has for a rule: the rest is for scratch, and for rows and groups if there are
-# any. Twice the room takes a quarter of the cells. Where levels keep lists, or rows of bits, for
-# deeper ones, more room for these lets more tiles run.
+# Share of a device's memory for slices; the rest is for scratch, rows and groups. Twice the room
+# takes a quarter of the cells. Where levels keep lists, or rows of bits, for deeper ones, more room
+# for these lets more tiles run.
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
 Living = tuple[ReferenceType[Trie], ...]
-# Schedules by the first of the tries that they are of; they name tries by their ids, so others must
-# not have gone.
+# Cached schedules, by their first trie. They identify tries by id, so they are valid only while all
+# of these exist.
 _SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, Schedule | str]]]
 _SCHEDULES = WeakKeyDictionary()
 # Cached sizes of slices.
@@ -68,7 +68,7 @@ def too_large(
             entries = 2 * relations[ref.relation].at_most * (1 + ref.ranked)
             most += KEY * entries * (len(ref.columns) + ref.weighted)
     if most <= min(SURELY, limits.spare()):
-        return False  # without a look at the device
+        return False  # without querying the device
     room = device.index_room(limits)
     if room is None or most <= room:
         return False

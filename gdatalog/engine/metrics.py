@@ -332,7 +332,7 @@ def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
     filled = [(at, columns) for at, (columns, count) in enumerate(rows) if count]
     blocks = [laid(new.keys, ops), *(laid(columns, ops) for _, columns in filled)]
     both = ops.concatenate(blocks)
-    # By row, and equal rows as they stand: the new row itself, then the first part that gave it.
+    # Sorted by row; among equal rows the new row comes first, then the first part that derived it.
     order = ops.order_rows(both)
     whose = np.repeat(
         np.array([-1, *(at for at, _ in filled)]), [len(block[0]) for block in blocks]

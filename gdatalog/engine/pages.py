@@ -1,8 +1,8 @@
-"""Rules whose indexes do not fit the device: where they are expected to run, and reading in place.
+"""Reads indexes that do not fit the device in place, page by page, and plans where such rules run.
 
-Indexes that stay on the host are read page by page. This is the alternative to cells
-(`engine/cells.py`). A join runs in one piece. Its expected traffic over the link decides which
-index pages are copied to the device, and whether cells would move less.
+This is the alternative to cells (`engine/cells.py`): the indexes stay on the host, and a join runs
+in one piece. The expected traffic over the link decides which index pages are copied to the device,
+and whether cells would move less.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def plan_placement(
         return PlannedPlacement(InCells())  # their number is unknown
     tries = {ref: HOST.made(relations[ref.relation], ref) for ref in refs}
     known = {ref: trie for ref, trie in tries.items() if trie is not None}
-    whole = len(known) == len(tries)  # an earlier run has left them all
+    whole = len(known) == len(tries)  # an earlier run has built them all
     cells: InCells | None = None
     pages: InPages | None = None
     by = _by_tries(plan, known, context) if whole else _by_statistics(plan, relations, context)
@@ -95,7 +95,7 @@ def plan_placement(
     return PlannedPlacement(cells, pages)
 
 
-# For each join its cells, or why there are none; and its pages if they are expected to cost less.
+# For each join, its cells or the reason against them; and its pages if these cost less.
 Placements = Iterator[tuple[Schedule | str, InPages | None]]
 
 
@@ -148,7 +148,7 @@ class _Paged:
 
 
 def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int:
-    """The longest list of a level of an index, at the most."""
+    """An upper bound of the longest list of an index level."""
     relation = relations[ref.relation]
     if depth != 1:
         return relation.at_most
@@ -172,8 +172,8 @@ def _in_pages(
     room: int,
     bits: set[str],
 ) -> _Paged:
-    """The expected traffic of reading in place, if all lists are equally likely to be on the
-    device."""
+    """The expected traffic of reading in place, assuming that each list is equally likely to be on
+    the device."""
     cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
     for read in reads(join, lambda _: None, bits):
         ref = join.tries[read.trie]
@@ -189,7 +189,7 @@ def _in_pages(
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
-    """The expected length of a list that a binding leads to."""
+    """The expected length of the list that a binding reads."""
     statistics = relation.statistics
     if depth == 1:
         powers = statistics.degrees(ref.columns[0], ref.tests, ref.ranked).powers
@@ -199,8 +199,8 @@ def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
 
 
 def _evenly(relation: Relation, ref: TrieRef, size: int) -> Sizes:
-    """An index whose values are spread evenly between the least and the greatest, each with equally
-    many rows."""
+    """The sizes of an index whose values are evenly spread between the least and the greatest, with
+    equally many rows each."""
     count = min(EVENLY, max(1, relation.statistics.distinct(frozenset(ref.columns[:1]))))
     low, high = (0, count) if ref.ranked else relation.spans[ref.columns[0]]
     keys = np.linspace(low, high, count, dtype=np.int64)
@@ -314,7 +314,7 @@ def _heats(
     rows_out: Callable[[Step], float | None],
     bits: set[str],
 ) -> dict[Hashable, Heat]:
-    """How many bytes the reads of each index page move over the link."""
+    """The bytes that reads of each index page move over the link."""
     page = context.device.paged().page or WHOLE
     heats = {
         index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
@@ -356,7 +356,7 @@ def _roots_read(
 
 
 def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:
-    """Adds what reads of lists below these root positions move."""
+    """Adds the bytes of reads of the lists below these root positions."""
     low, high = places, places + 1
 
     def add(name: tuple[str, int], first: Numbers, behind: Numbers, shares: Numbers) -> None:

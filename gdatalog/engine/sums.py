@@ -1,7 +1,7 @@
-"""Counts as signed sums: the joins of a sum are run one after the other, and added up exactly.
+"""Counts as signed sums: runs the joins of a sum one after the other, and adds exactly.
 
-A join counts in 64 bits. Where a number leaves these, the join is run again modulo a few primes, by
-loops that reduce what they count; the remainders give the exact number, however large it is.
+Joins count in 64 bits. If a number may exceed these, the join runs again modulo several primes,
+with loops that reduce their counts; the remainders determine the exact number, however large.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, 
 
 
 class SumUnsuited(Exception):
-    """The joins of a sum cannot be run as they were planned."""
+    """Raised if the joins of a sum cannot run as planned."""
 
 
 def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
-    """Whether counts become signed sums; only compiled loops keep tables of counts. `here`: those
-    of the CPU, whose workers each have a table by edges or vertices."""
+    """The settings for signed sums; only compiled loops keep tables of counts. `here`: on the CPU,
+    each of whose workers has its own table by edges or vertices."""
     entries = limits.spare() // TALLY_SHARE // (8 * (knobs.workers if here else 1))
     sure, word = (1.0, 1.0) if here else (SURE, WORD_APART)
     return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure, word)
@@ -70,8 +70,8 @@ def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
 
 @dataclass(slots=True)
 class _Pass:
-    """All joins of a sum run once: exactly, or modulo a number. `tables` are those made by now;
-    None for one with a number that leaves 64 bits."""
+    """One run of all joins of a sum: exact, or modulo a number. `tables`: those built so far; None
+    for a table with a number that exceeds 64 bits."""
 
     modulus: int | None
     tables: dict[str, Trie | EdgeCounts | None] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Sum:
     def __init__(self, run: PlanRun) -> None:
         self.run = run
         self.plan = run.plan
-        self._bits: dict[str, float] = {}  # of the counts of a table, at the most
+        self._bits: dict[str, float] = {}  # upper bound of the bits of a table's counts
 
     def rows(self) -> Rows:
         """The row of the rule's head."""
@@ -105,7 +105,7 @@ class Sum:
             total = None
         finally:
             run.limits.charge(TABLES, 0)
-        if total is None:  # what the attempt held has gone by now
+        if total is None:  # here the memory of the attempt is free again
             assert plan.otherwise is not None
             found = replace(run, plan=plan.otherwise, report=None).rows(None)
             assert isinstance(found, tuple)
@@ -118,7 +118,7 @@ class Sum:
         return rows_of_groups(plan, gathering, run.ops, run.scope)
 
     def table(self) -> Trie:
-        """The counts by the key, as a table."""
+        """The counts by key, as a table."""
         gathering = Gathering(self.plan.gathers, self.run.ops, self.run.scope, self.run.limits)
         self._by_group(gathering)
         groups, (counts,) = gathering.finish()
@@ -126,7 +126,7 @@ class Sum:
         return self._trie(keys, counts, min(MOST, exact_sum(counts)))
 
     def _trie(self, keys: Array, counts: Array, total: int) -> Trie:
-        """A table by one key."""
+        """A table with one key column."""
         if not ascends(keys):
             order = np.argsort(keys, kind="stable")
             keys, counts = keys[order], counts[order]
@@ -136,7 +136,7 @@ class Sum:
         return Trie((level,), total, xp.asarray(counts))
 
     def total(self) -> int:
-        """The count, exactly."""
+        """The exact count."""
         plan = self.plan
         exact = _Pass(None)
         total, wide = 0, {}
@@ -157,7 +157,7 @@ class Sum:
         return total
 
     def _by_group(self, gathering: Gathering) -> None:
-        """What there is of each group that has a match."""
+        """Adds the aggregates of each group that has a match."""
         plan, run = self.plan, self.run
         exact = _Pass(None)
         width = len(plan.keys)
@@ -182,13 +182,13 @@ class Sum:
         except EvaluationError:
             raise SumUnsuited("numbers of a group leave 64 bits") from None
         whole.give_back()
-        if merged:  # the last column is how many matches there are, of a sum, too
+        if merged:  # the last column is the number of matches, also for sums
             rows = [column[merged[-1] > 0] for column in merged]
             if len(rows[-1]):
                 gathering.add_partials(tuple(rows[:width]), rows[width:])
 
     def _wide(self, terms: Mapping[int, int]) -> int:
-        """What terms come to that leave 64 bits: by their remainders modulo some primes."""
+        """The sum of terms whose counts exceed 64 bits, by remainders modulo several primes."""
         plan = self.plan
         bits = {number: self._most_bits(plan.joins[number]) for number in terms}
         primes = primes_below(ceil((max(bits.values()) + 2) / 30.9))
@@ -207,7 +207,7 @@ class Sum:
     # ------------------------------------------------------------------------------- one join
 
     def _count(self, number: int, own: _Pass) -> int | None:
-        """How many bindings a join has; None where a number leaves 64 bits."""
+        """The number of bindings of a join; None if a number exceeds 64 bits."""
         found = self._gathered(number, (), own)
         return None if found is None else sum(map(int, found[1]))
 
@@ -228,13 +228,13 @@ class Sum:
         (keys,), counts = found
         if own.modulus is not None:
             counts %= own.modulus
-        elif exact_sum(counts) >= EXACT:  # sums of any of them have to fit
+        elif exact_sum(counts) >= EXACT:  # sums of any subset must fit
             return None
         self._charge(own, keys.nbytes + counts.nbytes)
         return self._trie(keys, counts, 0 if own.modulus is not None else exact_sum(counts))
 
     def _charge(self, own: _Pass, more: int = 0) -> None:
-        """Charges the tables of a pass, and no longer what they were made of."""
+        """Charges the tables of a pass, instead of the arrays that they were built from."""
         limits = self.run.limits
         for what in ("blocks", "aggregates"):
             limits.charge(what, 0)
@@ -251,12 +251,12 @@ class Sum:
     def _gathered(
         self, number: int, keys: tuple[Slot, ...], own: _Pass
     ) -> tuple[Columns, Array] | None:
-        """The groups of a join and their counts; None where a number leaves 64 bits."""
+        """The groups of a join and their counts; None if a number exceeds 64 bits."""
         found = self._partials(number, keys, COUNT, own)
         if found is None:
             return None
         blocks, times = found
-        if not keys:  # each worker's count, which need not fit together
+        if not keys:  # one count per worker, whose sum may exceed 64 bits
             every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
         multiplied = times_each(blocks, len(keys), times)
@@ -279,8 +279,8 @@ class Sum:
     def _partials(
         self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
     ) -> tuple[list[Columns], int] | None:
-        """Blocks of groups and what is gathered of them in part, and how many times each counts;
-        None where a number leaves 64 bits."""
+        """Blocks of groups with partial aggregates, and the multiplicity of each block's matches;
+        None if a number exceeds 64 bits."""
         join, run = self.plan.joins[number], self._reading(number, keys, own)
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
@@ -315,8 +315,8 @@ class Sum:
         return found
 
     def _local_counts(self, number: int, term: Term, own: _Pass) -> EdgeCounts | Columns | None:
-        """The ranks that have a match, and their counts; or the counts of edges. None where a
-        number leaves 64 bits."""
+        """The ranks of vertices with a match, and their counts; or the counts of edges. None if a
+        number exceeds 64 bits."""
         join, run = self.plan.joins[number], self._reading(number, term.keys, own)
         if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
             return None
@@ -342,7 +342,7 @@ class Sum:
 
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
-            # Of edges, both directions count.
+            # Each edge counts in both directions.
             if counts is None or (not modular and 2 * exact_sum(counts) * join.orbit >= EXACT):
                 return None
             counts *= join.orbit
@@ -358,7 +358,7 @@ class Sum:
     def _nest(
         self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
     ) -> JoinNest:
-        """The loops of a join, which gather what there is of each key or count by `images`."""
+        """The loops of a join, which aggregate by key or count by `images`."""
         join, run = self.plan.joins[number], self._reading(number, keys, own)
         modular, images = own.modulus is not None, self.plan.terms[number].images
         form = Form(images=images) if images else form_of_bag(keys, gathers)
@@ -367,7 +367,7 @@ class Sum:
         return JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
 
     def compile_ahead(self) -> None:
-        """Has the loops that read no table of this sum compiled on another thread."""
+        """Compiles the loops that read no table of this sum on another thread."""
         plan, own = self.plan, _Pass(None)
         tables = {term.table for term in plan.terms}
         for number, (join, term) in enumerate(zip(plan.joins, plan.terms, strict=True)):
@@ -378,7 +378,7 @@ class Sum:
                     function_soon(nest.printed, join.cost)
 
     def _walked(self, nest: JoinNest) -> list[Columns]:
-        """The blocks of the loops, which cache intersections if these fit."""
+        """Runs the loops; without the cache of intersections if that does not fit."""
         try:
             return nest.run(self.plan.relation)
         except NoRoomForLists:
@@ -387,7 +387,7 @@ class Sum:
             return nest.run(self.plan.relation)
 
     def _room(self, nest: JoinNest) -> int:
-        """The bytes of the tables that loops keep; of lists only where there is room for these."""
+        """The bytes of the tables that loops keep, including cached lists if these fit."""
         spare = nest.context.limits.spare()
         here = nest.context.device is CPU
         most = min(spare, nest.context.device.room(spare)[0]) // TALLY_SHARE
@@ -398,10 +398,10 @@ class Sum:
             size = _kept_bytes(nest)
         if size > most:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
-        return size if here or nest.form.images else 0  # there the launch charges them
+        return size if here or nest.form.images else 0  # on a GPU the launch charges them
 
     def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> PlanRun:
-        """The run of one join, which reads tables beside relations."""
+        """The run of one join, which reads tables and relations."""
         kept = {step.table for step in self.plan.joins[number].steps if isinstance(step, Tally)}
         sources = self.run.sources
 
@@ -420,7 +420,7 @@ class Sum:
         return replace(self.run, plan=plan, sources=Sources(trie_of))
 
     def _most_bits(self, join: JoinPlan) -> float:
-        """How many bits the count of a join has at the most."""
+        """An upper bound of the bits of a join's count."""
         inner: dict[str, set[int]] = {}
         for step in join.steps:
             if isinstance(step, Tally):
@@ -428,15 +428,15 @@ class Sum:
                 inner[step.table] = {part.trie for part in parts}
         bits: dict[str, float] = {}
         whole = [0.0] * len(join.tries)
-        for at, ref in enumerate(join.tries):  # tallies read tries that come after them, too
+        for at, ref in enumerate(join.tries):  # tallies also read later tries
             if ref.relation not in inner:
                 whole[at] = self._bits_of(ref)
-        for table, tries in inner.items():  # in the order in which they are filled
+        for table, tries in inner.items():  # in the order of filling
             bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
         own = set().union(*inner.values())
         several = log2(join.orbit)
         for step in all_steps(join.steps):
-            if isinstance(step, Branch) and step.terms:  # whose first term is the greatest
+            if isinstance(step, Branch) and step.terms:  # the first term is the greatest
                 for number in step.terms[0][1]:
                     inside = all_steps(step.alternatives[number])
                     tries = {part.trie for each in inside for part in participants(each)}
@@ -454,7 +454,7 @@ class Sum:
 
 
 def over_tables(run: PlanRun, limit: int | None) -> Derived:
-    """The rows of a rule whose joins read counts by one key, which are made before."""
+    """The rows of a rule whose joins read tables of counts by one key, which are built first."""
     plan, sources = run.plan, run.sources
     tables: dict[str, Trie] = {}
     try:
@@ -490,7 +490,9 @@ def _kept_bytes(nest: JoinNest) -> int:
     kinds = TABLES_OF_LOOPS if here else TABLES_OF_TILES
     kept = [each for each in nest.plain.arguments if each.kind in kinds]
     if here:
-        times = [nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept]  # sums, a copy
+        times = [
+            nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept
+        ]  # plus the sums and a copy
     else:
         times = [2 if each.kind == LOCAL else LEAST_TILES for each in kept]
     return 8 * sum(n * scratch_length(each, tries) for n, each in zip(times, kept, strict=True))

@@ -250,7 +250,7 @@ def _encoded(
     first = {at: each.dictionary() for at, each in keys.items()}
     last = dict(first)
 
-    # Keys of seeds and constants only get codes after all others, for this call.
+    # Keys that occur only in seeds or constants get codes after all others, for this call.
     for at, each in keys.items():
         found = [
             block[column]

@@ -1,7 +1,7 @@
-"""Which files a program may touch, and which relation an `.input` or `.output` means.
+"""File access of programs: permissions, and the paths of `.input`, `.output` and `.include`.
 
-Paths of the positional form and of `.include` are relative to the file that holds the
-directive; those of the bare and keyword forms to the facts and output folders.
+The positional form and `.include` resolve paths relative to the file that holds the directive; the
+bare and keyword forms relative to the facts and output folders.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gdatalog.storage.table import Table
 
 @dataclass(frozen=True, slots=True)
 class FilePolicy:
-    """`files="all" | "read" | "none" | folder`: what a text from a stranger may read and write."""
+    """`files="all" | "read" | "none" | folder`: the files that programs may read and write."""
 
     files: str | os.PathLike[str] = "all"
 
@@ -41,7 +41,7 @@ class FilePolicy:
         return self._check(path, span, "read", self.files in ("all", "read"))
 
     def reading_all(self, path: str, span: Span | None) -> str:
-        """The same of a path that may mean several files: each of them is looked at."""
+        """Like `reading`, for a path that may stand for several files: checks each of them."""
         from gdatalog.storage.data_files import files_of, is_set
 
         self.reading(path, span)
@@ -56,7 +56,7 @@ class FilePolicy:
     def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
         try:
             possible = b"\0" not in os.fsencode(path)
-        except UnicodeEncodeError:  # half a surrogate pair
+        except UnicodeEncodeError:  # a lone surrogate
             possible = False
         if not possible:
             raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
@@ -81,7 +81,7 @@ class FilePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where the bare and keyword forms read and write."""
+    """The folders of the bare and keyword forms."""
 
     facts: str = "."
     out: str = "."
@@ -89,14 +89,14 @@ class Folders:
 
 
 def beside(span: Span, path: str) -> str:
-    """A path as a directive says it, seen from the file that holds the directive."""
+    """Resolves a path relative to the file that holds the directive."""
     return os.path.normpath(os.path.join(os.path.dirname(span.source.name), path))
 
 
 def read_program(
     path: str, policy: FilePolicy, warn: Callable[[Caution], None], span: Span | None = None
 ) -> Program:
-    """The program in a file, whose errors name the file as `path`."""
+    """Parses a file; its errors name the file as `path`."""
     program, cautions = parse_with_cautions(read_text(path, policy, span), path)
     for caution in cautions:
         warn(caution)
@@ -104,7 +104,7 @@ def read_program(
 
 
 def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
-    """The text of a program's file."""
+    """Reads a program's file."""
     policy.reading(path, span)
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -126,7 +126,7 @@ def _near(path: str) -> str | None:
 
 
 def find_include(path: str, span: Span, folders: Folders) -> str:
-    """The file that an `.include` means: beside its own file, else in an include folder."""
+    """The file of an `.include`: relative to its own file, otherwise in an include folder."""
     near = beside(span, path)
     if os.path.exists(near):
         return near
@@ -137,7 +137,7 @@ def find_include(path: str, span: Span, folders: Folders) -> str:
 
 
 def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
-    """The file that an `.input` names."""
+    """The file of an `.input`."""
     from gdatalog.storage.facts_files import find_facts
 
     options = dict(directive.options)
@@ -162,8 +162,8 @@ def read_relation(
     symbols: SymbolTable,
     kept: Sequence[int] | None = None,
 ) -> Iterator[Table]:
-    """The data in the file of an `.input`, of all columns or of those that are `kept`, some rows at
-    a time. The texts of a large one go to the symbol table."""
+    """Reads the file of an `.input` in batches: all columns, or those in `kept`. Texts of large
+    files go directly to the symbol table."""
     from gdatalog.storage.facts_files import read_facts, read_input
     from gdatalog.storage.readers import read_tables
 
@@ -188,11 +188,11 @@ def _tab(delimiter: str | None) -> str | None:
 
 @contextmanager
 def placed(directive: Directive) -> Iterator[None]:
-    """Errors of files name the directive: as their place, or beside their place in the file."""
+    """A context in which errors of files get the directive's place, or a note with it."""
     try:
         yield
     except (Interrupted, TimeLimitError):
-        raise  # nothing is wrong there
+        raise  # not an error of the file
     except Error as error:
         if error.span is None:
             error.span = directive.span
@@ -203,7 +203,7 @@ def placed(directive: Directive) -> Iterator[None]:
 
 
 class Answer(Protocol):
-    """Rows that are to be written, wherever they lie."""
+    """The interface of rows to write, wherever they are stored."""
 
     def __len__(self) -> int: ...
 
@@ -213,8 +213,8 @@ class Answer(Protocol):
 
 
 def write_answer(answer: Answer, path: str) -> None:
-    """Writes rows into a file, by its name's ending; into a folder of Parquet files, if the name
-    ends with a slash."""
+    """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
+    path ends with a slash."""
     from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import names_a_folder, write_tables
 
@@ -228,14 +228,14 @@ def write_answer(answer: Answer, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where rows were written. `folder`: the one that was made for them."""
+    """The path that was written, and the `folder` that was created for it."""
 
     path: str
     folder: str | None
 
     @staticmethod
     def at(path: str) -> Written:
-        """A path that is about to be written."""
+        """Describes a path before it is written."""
         folder = os.path.dirname(path.rstrip("/")) or "."
         return Written(path, None if os.path.isdir(folder) else folder)
 
@@ -246,7 +246,7 @@ class Written:
 def write_relation(
     directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
 ) -> Written:
-    """Writes what an `.output` names; gives where that is."""
+    """Writes the file of an `.output`; returns its path."""
     from gdatalog.storage.writers import write_tables
 
     with placed(directive):

@@ -81,14 +81,14 @@ class ProgramLists(Mapping[str, Relation]):
         return encode_values(found, kind, self._symbols)
 
 
-# A list that is given as a parameter: a column of values, read once and never changed.
+# A list given as a parameter: a column of values, read once and immutable.
 
 _ARRAYS = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
 
 
 @dataclass(frozen=True, slots=True)
 class _ListPlace(DataPlace):
-    """A value of a list, for the errors that speak of it."""
+    """The place of a list's value, for errors."""
 
     def where(self, row: int) -> str:
         return f"the parameter ${self.column}: value {row}"
@@ -100,7 +100,7 @@ class _ListPlace(DataPlace):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenList:
-    """The values, of one type; `digest` tells lists of other values apart."""
+    """A list of values of one type; `digest` identifies the values."""
 
     name: str
     kind: TypeName
@@ -124,7 +124,7 @@ class GivenList:
 
     @property
     def type(self) -> ListOf:
-        unknown = len(self) == 0 and self.kind == "symbol"  # as of no value at all
+        unknown = len(self) == 0 and self.kind == "symbol"  # the default without values
         return ListOf(None if unknown else self.kind, empty=len(self) == 0)
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class GivenList:
         return values
 
     def keys(self, kind: TypeName, symbols: SymbolTable) -> Array:
-        """Its values as keys of a type: its own, or float for ints."""
+        """The values as keys: of their own type, or of float for ints."""
         if len(self) == 0:
             return np.empty(0, dtype=np.int32)
         if kind == "float":
@@ -146,7 +146,7 @@ class GivenList:
 
 
 def holds_many(value: object) -> bool:
-    """Whether a value is a list of some kind, and not one value, a text or a mapping."""
+    """Whether a value is a collection, and not a scalar, a text or a mapping."""
     if isinstance(value, str | bytes | bytearray | Mapping):
         return False
     if isinstance(value, np.ndarray):

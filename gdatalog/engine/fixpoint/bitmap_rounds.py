@@ -79,8 +79,8 @@ class Follower(RuleJoin):
 
 @dataclass(slots=True)
 class Marked:
-    """A relation: its bitmap now and when the round began, its new rows, and all of its rows; or
-    its new rows as a bitmap, and none else. `length`: of all rows."""
+    """A relation: its bitmap now and at the start of the round, its new rows, and all of its rows;
+    or only its new rows, as a bitmap. `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
@@ -99,7 +99,7 @@ class Marked:
         return self.beside["marks"]
 
     def begin(self) -> None:
-        """Remembers which rows are marked as a round begins."""
+        """Saves the bitmap at the start of a round."""
         assert self.before is not None
         self.before[:] = self.marks
 
@@ -344,7 +344,7 @@ class MarkedRounds(StratumRun):
         return all(self._find(each, marked) for each in joins)
 
     def _only_bits(self, marked: Mapping[str, Marked]) -> None:
-        """Lets go of all rows: a bitmap says which are new."""
+        """Frees all rows; a bitmap marks the new ones."""
         for name, table in marked.items():
             table.followed, table.came = [], []
             self.context.limits.charge(name, table.nbytes)
@@ -361,7 +361,7 @@ class MarkedRounds(StratumRun):
             self.context.limits.charge(name, table.nbytes)
 
     def _advance(self, marked: Mapping[str, Marked], passing: Collection[str]) -> None:
-        """What came in a round is new in the next one. Charges the device memory."""
+        """Makes the rows of a round the new rows of the next one. Charges the device memory."""
         for name, table in marked.items():
             if table.delta is not None:
                 table.delta = None

@@ -1,4 +1,4 @@
-"""Settings that a user may force on the executors, and their defaults."""
+"""Settings that force the engine's choices, their defaults, and parsing of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gdatalog.records import dataclass
 Strategy = Literal["auto", "lftj", "levelwise"]
 Dedup = Literal["auto", "sort", "bitmap", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-FORMS = ("text", "json", "mermaid", "html")  # of plans
+FORMS = ("text", "json", "mermaid", "html")  # formats of plans
 MOST_THREADS = 1024
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -27,27 +27,24 @@ def cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """`strategy`: which executor; `threads`: how many the depth-first one uses.
+    """Forced choices. "auto" leaves a choice to the engine, by expected cost; "always" applies an
+    optimisation wherever it is possible, "never" disables it.
 
-    `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
-    `dead_variables`: whether rules are split where a variable dies: "auto", "always", "never".
-    `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
-    "auto", "always" or "never". `dedup` forces what tells a fixpoint's new rows from those that are
-    known: sorted runs, a bitmap, or a hash set. `magic_sets`: whether a query's constants choose
-    what is evaluated: "auto" where that pays, "always" where it can be done, "never". `spread`:
-    whether a cluster's workers run what they can: "auto" where that pays; "replicate" and
-    "partition" force it, with whole relations on each of them or with parts; "never". `encode`:
-    whether strata run on dictionary codes: "auto" where keys lie far apart, "always" where it can
-    be done, "never". `host_indexes`: how a device reads indexes that stay on the host: "auto" by
-    expected bytes, in "cells", or by "pages". `scans`: whether a rule of one atom scans its
-    relation: "auto" where that pays, "always" or "never". `algebra`: whether counts become signed
-    sums of simpler ones: "auto" where that pays, "always" where it can be done, "never";
-    "quotients" and "suffixes" force one kind, "split" a split by degree.
+    `strategy`: the executor. `threads`: the threads of compiled loops. `intersect`, for tests: one
+    algorithm for intersecting lists, "leapfrog", "merge", "mark" or "recode"; "plain" excludes the
+    last two. `tile`: the lanes of a GPU that share a subtree; 0: by the lengths of lists.
+    `dead_variables`: splitting rules where a variable is last used. `split`: partitioned recursion.
+    `dedup`: the index that finds a fixpoint's new rows, sorted runs, a bitmap or a hash set.
+    `magic_sets`: evaluating only what a query's constants need. `spread`: running on a cluster;
+    "replicate" copies whole relations to each worker, "partition" gives each worker a part.
+    `encode`: running strata on dictionary codes. `scans`: scanning the relation of a rule with one
+    atom. `host_indexes`: reading indexes that stay on the host, in "cells" or by "pages".
+    `algebra`: rewriting counts as signed sums of simpler ones; "quotients" and "suffixes" force one
+    kind, "split" a split by degree.
     """
 
     strategy: Strategy = "auto"
-    threads: int = 0  # 0: one for each core
+    threads: int = 0  # 0: one per core
     intersect: str = "auto"
     tile: int = 0
     dead_variables: str = "auto"
@@ -80,7 +77,7 @@ def strategy_of(given: object) -> Strategy:
 
 
 def parse_threads(text: str | None) -> int | None:
-    """Parses a number of threads; None: one for each core.
+    """Parses a number of threads; None: one per core.
 
     >>> parse_threads("2"), parse_threads("auto"), parse_threads(None)
     (2, None, None)
@@ -91,7 +88,7 @@ def parse_threads(text: str | None) -> int | None:
 
 
 def threads_of(given: object) -> int:
-    """The number of threads; 0 for None, which is one for each core.
+    """Checks a number of threads; 0 for None: one per core.
 
     >>> threads_of(None), threads_of(2)
     (0, 2)
@@ -107,7 +104,7 @@ def threads_of(given: object) -> int:
 
 
 def seconds_of(given: object) -> float | None:
-    """A time limit in seconds; None: no limit.
+    """Checks a time limit in seconds; None: no limit.
 
     >>> seconds_of(None), seconds_of(2)
     (None, 2.0)

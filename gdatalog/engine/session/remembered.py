@@ -1,6 +1,7 @@
-"""What evaluations leave behind: relations, recent things, and their last readers.
+"""The cache of evaluated strata, a cache of recent values, and the last readers of relations.
 
-Only the versions of the relations that it read are stored, so that the cache keeps no rows alive.
+A cached stratum stores only the versions of the relations that it read, so it keeps no other rows
+alive.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Remembered:
     relations: Mapping[str, Relation]
 
     def fresh(self, made_of: MadeOf, below: Mapping[Read, Relation]) -> bool:
-        """Whether nothing has changed."""
+        """Whether the inputs are unchanged."""
         return (
             self.below.keys() == below.keys()
             and all(below[read].version is version for read, version in self.below.items())
@@ -93,7 +94,7 @@ def news_since(
             return None
         if count:
             rows[read] = since
-    # Added data of relations with rules; what only new rules read was not added to anything.
+    # New: data added to relations with rules. Relations that only new rules read have no new rows.
     rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
     return News(rules, tuple(added or () for added in facts), rows)
 
@@ -117,8 +118,8 @@ def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | N
 
 
 def settled(before: Relation, now: Relation) -> Relation:
-    """Decides how a recomputed relation is known: as the old relation if the rows are the same, so
-    that its readers see no change; as its extension if rows were added."""
+    """Replaces a recomputed relation by the old one if the rows are the same, so that its readers
+    see no change, or by an extension of the old one if rows were added."""
     if (before.columns, before.types) != (now.columns, now.types) or now is before:
         return now
     if not (before.store.on_host and now.store.on_host):
@@ -198,7 +199,7 @@ class Recent(Generic[Value]):
         return found[0]
 
     def put(self, key: Hashable, value: Value, length: int = 0) -> None:
-        """`length`: that of the text from which the value was made."""
+        """Caches a value. `length`: the length of the text that it was made from."""
         _, before = self._found.pop(key, (None, 0))
         self._found[key] = value, length
         self._held += length - before
