@@ -38,7 +38,7 @@ class FrontierExpansion:
         self.frontier = frontier
         self.sink = sink
         self.tried = 0
-        self.values: Array | None = None  # how many values each row has, where `counts` weighs them
+        self.values: Array | None = None  # number of values per row, if `counts` weights them
 
     # ------------------------------------------------------------------------------- join
 
@@ -244,7 +244,7 @@ class FrontierExpansion:
         starts, ends = level.offsets[parents], level.offsets[parents + 1]
         for cut in cuts:
             if isinstance(cut.bound, Slot) and cut.bound.name == variable:
-                # The bound is this row's own entry of the list: its place is known.
+                # The bound is this row's own entry of the list, so its position is known.
                 at_bound = own + 1 if cut.op in ("<=", ">") else own
             else:
                 bound = self._bound(cut, self.frontier)
@@ -267,7 +267,7 @@ class FrontierExpansion:
             which: int | Array = low
             count: int | None = size
             if low or skip:
-                # Rows that have their witness by now need no more of it.
+                # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
@@ -352,14 +352,14 @@ class FrontierExpansion:
                 elif trie.weights is not None:
                     heavy.append(trie.weights[places[place]])
         for weight in heavy:
-            # In the level's own frontier, which deeper levels look for.
+            # In the level's own frontier, where deeper levels look it up.
             child.columns.update(weighing(ops, child, weight).columns)
         return child
 
 
-# Extends a frontier by values that no relation holds: a given set, or a range.
+# Extends a frontier by generated values: a given set, or a range.
 
-_LONGEST = 1 << 50  # no range is run to such an end
+_LONGEST = 1 << 50  # longer ranges could never complete
 
 
 class Generation:
@@ -403,7 +403,7 @@ class Generation:
             good = self.ops.survivors(~still)
             self.frontier = self.frontier.take(good)
             start, stop, stride = start[good], stop[good], stride[good]
-        # Without signs, for the distance of two ints need not fit into one.
+        # Unsigned, because the distance of two ints may exceed an int.
         rising = stride > 0
         some = xp.where(rising, start < stop, start > stop)
         distance = xp.where(rising, stop - start, start - stop).astype(xp.uint64)

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 MARKING = ("marks", "places")  # scratch that is all zero between runs
 SCRATCH = (*MARKING, "buffer", "rows", "words")
 
-CROWDED = 7  # a call ends: the rows that there was room for have come
-TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside
+CROWDED = 7  # status: the free room is used up
+TRIED, MET = 7, 8  # places in a worker's state: rows derived, and the row outside the space
 ENDLESS = 1 << 62
-LARGE = 1 << 16  # bytes of an array of a hash trie that is not held on to
+LARGE = 1 << 16  # bytes: larger arrays of hash tries are not kept
 
 
 @dataclass(slots=True)
@@ -65,11 +65,11 @@ class FreshWorker:
     state: Array
     control: Array
     share: int = 0
-    room: int = 0  # of the next block
+    room: int = 0  # rows of the next block
     rows: Blocks | None = None
     account: Account = field(default_factory=Account)
     charged: int = 0  # bytes
-    kept: int = 0  # rows, since it began
+    kept: int = 0  # rows kept since `begin`
     status: int = DONE
     error: BaseException | None = None
 
@@ -269,7 +269,7 @@ class PlanFunction:
             if not isinstance(self._tries[at], HashTrie):
                 self._tries[at] = None
             for name, _, _ in self._reads[at].arrays:
-                held = self._shared.get(name)  # None: it has not been read since
+                held = self._shared.get(name)  # None: not read since
                 if held is not None and (self._tries[at] is None or held.nbytes > LARGE):
                     del self._shared[name]
                     for worker in self.workers:
@@ -278,14 +278,14 @@ class PlanFunction:
     def begin(self, given: Mapping[str, Array], hands: int) -> None:
         """Starts from the first of these rows; `hands`: how many threads are worth starting."""
         self.control[COUNTER] = 0
-        # Who has begun must come to the end, so they are the same until all is done.
+        # Workers that have begun must finish, so their number stays the same until all is done.
         hands = min(hands, self.threads)
         while len(self.workers) < hands:
             self.workers.append(self._worker())
         self.at_work = self.workers[:hands]
         texts = self.printed.expressions
         beside = dict(given)
-        if texts.of_symbols:  # of which there may be more by now
+        if texts.of_symbols:  # there may be new symbols
             beside |= texts.arguments(self.scope)
         for worker in self.at_work:
             worker.state[3] = hands

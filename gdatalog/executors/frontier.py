@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
 
 
-# Columns are named by variables, by tries (their number: the node that the trie stands at),
-# and by WEIGHT: how many bindings a row stands for.
+# Columns are named by variables, by numbers of tries (the current node of the trie), and by WEIGHT:
+# the number of bindings that a row represents.
 Key = str | int
 WEIGHT = "#"
 FAR = 8  # frontiers, above which a column that was found is remembered
@@ -132,9 +132,8 @@ def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
     return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})
 
 
-# Comparisons that a join tests itself: of its variable with variables that are bound already.
-#
-# Values that fail are not looked up in other lists and never become rows.
+# Comparisons of the join's variable with bound variables, which the join tests itself: values that
+# fail are neither looked up in other lists nor materialised.
 
 Comparison = tuple[str, Expr]  # of the variable at hand with something else
 
@@ -187,7 +186,7 @@ def _comparison(test: Expr, join: Join) -> Comparison | None:
 # If a level's lists do not depend on the last levels' variables, many rows need the same
 # intersection: rows that agree in the variables that it reads share it.
 
-# Whose lists those of a level are, if not a participant's.
+# The level whose lists are reused, if they are not a participant's.
 REUSED, ROOTS, SHARED = -1, -2, -3
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
 
-FINDING = 48  # bytes for each row of which the group is found
-DEEPEST = 3  # level of partitions: those of such a one do not become smaller
+FINDING = 48  # bytes per row while its group is looked up
+DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
 
 
@@ -114,7 +114,7 @@ class Gathering:
         self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
         self.pending = 0
         self.settled = 0
-        self.given = 0  # rows, or partial ones
+        self.given = 0  # rows or partial groups added
         self.repeated = False  # whether a block may hold a group twice
         self._charged = 0  # bytes
         # the distinct targets of each group, for count_distinct
@@ -365,7 +365,7 @@ class Gathering:
         return held + sum(rows.nbytes for rows in self.sets)
 
     def __sizeof__(self) -> int:
-        return self.nbytes  # by which Dask knows what a worker holds
+        return self.nbytes  # Dask uses it to measure a worker's memory
 
     def _charge(self) -> None:
         self._hold(self.nbytes - self._charged)
@@ -493,5 +493,5 @@ def _recoded(
 def neutral(spec: Spec) -> int | None:
     """The key of an empty aggregate; None if there is no such value."""
     if spec.kind in ("count", "count_distinct", "sum"):
-        return 0  # the key of 0.0 is 0 as well
+        return 0  # also the key of 0.0
     return None

@@ -57,7 +57,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
 
-FEW = 4096  # rows that are compared with each other rather than marked: marks take room
+FEW = 4096  # up to this many rows are deduplicated without a bitmap, which takes memory
 
 
 @dataclass(slots=True)
@@ -86,13 +86,13 @@ class Levelwise:
     scope: Scope
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] | None = None  # of all rounds of a fixpoint, if this is one of many
+    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
     tuning: Tuning = DEFAULT
-    marks: FailedRows | None = None  # of the branch at hand: where its failures are noted
+    marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     comparisons: JoinFilters = field(default_factory=JoinFilters)
     _bases: int = 0
-    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
+    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
 
@@ -226,7 +226,7 @@ class Levelwise:
     ) -> Frontier:
         """Keeps the rows whose key every participant has below its node."""
         ops = self.ops
-        known: dict[int, Array] = {}  # where the keys stand at roots, by id of the level
+        known: dict[int, Array] = {}  # positions of the keys in roots, by id of the level
         for part in participants:
             trie = self.tries[part.trie]
             level = trie.levels[part.depth]
@@ -288,13 +288,13 @@ class Levelwise:
         else:
             assert isinstance(step, Join)
             expansion = FrontierExpansion(self, frontier, sink)
-            # For a profile each step is looked at by itself.
+            # A profile measures each step separately.
             tests = self.comparisons.behind(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
             if last and sink.only_counts and step.variable not in sink.needs:
                 counts = expansion.counts(step, tests)
                 if counts is not None:
-                    # The last level of a count is never made, only measured or counted.
+                    # The last level of a count is never materialised, only counted.
                     sink.emit_counts(frontier, counts)
                     if self.seen is not None:
                         values = counts if expansion.values is None else expansion.values
@@ -334,7 +334,7 @@ class Levelwise:
         if not may_fail((step,)):
             return self._outcome(step, outer, base).bring_back(frontier, groups)
 
-        # A row that fails inside is an error only if what is left of this body holds for it.
+        # A row that fails inside is an error only if the rest of this body holds for it.
         before, self.marks = self.marks, FailedRows(base, xp.zeros(size, dtype=bool))
         try:
             outcome = self._outcome(step, outer, base)
@@ -344,7 +344,7 @@ class Levelwise:
         if error is None:
             return outcome.bring_back(frontier, groups)
         if step.mode in ("exists", "not exists"):
-            # a match that did not fail decides, whatever else did
+            # a match without failure decides, whatever else failed
             failed = failed & (outcome.lengths == int(step.mode == "not exists"))
         bad = ops.survivors(failed[groups])
         remaining = tuple(rest)
@@ -373,7 +373,7 @@ class Levelwise:
                 return BranchRows.of_counts(ops, totals.totals)
             counts.append(totals.totals)
             return BranchRows.of_counts(ops, signed_sum(ops, counts, step.terms))
-        # A failure inside must be seen even where a witness is known already.
+        # A failure inside must be found even if a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)
         for inner in step.alternatives:

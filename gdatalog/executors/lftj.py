@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
-SHARE = 16  # a block takes such a part of what may still be held, at the most
+SHARE = 16  # a block takes at most 1/16 of the free memory
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class JoinWorker:
     state: Array
     control: Array
     blocks: list[Block] = field(default_factory=list)
-    held: int = 0  # bytes that are charged
+    held: int = 0  # bytes charged
     account: Account = field(default_factory=Account)
     status: int = DONE
     error: BaseException | None = None
@@ -147,7 +147,7 @@ def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> 
 
 
 def add_local(local: Array, counts: Sequence[Array]) -> None:
-    """Adds up the workers' counts; gives up if the sums may leave 64 bits."""
+    """Adds up the workers' counts; gives up if the sums may exceed 64 bits."""
     for more in counts:
         if int(local.max(initial=0)) + int(more.max(initial=0)) >= 1 << 63:
             raise GiveUp
@@ -185,7 +185,7 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
         control[STOP_FLAG] = 1
         for task in tasks:
             task.wait()
-        for worker in workers:  # who handles the error may need their memory
+        for worker in workers:  # the error's handler may need their memory
             worker.drop()
         raise
 
@@ -261,8 +261,8 @@ def own_arguments(
 # relation. When a block or table is full, the function returns; it is called again with a larger
 # one and restarts the current value. Rows of finished values stay where they were written.
 
-WIDER = 7  # what the function returns beside those of `lftj`: a hash table is to be larger
-STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3  # entries of the state, as `printer/worklist.py` has them
+WIDER = 7  # an additional status: a hash table must be enlarged
+STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3  # entries of the state in `printer/worklist.py`
 FIRST_TABLE = 1 << 12
 
 
@@ -272,7 +272,7 @@ class ListRoom:
 
     rows: Mapping[int, Any]  # the dtypes of the columns that the function writes
     stamps: int
-    kept: bool  # whether rows stay, or only their numbers
+    kept: bool  # whether rows are kept, or only counted
 
 
 @dataclass(slots=True)
@@ -284,7 +284,7 @@ class PartitionWorker(JoinWorker):
     filled: list[list[Block]] = field(default_factory=list)
     found: int = 0
     _room: list[int] = field(default_factory=list)
-    _rows: list[Blocks] = field(default_factory=list)  # of each relation those that are done
+    _rows: list[Blocks] = field(default_factory=list)  # finished rows of each relation
     _owned: int = 0  # bytes of stamps
 
     def _run(self) -> None:

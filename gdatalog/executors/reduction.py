@@ -76,7 +76,7 @@ def _reduced(
         sets = _united(walk, step, reduction, outer, group)
         for names, rows in sets:
             add_rows(gathering, (group,), names, rows)
-    # A sum that is no value is an error only if what is left of the body holds.
+    # A sum without a value is an error only if the rest of the body holds.
     keys, (values,) = gathering.finish(marks=walk.marks if may_fail((step,)) else None)
     present = keys[0] if keys else xp.empty(0, dtype=xp.int64)
 
@@ -112,7 +112,7 @@ def _united(
     """The bindings of all alternatives as sets, united if they have the same variables."""
     unions: dict[tuple[Slot, ...], RowSet] = {}
     for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
-        # The type of a slot matters to functions only, and none is applied here.
+        # The slots' types do not matter here: only functions use them.
         outputs: tuple[Slot, ...] = (group, *(Slot(name, "int") for name in sorted(names)))
         union = unions.get(outputs)
         if union is None:

@@ -29,9 +29,9 @@ PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 class Sink(ABC):
     """The interface of all sinks. Sinks that count or stop early say so."""
 
-    done = False  # nothing more is wanted
-    # whether `emit_counts` may be called instead of `emit`, with how many rows would have come of
-    # each row of a frontier; and the variables that even it asks for
+    done = False  # whether no more rows are wanted
+    # whether `emit_counts` may be called instead of `emit`, with the number of rows to emit for
+    # each row of a frontier; and the variables that it still needs
     only_counts = False
     needs: frozenset[str] = frozenset()
 
@@ -104,15 +104,15 @@ class RowSet(Sink):
         self.limit = limit
         self.tuning = tuning
         self.done = False
-        self.count = 0  # of rows of arity 0, and of the settled ones otherwise
-        self.given = 0  # rows, equal ones included
+        self.count = 0  # settled rows; for arity 0, all rows
+        self.given = 0  # rows added, including duplicates
         self._settled: Columns | None = None
         self._blocks: list[Columns] = []
         self._pending = self._pending_bytes = 0
         self._charged = 0  # bytes
         self._runs: Any = None  # settled rows that lie in files
-        self._marked: Any = None  # instead, where there are few possible rows
-        self._types: list[Any] = []  # of the marked columns
+        self._marked: Any = None  # a bitmap instead, if few rows are possible
+        self._types: list[Any] = []  # types of the marked columns
 
     @property
     def nbytes(self) -> int:
@@ -150,7 +150,7 @@ class RowSet(Sink):
         if self.limit is None and self._spill():
             return
         self._charge()
-        # Earlier where there is soon no room any more to sort the rows.
+        # Settle earlier if memory to sort the rows becomes short.
         crowded = 2 * PACKED * (self._pending + self.count) > self.limits.spare()
         most = max(self.limits.chunk, self.count // 8 if crowded else self.count)
         if self._pending > most or self.limit is not None:
@@ -297,7 +297,7 @@ class DistinctSink(Sink):
         self.limits = limits
         self.count = 0
         self._rows = Blocks(limits.account)
-        self._bytes = 0  # that are charged
+        self._bytes = 0  # bytes charged
 
     def emit(self, frontier: Frontier) -> None:
         self._keep(
