@@ -11,7 +11,7 @@ import numpy as np
 from gdatalog.storage.table import Array, TextSetFunctions
 from gdatalog.storage.threads import Sorter, cores, spread
 
-# With so many values, the sort alone is worth compiling its functions.
+# From this many values on, one sort pays for compiling its functions.
 WORTH_STARTING = 1 << 21
 
 _TOP = 10  # bits of the bucket's number
@@ -83,7 +83,7 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
 
 # The compiled functions that cut delimited text.
 
-# With so many bytes, a text alone is worth starting the compiler.
+# From this many bytes on, one text pays for starting the compiler.
 WORTH_CUTTING = 1 << 20
 WORTH = 1 << 14  # and if the functions are compiled already
 

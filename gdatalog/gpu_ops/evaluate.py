@@ -27,7 +27,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
 
 ColumnOf = Callable[[str], Array]
-_KEPT = 256  # constants, and tables: each cache is cleared when it has so many
+_KEPT = 256  # maximum entries of the caches of constants and of tables; a full one is cleared
 
 
 class ExpressionOperations(RowOperations):

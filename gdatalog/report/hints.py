@@ -26,7 +26,7 @@ MOST = 0.5  # of a rule's time
 PART = 0.3
 MANY = 100_000  # rows that are worth a hint
 MUCH = 1_000_000  # values tried, from which on a compiled join would pay
-TIMES = 5  # as often a row is given before somebody should know
+TIMES = 5  # a hint mentions duplicates from this many derivations per row on
 
 
 @dataclass(frozen=True, slots=True)

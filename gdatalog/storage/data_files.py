@@ -27,7 +27,7 @@ from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 ROWS_AT_ONCE = 1 << 22  # most rows of a batch
 LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # bounds for the bytes of a batch
-SHARE = 16  # a batch takes one part in so many of the free memory
+SHARE = 16  # a batch takes at most 1/16 of the free memory
 ROWS = "gdatalog.rows"  # the number of rows in a file without columns
 
 

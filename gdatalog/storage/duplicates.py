@@ -256,7 +256,7 @@ def mix(numbers: Array) -> None:
 
 STRETCH = 1 << 20  # most rows in one batch of hashing
 HASHING, SORTING = 48, 24  # bytes to hash a row, and to sort its hash
-SHARE = 4  # a batch takes one part in so many of the free memory
+SHARE = 4  # a batch takes at most 1/4 of the free memory
 MOST_BITS = 12  # most bits of a hash that choose its partition
 
 
@@ -299,7 +299,7 @@ def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
 
 # Numbers groups of equal rows: with a table if there are few possible rows, else with a sort.
 
-# A table for groups has up to this many entries for each row, or so many in all.
+# Maximum entries of a table for groups: per row, or in all.
 COUNTED, SMALL = 2, 1 << 12
 
 

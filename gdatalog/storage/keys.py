@@ -146,7 +146,7 @@ def decode_value(key: int, kind: TypeName, symbols: SymbolTable) -> Any:
 ABSENT = -1
 # With n ordered keys, a dictionary has at most (n + LEAST) / FEW unordered ones.
 FEW, LEAST = 16, 10_000
-# Columns with so many times fewer keys than a dictionary, or fewer than SHORT, are looked up by
+# Columns with fewer keys than a dictionary by this factor, or fewer than SHORT, are looked up by
 # binary search: importing Arrow for its hash tables takes longer, and 80 MiB.
 SEARCHED, SHORT = 8, 1 << 17
 

@@ -28,7 +28,7 @@ from gdatalog.storage.trie import Trie, TrieLevel
 LISTS = 34  # entries of `counts` (codegen/helpers/hash_tries.py)
 LEAST = 16  # least entries of an array
 PIECE = 1 << 16  # rows in one batch
-# A root has an array by value if that has at most so many entries, or so many for each row.
+# Maximum entries of a root's array by value: in all, or per row.
 DENSE, DENSE_EACH = 1 << 20, 16
 MOST = (1 << 31) - 1  # children of a level
 

@@ -65,7 +65,7 @@ class Relation:
         self.asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
         # Unordered tries (`loose_of` in `cpu_ops/best_values.py`); None: not possible.
         self.loose: dict[tuple[int, ...], Trie | None] = {}
-        # Orders of columns of which parts of this relation were indexed instead of all rows.
+        # Column orders by which only a part of the rows was indexed.
         self.narrowed: set[tuple[int, ...]] = set()
         # Dictionaries with all keys of a column, and the rows in codes
         # (`engine/facts/encoding.py`).

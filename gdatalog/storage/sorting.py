@@ -21,7 +21,7 @@ from gdatalog.storage.table import Array
 
 PACKED = 8  # bytes of a packed row
 SORTING = 32  # most bytes to sort a row in memory, beside its columns
-SHARE = 4  # a run takes one part in so many of the free memory
+SHARE = 4  # a run takes at most 1/4 of the free memory
 SAMPLES = 8  # rows sampled for each range, from all runs together
 
 

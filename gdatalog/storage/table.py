@@ -151,7 +151,7 @@ class TextSetFunctions(Protocol):
     def move_slots(self, *args: Any) -> None: ...
 
 
-# Returns the functions for so many bytes of text; None if compiling is not worth it.
+# Returns the functions for this many bytes of text; None if compiling does not pay.
 Offer = Callable[[int], TextSetFunctions | None]
 
 _offers: list[Offer] = []

@@ -190,7 +190,7 @@ Block = tuple[int, int]  # its first byte in the file, and its end
 
 PIECE = 1 << 24  # bytes of one read
 LEAST_BYTES, MOST_BYTES = 1 << 23, 1 << 27  # bounds for the bytes of a block
-SHARE = 16  # a block takes one part in so many of the free memory
+SHARE = 16  # a block takes at most 1/16 of the free memory
 _HEAD = 1 << 16  # bytes that are read to find the end of a line
 
 

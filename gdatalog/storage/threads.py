@@ -133,8 +133,7 @@ def by_parts(work: Callable[[slice], None], length: int) -> None:
 # Sorts an array of int64; the bounds are not above and not below its values.
 Sorter = Callable[[Array, int, int], Array]
 
-# Returns a sorter for so many values, or None; the second argument says whether it may be compiled
-# now.
+# Returns a sorter for this many values, or None; the second argument allows compiling it now.
 Offer = Callable[[int, bool], Sorter | None]
 
 _offers: list[Offer] = []

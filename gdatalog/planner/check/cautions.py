@@ -13,7 +13,7 @@ from gdatalog.planner.check.checked import did_you_mean, show
 from gdatalog.planner.check.walk import Node, children, variables, walk
 from gdatalog.records import replace
 
-# Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
+# Soufflé's pragmas and qualifiers without effect: either we do this anyway, or nothing needs it.
 PRAGMAS = frozenset(
     (
         *("auto-schedule", "compile", "debug-report", "fact-dir", "generate", "include-dir"),

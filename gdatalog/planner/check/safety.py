@@ -68,7 +68,7 @@ class _Check:
     rule: CheckedRule
     errors: list[Error]
     reported: set[str] = field(default_factory=set)
-    scopes: list[s.Literal] = field(default_factory=list)  # the body, and what we are inside of
+    scopes: list[s.Literal] = field(default_factory=list)  # the body and the enclosing scopes
 
     def literal(self, literal: s.Literal, bound: Names) -> None:
         """`bound` is what holds once the literal and those beside it do."""

@@ -286,7 +286,7 @@ class TypeInference:
             case s.Param(name) | s.ListParam(name):
                 if isinstance(expr, s.ListParam):
                     self.lists.setdefault(name, expr.span)
-                # one without a value has been told of
+                # a parameter without a value was reported before
                 return self.params[name] if name in self.params else self.unifier.node()
             case s.FunctionCall():
                 return self._call(expr)

@@ -119,9 +119,9 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
             return node
 
 
-# What a statement says of which relations, and the facts among statements.
+# The relations that a statement defines or reads, and facts among statements.
 
-# What may be dropped of a relation: its rules, what was stated as data, or all of it.
+# The parts of a relation that can be dropped: its rules, its data, or all.
 Part = typing.Literal["all", "rules", "data"]
 
 

@@ -20,7 +20,7 @@ TINY = 1e-9
 HUGE = 1e200  # products saturate here
 WIDE = 8  # columns of an atom, above which not all column sets are counted
 COUNTED = 12  # most columns of a set that is counted
-APART = 0.99  # share of the rows: a set of columns with so many combinations is taken for a key
+APART = 0.99  # columns with this share of distinct combinations count as a key
 
 
 class Formula:

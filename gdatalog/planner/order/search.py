@@ -147,7 +147,7 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     sampler = Sampler(pattern, always) if search.exact and not few else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
-    # With so many rows, sampling pays without a search by formulas first.
+    # From this many rows on, sampling pays without a search by formulas first.
     enough = tuning.walked_from << search.variables
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)

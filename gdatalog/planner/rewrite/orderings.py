@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdatalog.planner.order.pattern import QueryPattern, bits
 
-# Up to so many compared variables, orders are counted exactly.
+# With at most this many compared variables, orders are counted exactly.
 COMPARED = 10
 
 
