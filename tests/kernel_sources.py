@@ -17,13 +17,13 @@ from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
-from gdatalog.gpu_ops.launching import whole
+from gdatalog.gpu_ops.driver import whole
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.printer.arguments import layouts_of
+from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.fresh import NewRows
-from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation

@@ -1,7 +1,7 @@
 """Seeded edits of the planner and the engine: which of them change an answer, and who notices.
 
     python -m tests.mutants 200                 # so many edits, over planner/ and engine/
-    python -m tests.mutants 40 --file planner/rewrite/linear.py --seed 3
+    python -m tests.mutants 40 --file planner/rewrite/passing.py --seed 3
 
 Each edit is made in a copy of the package. Programs drawn as those of the oracle's tests are, and
 asked in several ways, tell whether it changes an answer; if it does, the quick tests of planner
@@ -265,7 +265,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("edits", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--file", default="", help="of one file, as in planner/rewrite/linear.py")
+    parser.add_argument(
+        "--file", default="", help="of one file, as in planner/rewrite/linear_recursion.py"
+    )
     parser.add_argument("--programs", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=1, help="edits that are judged at a time")
     parser.add_argument("--all", action="store_true", help="shows edits that change nothing, too")

@@ -22,8 +22,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.gpu_ops import cupy_driver, kernel_cache
 from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, bare
-from gdatalog.gpu_ops.driver import Resources
-from gdatalog.gpu_ops.launching import whole
+from gdatalog.gpu_ops.driver import Resources, whole
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"

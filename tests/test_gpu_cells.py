@@ -20,7 +20,7 @@ import gdatalog as gd
 from gdatalog.engine import cells, depth, host_tries
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
-from gdatalog.gpu_ops import slices, trie_cache, walk
+from gdatalog.gpu_ops import transfers, trie_cache, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.cells import Sizes, Slice
@@ -75,8 +75,8 @@ def forced(room: int | None) -> Iterator[None]:
             patch.setattr(host_tries, "too_large", lambda *_: True)
             patch.setattr(cells, "room_for_slices", lambda *_: room)
         patch.setattr(walk, "BLOCK_ROWS", 32)
-        patch.setattr(slices, "SMALLEST", 64)
-        patch.setattr(slices, "BUFFER", 64)
+        patch.setattr(transfers, "SMALLEST", 64)
+        patch.setattr(transfers, "BUFFER", 64)
         yield
 
 
@@ -186,7 +186,7 @@ def test_slices_that_go_leave_the_device(
     """Nobody holds the slices of the cell before while those of the next one are allocated."""
     room, most, live = 1100, [0], list[tuple[int, list[int]]]()
 
-    class Held(slices._There):
+    class Held(transfers._There):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             self.views = [0]
@@ -204,7 +204,7 @@ def test_slices_that_go_leave_the_device(
     def gone(views: list[int]) -> None:
         views[0] -= 1
 
-    monkeypatch.setattr(slices, "_There", Held)
+    monkeypatch.setattr(transfers, "_There", Held)
     driver = HostDriver()
     with forced(room), loaded(opened(driver, "lftj", cell_bytes=cell_bytes)) as db:
         _, (report,) = asked(db, QUERIES[query], "lftj")
@@ -251,8 +251,8 @@ def test_a_cell_takes_few_calls_of_the_device(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(HostDriver, "wait", noted)
     driver = HostDriver()
     with forced(1100), loaded(opened(driver, "lftj")) as db:
-        monkeypatch.setattr(slices, "SMALLEST", 1 << 12)
-        monkeypatch.setattr(slices, "BUFFER", 1 << 12)
+        monkeypatch.setattr(transfers, "SMALLEST", 1 << 12)
+        monkeypatch.setattr(transfers, "BUFFER", 1 << 12)
         text = QUERIES["cliques"]
         depth._printed.clear()
         before = COUNTER.synchronisations
@@ -282,12 +282,12 @@ def test_long_slices_are_filled_by_several_threads(monkeypatch: pytest.MonkeyPat
     """Buffers in turn, offsets that begin anew in 32 bits; in whatever order copies run."""
     monkeypatch.setattr(threads, "cores", lambda: 3)
     monkeypatch.setattr(threads, "LONG", 1000)
-    monkeypatch.setattr(slices, "BUFFER", 1 << 14)
+    monkeypatch.setattr(transfers, "BUFFER", 1 << 14)
     rows = [RNG.integers(0, 3000, 60_000), RNG.integers(0, 1 << 40, 60_000)]
     trie = Relation.from_rows(("a", "b"), ("int", "int"), rows, 60_000).trie((0, 1))
     sizes = {"E": Sizes(trie.levels[0].values, *sizes_of(trie))}
     driver = HostDriver(seed=9)
-    there = slices.Slices(driver, 1 << 19, {"E": trie}, sizes, lambda: None)
+    there = transfers.Slices(driver, 1 << 19, {"E": trie}, sizes, lambda: None)
     cuts = [0, 400, 1200, 2000, len(trie.levels[0])]
     wanted = [Slice("E", low, high) for low, high in pairwise(cuts)]
     for now, coming in pairwise([*wanted, *wanted[::-1], wanted[0]]):

@@ -20,8 +20,7 @@ from gdatalog.cancellation import Watch
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
 from gdatalog.gpu_ops import cupy_driver, kernel_cache, probe
-from gdatalog.gpu_ops.checks import checks, trouble
-from gdatalog.gpu_ops.probe import Card, Probe
+from gdatalog.gpu_ops.probe import Card, Probe, checks, trouble
 from gdatalog.shell import cli
 from tests.cuda_host import HostDriver
 

@@ -17,7 +17,7 @@ import gdatalog
 from gdatalog.gpu_ops import loops, scratch, walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.parser import parse
-from gdatalog.printer.text import LoopText
+from gdatalog.printer.nest_state import LoopText
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler

@@ -21,8 +21,7 @@ from kernel_sources import (
 )
 
 from gdatalog.gpu_ops.cupy_driver import compile_error
-from gdatalog.gpu_ops.driver import Resources
-from gdatalog.gpu_ops.launching import whole
+from gdatalog.gpu_ops.driver import Resources, whole
 
 pytestmark = pytest.mark.skipif(
     nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"

@@ -2,7 +2,7 @@
 
 The tries are built on the host and stay there. A cell is a join over slices of them; while it runs,
 the slices of the next cell are copied to the device. `plan/cells.py` chooses the cells, and
-`gpu_ops/slices.py` copies slices. Rows for which the device has no room go to the host; then the
+`gpu_ops/transfers.py` copies slices. Rows for which the device has no room go to the host; then the
 answer is on the host, too.
 """
 
@@ -43,7 +43,7 @@ from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.paged import PagedTrie
+    from gdatalog.gpu_ops.transfers import PagedTrie
 
 SPILL = 4  # rows go to the host when they take more than a quarter of the free memory
 

@@ -29,7 +29,7 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
-    from gdatalog.printer.layouts import TrieLayout
+    from gdatalog.printer.arguments import TrieLayout
     from gdatalog.printer.module import PrintedPlan
     from gdatalog.printer.nest import Leaf
 
@@ -66,8 +66,7 @@ class Form:
     keeps: bool = False
 
     def leaf(self, join: JoinPlan) -> Leaf:
-        from gdatalog.printer.fresh import NewRows
-        from gdatalog.printer.grouped import GroupedRows
+        from gdatalog.printer.distinct import GroupedRows, NewRows
         from gdatalog.printer.leaves import GroupLeaf, RowLeaf
         from gdatalog.printer.tallies import LocalCountLeaf
 
@@ -90,7 +89,7 @@ def form_of_rows(join: JoinPlan) -> Form:
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     """Aggregates accumulate in loops where possible; else loops output rows with weights."""
-    from gdatalog.printer.accumulate import accumulable
+    from gdatalog.printer.leaves import accumulable
 
     if all(accumulable(gather.kind) for gather in gathers):
         return Form(keys=tuple(keys), gathers=tuple(gathers))
@@ -172,7 +171,7 @@ class JoinNest:
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
-        from gdatalog.printer.layouts import layouts_of
+        from gdatalog.printer.arguments import layouts_of
 
         layouts = layouts_of(self.tries)
         if self.growing:

@@ -24,8 +24,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.paged import Paged
-    from gdatalog.gpu_ops.slices import Slices
+    from gdatalog.gpu_ops.transfers import Paged, Slices
     from gdatalog.plan.cells import Sizes
     from gdatalog.printer.module import PrintedPlan
 

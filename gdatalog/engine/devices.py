@@ -132,8 +132,7 @@ def _usable(memory: int | None) -> OpenDevice:
 @cache
 def _trouble(number: int) -> tuple[str, str | None] | None:
     """Why a GPU cannot be used, and a cure; probed once."""
-    from gdatalog.gpu_ops.checks import trouble
-    from gdatalog.gpu_ops.probe import look
+    from gdatalog.gpu_ops.probe import look, trouble
 
     try:
         found = trouble(look(number), number)

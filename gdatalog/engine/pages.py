@@ -29,13 +29,13 @@ from gdatalog.plan.schedule import (
     reads,
     takes_pages,
 )
-from gdatalog.printer.layouts import MOST_TILE_ROWS
+from gdatalog.printer.arguments import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.paged import PagedTrie
+    from gdatalog.gpu_ops.transfers import PagedTrie
 from functools import partial
 
 from gdatalog.engine.device import HOST

@@ -5,7 +5,7 @@ its strategy, and when a condition of its fallback is met, the next one. Modules
 strategies are imported only for recursive strata.
 
 The closure of a road network has more rows than fit into memory, yet counting them is fast: a
-partitioned fixpoint sums up the lengths of its worklists. `planner/rewrite/counting.py` decides
+partitioned fixpoint sums up the lengths of its worklists. `planner/rewrite/columns_read.py` decides
 which rules need counts only; this module finds out what an evaluation asks of a stratum, and
 rewrites the strata that read it to rules that read the counts.
 """
@@ -36,7 +36,7 @@ from gdatalog.plan.stratum import (
 )
 from gdatalog.plan.tuning import Grown
 from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
-from gdatalog.planner.rewrite.counting import asks_for_counts, counted_rule, counts_of
+from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 

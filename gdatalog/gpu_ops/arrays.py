@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gdatalog.account import spending
-from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.launching import TILE, Kernels, type_of
+from gdatalog.gpu_ops.driver import TILE, Driver, Kernels, type_of
 
 Array = Any  # a device array: CuPy's on a GPU
 Box = Sequence[tuple[int, int]]

@@ -1,8 +1,9 @@
-"""The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code.
+"""The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code; copies
+run in a stream of their own.
 
 CuPy's current device belongs to the thread, and the user may have set it. So driver calls, and
-arrays made with its `xp`, must be inside `driver.use()`. An error of a kernel that does not compile
-shows NVRTC's messages with the source lines they are about.
+arrays made with its `xp`, must be inside `driver.use()`. CUDA's errors are raised as gdatalog's;
+that of a kernel that does not compile shows NVRTC's messages with the source lines they are about.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DeviceError, MemoryLimitError, Note
-from gdatalog.gpu_ops.cupy_copies import (
-    CupyCopied,
-    CupyCopier,
-    NoMemory,
-    explaining_failure,
-    fetched,
-    is_cudas,
-)
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
-from gdatalog.gpu_ops.virtual_pages import WORD, PinnedPages, VirtualMemory, VirtualPages, opened
+from gdatalog.gpu_ops.virtual_pages import (
+    WORD,
+    PinnedPages,
+    Refused,
+    VirtualMemory,
+    VirtualPages,
+    opened,
+)
+from gdatalog.storage.threads import in_ranges
 
 # Products and sums are rounded separately, as in NumPy. Suppressed warnings: functions that a
 # source includes and does not use (177), variables that generated code sets and does not use (550),
@@ -323,3 +324,121 @@ def _excerpt(lines: list[str], number: int) -> list[str]:
         f"    {'->' if at == number else '  '} {at:>{wide}} | {lines[at - 1].rstrip()}"
         for at in range(first, last + 1)
     ]
+
+
+# Copies to and from a real GPU in a separate stream; raises CUDA's errors as gdatalog's.
+
+
+BUFFER = 1 << 25  # bytes of a pinned buffer
+
+
+class NoMemory(MemoryError):
+    """The GPU is out of memory."""
+
+
+class CupyCopied:
+    """`driver.Copied` as a CUDA event."""
+
+    def __init__(self, cuda: Any, stream: Any) -> None:
+        self._cuda = cuda
+        self._event = cuda.Event(disable_timing=True)
+        self._event.record(stream)
+
+    def wait(self) -> None:
+        with explaining_failure("a copy"):
+            self._event.synchronize()
+
+    def before_kernels(self) -> None:
+        with explaining_failure("a copy"):
+            self._cuda.get_current_stream().wait_event(self._event)
+
+
+class CupyCopier:
+    """`driver.Copier` as a stream that does not synchronize with the default stream."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._stream = cuda.Stream(non_blocking=True)
+
+    def pinned(self, size: int) -> Any:
+        with explaining_failure("a pinned buffer of the host"):
+            return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
+
+    def after_kernels(self) -> None:
+        with explaining_failure("a copy"):
+            event = self._cuda.Event(disable_timing=True)
+            event.record()
+            self._stream.wait_event(event)
+
+    def copy(self, there: Any, at: int, here: Any) -> None:
+        runtime = self._cuda.runtime
+        with explaining_failure("a copy to the GPU"):
+            runtime.memcpyAsync(
+                there.data.ptr + at,
+                here.ctypes.data,
+                here.nbytes,
+                runtime.memcpyHostToDevice,
+                self._stream.ptr,
+            )
+
+    def copied(self) -> CupyCopied:
+        with explaining_failure("a copy"):
+            return CupyCopied(self._cuda, self._stream)
+
+
+def fetched(cuda: Any, array: Any) -> Any:
+    """A GPU array as NumPy's. The GPU fills one pinned buffer while threads empty the other."""
+    if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
+        with explaining_failure("a copy from the GPU"):
+            return array.get()
+    out = np.empty(len(array), dtype=array.dtype)
+    width, most = array.itemsize, BUFFER // array.itemsize
+    with explaining_failure("a copy from the GPU"):
+        stream = cuda.get_current_stream()
+        held = [cuda.alloc_pinned_memory(BUFFER) for _ in range(2)]
+        buffers = [np.frombuffer(one, array.dtype, most) for one in held]
+
+        def begin(start: int) -> Any:
+            size = min(most, len(array) - start) * width
+            source, target = array.data.ptr + start * width, held[start // most % 2].ptr
+            runtime = cuda.runtime
+            runtime.memcpyAsync(target, source, size, runtime.memcpyDeviceToHost, stream.ptr)
+            event = cuda.Event(disable_timing=True)
+            event.record(stream)
+            return event
+
+        event = begin(0)
+        for start in range(0, len(array), most):
+            event.synchronize()
+            end = min(len(array), start + most)
+            if end < len(array):
+                event = begin(end)
+            here, into = buffers[start // most % 2], out[start:end]
+
+            def part(rows: slice, here: Any = here, into: Any = into) -> None:
+                into[rows] = here[rows]
+
+            in_ranges(part, end - start)
+    return out
+
+
+@contextmanager
+def explaining_failure(what: str) -> Iterator[None]:
+    """Raises CUDA's errors as ours, and a lack of memory as a `MemoryError`, like CuPy."""
+    try:
+        yield
+    except (RuntimeError, Refused) as problem:
+        if not isinstance(problem, Refused) and not is_cudas(problem):
+            raise
+        if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
+            raise NoMemory(f"{what}: {problem}") from problem
+        raise DeviceError(
+            f"{what} failed on the GPU: {problem}",
+            hint='please report this; device="cpu" answers meanwhile. This process cannot use '
+            "the GPU any more: start it again",
+        ) from problem
+
+
+def is_cudas(problem: BaseException) -> bool:
+    """Whether CUDA raised it: by CuPy's names, CUDARuntimeError and CUDADriverError."""
+    return type(problem).__name__.startswith("CUDA")

@@ -7,9 +7,8 @@ from typing import Any
 
 from gdatalog.calls import Limits, LoopRun
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.paged import Paged
-from gdatalog.gpu_ops.slices import Slices
 from gdatalog.gpu_ops.sums import Sums
+from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
 from gdatalog.plan.cells import Sizes

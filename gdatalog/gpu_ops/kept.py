@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
-from gdatalog.gpu_ops.launching import THREADS, TILE, type_of
+from gdatalog.gpu_ops.driver import THREADS, TILE, type_of
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
-from gdatalog.gpu_ops.cpp_expressions import Type
-from gdatalog.gpu_ops.launching import whole
+from gdatalog.gpu_ops.cpp import Type
+from gdatalog.gpu_ops.driver import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY, Counter

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gdatalog.calls import NotOnDevice
 from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.driver import type_of
 from gdatalog.gpu_ops.intersection import Intersections
-from gdatalog.gpu_ops.launching import type_of
 from gdatalog.values import INT_MAX
 
 _TOO_LARGE = "counts or sums may leave 62 bits"

@@ -31,15 +31,16 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.gpu_ops.cpp_expressions import (
+from gdatalog.gpu_ops.cpp import (
     OPERATORS,
     STATE_NAMES,
+    CodeEmitter,
+    LanesLoop,
     LoopTypes,
     Type,
     called,
     names_in,
 )
-from gdatalog.gpu_ops.emitter import CodeEmitter, LanesLoop
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.printer.counting import Counter
 from gdatalog.records import dataclass, field

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from gdatalog.gpu_ops.checks import extra, without_cupy
-from gdatalog.gpu_ops.probe import Probe, look_at_driver
+from gdatalog.gpu_ops.probe import Probe, extra, look_at_driver, without_cupy
 
 
 def wanted(probe: Probe) -> int:

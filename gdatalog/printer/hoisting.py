@@ -13,8 +13,8 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, measurable, recoding
 from gdatalog.plan.nodes import Join, Seek, Slot, Step
 from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
+from gdatalog.printer.measure import both, last_pair
 from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import KnownPositions
 from gdatalog.records import replace
 

@@ -21,9 +21,8 @@ from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, 
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
-from gdatalog.printer.arguments import Argument
+from gdatalog.printer.arguments import Argument, TrieLayout
 from gdatalog.printer.counting import Counting
-from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import ROWS, PrintedPlan, module_of
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL, STOPPED

@@ -1,11 +1,16 @@
-"""Leaves: what a printed function does with a complete row."""
+"""Leaves: what a printed function does with a complete row.
+
+Aggregates are accumulated in local variables while the loops run. They become the partial columns
+that `executors.gather` merges: a count; a best key; high half, low half and count for a sum of
+ints; total and count for a sum of floats. A sum that may leave 62 bits ends the function, and the
+executor with exact arithmetic runs again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.nodes import Expr, Gather, Slot, Step
-from gdatalog.printer.accumulate import Accumulators
+from gdatalog.plan.nodes import Expr, Gather, Reduction, Slot, Step
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.scope import KnownPositions
 
@@ -161,3 +166,184 @@ class GroupLeaf(Leaf):
     ) -> None:
         assert self.accumulators is not None
         self.accumulators.add(known, amount, share)
+
+
+# Aggregates accumulated in local variables while the loops run.
+
+
+Spec = Gather | Reduction
+KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})
+
+
+def accumulable(kind: str) -> bool:
+    return kind in KINDS
+
+
+GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
+
+
+class Accumulators:
+    """`shared`: each lane of a tile accumulates its own part, and `combine` merges the parts."""
+
+    def __init__(self, nest: NestPrinter, specs: Sequence[Spec], shared: bool = False) -> None:
+        self.nest = nest
+        self.specs = specs
+        self.shared = shared
+        self.weighted = False  # whether rows with a weight were added
+        self.count = nest.text.name("came")
+        self.names = [nest.text.name("acc") for _ in specs]
+
+    @property
+    def only_count(self) -> bool:
+        return all(spec.kind == "count" for spec in self.specs)
+
+    def start(self) -> None:
+        line = self.nest.text.line
+        line(f"{self.count} = np.int64(0)")
+        for name, spec in zip(self.names, self.specs, strict=True):
+            if spec.kind in ("sum", "mean"):
+                line(f"{name} = {'0.0' if _floats(spec) else 'np.int64(0)'}")
+                if not _floats(spec):
+                    line(f"{name}f = 0.0")
+            elif spec.kind != "count":
+                line(f"{name} = np.int64(0)")
+                if spec.targets[0].type == "symbol":
+                    line(f"{name}r = np.int64(0)")
+
+    def add(self, known: KnownPositions, amount: str | None = None, share: bool = False) -> None:
+        """Adds the current row or, if all aggregates are counts, `amount` rows at once.
+
+        `share`: `amount` is each lane's own count.
+        """
+        nest = self.nest
+        weight = nest.weight(known)
+        if amount is not None and share and not self.shared:
+            amount, share = nest.whole(amount, True), False
+        keys = ["" if s.kind == "count" else nest.key(s.targets[0], known) for s in self.specs]
+        if self.shared and nest.together(known) and not share:
+            with nest.text.block("if leads()"):  # all lanes have this row: only one adds it
+                self._add(keys, weight, amount)
+        else:
+            self._add(keys, weight, amount)
+
+    def _add(self, keys: Sequence[str], weight: str, amount: str | None) -> None:
+        nest, text = self.nest, self.nest.text
+        self.weighted = self.weighted or weight != "1"
+        for name, key, spec in zip(self.names, keys, self.specs, strict=True):
+            if spec.kind == "count":
+                continue
+            if spec.kind in ("sum", "mean"):
+                self._sum(name, spec, key, weight)
+            else:
+                self._best(name, spec, key)
+        if nest.modular:
+            text.line(f"{self.count} = {nest.sum(self.count, nest.product(weight, amount or '1'))}")
+            return
+        if amount is None:
+            text.line(f"{self.count} += {weight}")
+        elif weight == "1":
+            text.line(f"{self.count} += {amount}")
+        else:
+            with nest.unless(f"float({weight}) * float({amount}) > 4e18", 4):
+                text.line(f"{self.count} += {weight} * {amount}")
+        if weight != "1":
+            with text.block(f"if {self.count} > 4000000000000000000"):
+                text.line(nest.spoil(4))
+
+    def _sum(self, name: str, spec: Spec, key: str, weight: str) -> None:
+        nest, text = self.nest, self.nest.text
+        if _floats(spec):
+            value = nest.expressions.decoded(key)
+            text.line(f"{name} += {value}" + ("" if weight == "1" else f" * {weight}"))
+            return
+        value = text.name("s")
+        text.line(f"{value} = {key}")
+        text.line(f"{name}f += abs(float({value}))" + ("" if weight == "1" else f" * {weight}"))
+        with nest.unless(f"{name}f > 4e18", 4):
+            text.line(f"{name} += {value}" + ("" if weight == "1" else f" * {weight}"))
+
+    def _best(self, name: str, spec: Spec, key: str) -> None:
+        nest, text = self.nest, self.nest.text
+        op = ">" if spec.kind == "max" else "<"
+        value = text.name("s")
+        text.line(f"{value} = {key}")
+        if spec.targets[0].type == "symbol":
+            rank = text.name("s")
+            text.line(f"{rank} = {nest.expressions.rank(value)}")
+            with text.block(f"if {self.count} == 0 or {rank} {op} {name}r"):
+                text.line(f"{name}, {name}r = {value}, {rank}")
+        else:
+            with text.block(f"if {self.count} == 0 or {value} {op} {name}"):
+                text.line(f"{name} = {value}")
+
+    def combine(self) -> None:
+        """Reduces the accumulators of all lanes."""
+        if not self.shared:
+            return
+        nest, line = self.nest, self.nest.text.line
+        for name, spec in zip(self.names, self.specs, strict=True):
+            if spec.kind in ("sum", "mean"):
+                if not _floats(spec):
+                    line(f"{name}f = {nest.call('sum_of_lanes', f'{name}f')}")
+                    with nest.text.block(f"if {name}f > 4e18"):
+                        line("return 4")
+                line(f"{name} = {nest.call('sum_of_lanes', name)}")
+            elif spec.kind != "count":
+                self._combine_best(name, spec)
+        if self.weighted:
+            with nest.text.block(f"if {nest.call('sum_of_lanes', f'float({self.count})')} > 4e18"):
+                line("return 4")
+        line(f"{self.count} = {nest.call('sum_of_lanes', self.count)}")
+
+    def _combine_best(self, name: str, spec: Spec) -> None:
+        nest, line = self.nest, self.nest.text.line
+        best, none = ("greatest", LEAST) if spec.kind == "max" else ("least", GREATEST)
+        if spec.targets[0].type == "symbol":
+            rank = nest.text.name("s")
+            mine = f"{name}r if {self.count} > 0 else {none}"
+            line(f"{rank} = {nest.call(f'{best}_of_lanes', mine)}")
+            mine = f"{name} if {self.count} > 0 and {name}r == {rank} else {none}"
+        else:
+            mine = f"{name} if {self.count} > 0 else {none}"
+        line(f"{name} = {nest.call(f'{best}_of_lanes', mine)}")
+
+    def parts(self, at: int) -> list[tuple[str, str]]:
+        """The partial columns of an aggregate: source and dtype."""
+        spec, name = self.specs[at], self.names[at]
+        if spec.kind == "count":
+            return [(self.count, "int64")]
+        if spec.kind in ("min", "max", "any_value"):
+            return [(name, "int64")]
+        if _floats(spec):
+            return [(name, "float64"), (self.count, "int64")]
+        halves = f"{name} >> 32", f"{name} & 0xFFFFFFFF"
+        return [(source, "int64") for source in (*halves, self.count)]
+
+    def value(self, at: int) -> str:
+        """The key of an aggregate's value, once all rows are in."""
+        spec, name = self.specs[at], self.names[at]
+        encoded = self.nest.expressions.encoded
+        if spec.kind == "count":
+            return self.count
+        if spec.kind == "mean":
+            text = self.nest.text
+            if not _floats(spec):  # a larger sum is not exact as a float
+                with text.block(f"if {name}f > 9e15"):
+                    text.line("return 4")
+            result = text.name("s")
+            text.line(f"{result} = float({name}) / float({self.count}) if {self.count} else 0.0")
+            self._number(result)
+            return encoded(result)
+        if spec.kind == "sum" and _floats(spec):
+            self._number(name)
+            return encoded(name)
+        return name
+
+    def _number(self, name: str) -> None:
+        """The sum of inf and -inf is NaN: an error, which the other executor raises."""
+        with self.nest.text.block(f"if {name} != {name}"):
+            self.nest.text.line("return 4")
+
+
+def _floats(spec: Spec) -> bool:
+    return spec.targets[0].type == "float"

@@ -14,8 +14,10 @@ from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import (
+    last_pair,
     measurable_here,
     measure,
+    measure_pair,
     sum_common,
     summable,
     summed,
@@ -24,7 +26,6 @@ from gdatalog.printer.measure import (
     weighable,
 )
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.remember import fetch, recall
 from gdatalog.printer.scope import Clip, KnownPositions, LoopPosition

@@ -10,10 +10,9 @@ import numpy as np
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, GivenRows, Join, JoinPlan
-from gdatalog.printer.arguments import Argument, LevelArgument
+from gdatalog.printer.arguments import Argument, LevelArgument, TrieLayout
 from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import ExpressionPrinter
-from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.leaves import GroupLeaf
 from gdatalog.printer.levels import last_loop, spreads
 from gdatalog.printer.nest import Leaf, NestPrinter

@@ -1,4 +1,6 @@
-"""The state of printing a nest of loops: names of arguments, ranges of lists, keys and weights."""
+"""The state of printing a nest of loops: text, names of arguments, ranges of lists, keys and
+weights.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,9 @@ from gdatalog.plan.nodes import (
     Tally,
     TrieRef,
 )
-from gdatalog.printer.arguments import Arguments, LevelArgument
-from gdatalog.printer.expressions import ExpressionPrinter
-from gdatalog.printer.layouts import TrieLayout
+from gdatalog.printer.arguments import Arguments, LevelArgument, TrieLayout
+from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.printer.scope import CountTable, KeptIntersection, KnownPositions, Range
-from gdatalog.printer.text import LoopText
 from gdatalog.records import replace
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # statuses of a function; 0: done
@@ -237,3 +237,44 @@ class NestState:
     def sum(self, one: str, other: str) -> str:
         """The sum of two counts."""
         return f"({one} + {other}) % modulus" if self.modular else f"{one} + {other}"
+
+
+# The text of a function: indented lines, and unique names.
+
+
+MOST_LOOPS = 20  # Python's limit on nested blocks
+TYPES = frozenset({"i32", "i64"})  # names of types in kernels
+
+
+class LoopText:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.loops = 0
+        self._taken: dict[str, int] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        loop = head.startswith(("for ", "while "))
+        self.loops += loop
+        if self.loops > MOST_LOOPS:
+            raise Unprintable(f"more than {MOST_LOOPS} loops inside each other")
+        self.line(head + ":")
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+        self.loops -= loop
+
+    def name(self, stem: str) -> str:
+        """A unique local name. Names that are not made here have a `_` before their number."""
+        assert not stem.endswith("_"), stem
+        number = self._taken.get(stem, 0)
+        number += f"{stem}{number}" in TYPES
+        self._taken[stem] = number + 1
+        return f"{stem}{number}"

@@ -19,9 +19,8 @@ from functools import partial
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Expr, JoinPlan, Step
-from gdatalog.printer.arguments import Arguments
+from gdatalog.printer.arguments import Arguments, TrieLayout
 from gdatalog.printer.counting import Counting
-from gdatalog.printer.layouts import TrieLayout
 from gdatalog.printer.module import PrintedPlan, module_of
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL

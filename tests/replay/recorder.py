@@ -10,8 +10,8 @@ from typing import Any
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import Join, JoinPlan, RulePlan, Step
+from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.fresh import NewRows
 from gdatalog.printer.lattice import print_lattice
 from gdatalog.printer.leaves import GroupLeaf, RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan

@@ -18,7 +18,7 @@ from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.session.folding import value_of
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
-from gdatalog.planner.rewrite.counting import COUNTS
+from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows

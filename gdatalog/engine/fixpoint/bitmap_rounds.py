@@ -1,7 +1,7 @@
 """Evaluates a recursive stratum on a GPU in rounds, if a bitmap of all possible rows fits.
 
-The kernels of all rules test and set bits while they run (`printer/fresh.py`). They output only new
-rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
+The kernels of all rules test and set bits while they run (`printer/distinct.py`). They output only
+new rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
 launches. This covers rules that read no growing relation except the delta; `rounds.py` runs the
 others, and whatever turns out not to fit.
 

@@ -49,9 +49,9 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.planner.check.checked import Stratum
 from gdatalog.planner.rewrite.monotone import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.printer.arguments import layouts_of
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
-from gdatalog.printer.layouts import layouts_of
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.storage.keys import decode_value, narrow, span_of
 from gdatalog.storage.relation import Relation

@@ -2,7 +2,7 @@
 
 A worker processes one value at a time, with one stamp array or hash table and a worklist; no index
 grows, and threads share nothing. This module chooses the function, and rounds where these are
-faster; `planner/rewrite/partitioned.py` decides which strata can be partitioned.
+faster; `planner/rewrite/linear_recursion.py` decides which strata can be partitioned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
-from gdatalog.planner.rewrite.partitioned import Partitioning, partitioning_of, two_atoms_of
+from gdatalog.planner.rewrite.linear_recursion import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
@@ -306,7 +306,7 @@ class PartitionedStratum(StratumRun):
         counted: bool = False,
     ) -> PrintedPlan | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
-        from gdatalog.printer.layouts import layouts_of
+        from gdatalog.printer.arguments import layouts_of
 
         knobs, rules = self.context.knobs, self.recursions
         intersect, tile = knobs.intersect, self.context.device.tile(knobs)

@@ -55,11 +55,15 @@ from gdatalog.plan.tuning import (
     When,
 )
 from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.planner.rewrite.counting import counts_of
+from gdatalog.planner.rewrite.columns_read import counts_of
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
-from gdatalog.planner.rewrite.linear import LinearStratum, first_of, made_linear
-from gdatalog.planner.rewrite.one_worklist import with_key
-from gdatalog.planner.rewrite.partitioned import Partitioning
+from gdatalog.planner.rewrite.linear_recursion import (
+    LinearStratum,
+    Partitioning,
+    first_of,
+    made_linear,
+    with_key,
+)
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -343,7 +347,7 @@ def over(
     return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))
 
 
-# A closure by a quadratic rule, evaluated by its linear rule (`planner/rewrite/linear.py`).
+# A closure by a quadratic rule, evaluated by its linear rule.
 
 
 def linearised(linear: LinearStratum, inputs: StratumInputs) -> StratumInputs:
@@ -369,7 +373,7 @@ def linear_of(stratum: Stratum, inputs: StratumInputs) -> LinearStratum | None:
     return inputs.plans.rewritten("linear", stratum.rules, lambda: made_linear(stratum, schema))
 
 
-# Linear recursion of many small rounds as one worklist (`planner/rewrite/one_worklist.py`).
+# Linear recursion of many small rounds as one worklist (`planner/rewrite/linear_recursion.py`).
 
 
 class OneWorklist(PartitionedStratum):

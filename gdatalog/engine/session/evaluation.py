@@ -56,7 +56,7 @@ from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check.checked import Checked, Schema, Stratum
 from gdatalog.planner.check.walk import Node, walk
-from gdatalog.planner.rewrite.counting import COUNTS
+from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation

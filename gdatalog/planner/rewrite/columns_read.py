@@ -1,7 +1,12 @@
-"""Which columns of a program's inputs are read, and the program without the others.
+"""What is read of a relation: which columns of a program's inputs, and where only numbers of rows.
 
 A column is not read if every atom has a variable there that occurs nowhere else. Under set
 semantics such a column can be dropped; where rows are counted or summed, it cannot.
+
+Then the number of rows may be enough: `deg(x, count()) <- path(x, _).` becomes
+`deg(x, sum(n)) <- path~counts(x, n).`, where `path~counts` has the number of rows for each x.
+Existence tests work too. This is sound if the other columns are variables that occur nowhere else:
+each binding of the rest of the body then stands for as many bindings as there are rows.
 """
 
 from __future__ import annotations
@@ -9,8 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from gdatalog.parser.syntax import Aggregate, Atom, Literal, Var
+from gdatalog.parser.syntax import Aggregate, And, Atom, Expr, HeadAggregate, Literal, Not, Var
 from gdatalog.planner.check.checked import Checked, CheckedRule, Schema
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import replace
@@ -81,3 +87,93 @@ def _literal(node: Literal, kept: Kept) -> Literal:
         places = kept.get(node.name)
         return node if places is None else replace(node, args=tuple(node.args[p] for p in places))
     return rebuild(node, partial(_literal, kept=kept))
+
+
+# Rules that need only the number of rows of a relation for each value of a column.
+
+
+COUNTS = "~counts"  # names of users' relations have no ~
+_NUMBER = Var("rows~n")
+
+# Aggregates that ignore multiplicity.
+_OF_SETS = frozenset({"min", "max", "any_value", "count_distinct"})
+
+
+def counts_of(schema: Schema, split: int) -> Schema:
+    """The schema of the relation of counts by column `split`."""
+    name, kind = schema.columns[split], schema.types[split]
+    return Schema(schema.name + COUNTS, (name, "rows"), (kind, "int"))
+
+
+def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule | None:
+    """The rule over counts by these columns in place of these relations; None if it needs the rows.
+    Rules that read none of the relations are unchanged."""
+    if rule.body is None:
+        return rule
+    nodes: list[Node] = [*rule.head.args, rule.body]
+    read = [part for node in nodes for part in walk(node) if _reads(part, columns)]
+    if not read:
+        return rule
+    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
+    items = rule.body.items if isinstance(rule.body, And) else (rule.body,)
+    changed = tuple(_counted(item, columns, uses) for item in items)
+    rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
+    if None in changed or len(rewritten) != 1 or len(read) != 1:
+        return None
+    kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, HeadAggregate)}
+    if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], Not)):
+        return None
+    literals = tuple(item for item in changed if item is not None)
+    body = And(literals, rule.body.span) if len(literals) > 1 else literals[0]
+    head = replace(rule.head, args=tuple(map(_summed, rule.head.args)))
+    return replace(rule, head=head, body=body, types={**rule.types, _NUMBER.name: "int"})
+
+
+def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
+    """Whether, for some column of each relation, counts are enough for the rule."""
+    if rule.body is None:
+        return True
+    read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
+    return all(
+        bool(atom.args) and counted_rule(rule, {atom.name: column}) is not None
+        for atom in read
+        if isinstance(atom, Atom)
+        for column in [_asked(rule, atom)]
+    )
+
+
+def _asked(rule: CheckedRule, atom: Atom) -> int:
+    """The first column of an atom that the rest of the rule reads; 0 if there is none."""
+    nodes: list[Node] = [*rule.head.args, *([rule.body] if rule.body else [])]
+    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
+    asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
+    return asked[0] if asked else 0
+
+
+def _reads(part: Node, columns: Mapping[str, int]) -> bool:
+    return isinstance(part, Atom) and part.name in columns
+
+
+def _unused(arg: Expr, uses: Mapping[str, int]) -> bool:
+    return isinstance(arg, Var) and uses[arg.name] == 1
+
+
+def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int]) -> Literal | None:
+    """A literal over counts; None if it needs the rows."""
+    if isinstance(item, Not) and isinstance(item.body, Atom):
+        inner = _counted(item.body, columns, uses)
+        return None if inner is None else item if inner is item.body else replace(item, body=inner)
+    if not isinstance(item, Atom) or item.name not in columns:
+        return item
+    split = columns[item.name]
+    others = [arg for at, arg in enumerate(item.args) if at != split]
+    if not item.args or not all(_unused(arg, uses) for arg in others):
+        return None
+    return replace(item, name=item.name + COUNTS, args=(item.args[split], _NUMBER))
+
+
+def _summed(arg: Any) -> Any:
+    """An argument of the head with sums of counts in place of counts."""
+    if isinstance(arg, HeadAggregate) and arg.kind == "count":
+        return HeadAggregate("sum", (_NUMBER,), arg.span)
+    return rebuild(arg, _summed)

@@ -1,8 +1,8 @@
 """Magic sets: rewrites a program so that only the rows that one relation needs are evaluated.
 
 Strata are rewritten from the wanted relation downwards. Each place that reads a derived relation
-demands some of its rows, by the columns bound there (`sideways.py`). When all demand on a relation
-is known, its own rules are rewritten (`specialised.py`), and demand rows in turn.
+demands some of its rows, by the columns bound there (`passing.py`). When all demand on a relation
+is known, its own rules are rewritten, and demand rows in turn.
 
     path(x, z) <- E(x, z) ; path(x, y), E(y, z).    ?- path(1, y).
 
@@ -13,18 +13,62 @@ becomes, since both rules pass the 1 on unchanged,
 A relation that is needed in full is evaluated in full, and with it all relations it depends on; an
 attempt that finds one starts again with that known. Where magic sets would make a negation or an
 aggregate part of a recursion, the negated or aggregated relation is evaluated in full.
+
+The rules of a stratum are rewritten for the demand on its relations:
+
+- **One constant**, for a relation that is not recursive or whose rules all keep the column: the
+  constant replaces the variable, and the column is dropped. (Not if the fixpoint of one value is a
+  worklist, which is partitioned by the column.)
+- **Kept** columns, several values: the values are a relation (`path[bf]?`), which the rules without
+  recursion read. Recursive rules have the values from their recursive atom.
+- **Handed on** columns, the others kept: the values that are reached are a relation. The rows of
+  each belong to the demanded value, which they carry along if there are several.
+- Otherwise textbook **magic sets**: each rule reads the demanded values, and recursive atoms demand
+  more.
+
+If a constant replaced the last group variable of a count, an empty group would get a row of 0: such
+rules read a magic set even for one constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from gdatalog.planner.check.checked import Checked
-from gdatalog.planner.rewrite.attempt import Attempt, Measured, atoms_read
+from gdatalog.parser.syntax import (
+    Atom,
+    Expr,
+    Literal,
+    Var,
+)
+from gdatalog.planner.check.checked import Checked, CheckedRule
+from gdatalog.planner.check.names import conjunction
+from gdatalog.planner.rewrite.adornments import (
+    BindingSource,
+    Columns,
+    Constants,
+    adorned,
+    one_constant,
+)
 from gdatalog.planner.rewrite.magic_set_cost import World, Worth
-from gdatalog.planner.rewrite.sideways import KnownBindings
-from gdatalog.planner.rewrite.specialised import Specialised
-from gdatalog.records import dataclass, field
+from gdatalog.planner.rewrite.passing import (
+    KnownBindings,
+    handed_on,
+    is_plain,
+    kept,
+    linear,
+    literals,
+    narrower,
+    recursive_atoms,
+)
+from gdatalog.planner.rewrite.rewriting import (
+    Attempt,
+    Measured,
+    Rewriting,
+    atoms_read,
+    exported,
+    with_constants,
+)
+from gdatalog.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +139,247 @@ def _rewritten(attempt: Attempt) -> bool:
         if attempt.in_full:
             return False
     return True
+
+
+# Rewrites the rules of one stratum for the demand on its relations.
+
+
+class Specialised(Rewriting):
+    """The relations of one stratum, rewritten for all demand on them."""
+
+    def run(self) -> None:
+        attempt = self.attempt
+        if self.stratum.recursive:
+            self._recursive()
+            return
+        (name,) = self.stratum.relations
+        asked = attempt.asks[name]
+        if () in asked:
+            self._whole(name)
+            return
+        for columns, sources in asked.items():
+            constants = one_constant(sources)
+            if constants is not None and self.fixable:
+                self._fixed({name: columns}, constants)
+            else:
+                magic = self._magic(name, columns, sources)
+                for rule in self.of(name):
+                    self._guarded(rule, columns, magic, constants)
+
+    def _whole(self, name: str) -> None:
+        """A view that is needed in full; its own rules may still restrict what they read."""
+        attempt = self.attempt
+        arity = attempt.arity(name)
+        whole = adorned(name, arity, ())
+        before = sum(map(len, attempt.asks.values()))
+        for rule in self.of(name):
+            attempt.add(rule, whole, KnownBindings())
+        if sum(map(len, attempt.asks.values())) == before:
+            attempt.needs(name)
+        for columns in attempt.asks[name]:
+            attempt.final[adorned(name, arity, columns)] = whole, ()
+        attempt.schema(whole, range(arity), name)
+
+    # ------------------------------------------------------------------------------ recursion
+
+    def _recursive(self) -> None:
+        attempt = self.attempt
+        chosen: dict[tuple[str, Columns], list[BindingSource]] = {}
+        rules: dict[tuple[str, Columns], list[CheckedRule]] = {}
+        for name in self.stratum.relations:
+            for columns, sources in attempt.asks.get(name, {}).items():
+                own, rules_of_own = self._choice(name, columns)
+                indexes = [columns.index(at) for at in own]
+                target = adorned(name, attempt.arity(name), own)
+                attempt.final[adorned(name, attempt.arity(name), columns)] = target, ()
+                rules[name, own] = rules_of_own
+                found = chosen.setdefault((name, own), [])
+                found += [source.at(indexes) for source in sources]
+        if not all(rules.values()):
+            self._textbook(chosen)
+            return
+        for (name, columns), sources in chosen.items():
+            self.rules = rules[name, columns]
+            places = self._kept(name, columns)
+            constants = one_constant(sources)
+            if places is None:
+                self._handing(name, columns, sources)
+            elif constants is not None and self.fixable and not self._is_walked():
+                self._fixed(places, constants)
+            else:
+                fixed = constants is not None and self.fixable
+                magic = "" if fixed else self._magic(name, columns, sources)
+                for other, own in places.items():
+                    for rule in self.of(other):
+                        self._keeping(rule, places, own, magic, constants)
+
+    def _is_walked(self) -> bool:
+        """Whether the fixpoint for one value of a column runs as a worklist, which needs the column
+        it is partitioned by."""
+        return self.attempt.world.worklists and all(
+            len(recursive_atoms(rule, self.stratum.relations)) < 2 and not rule.aggregated
+            for rule in self.rules
+        )
+
+    def _choice(self, name: str, columns: Columns) -> tuple[Columns, list[CheckedRule]]:
+        """The best bound columns to demand by, and the rules to use; no rules: use magic sets."""
+        for fits in (self._kept, self._handed_on):
+            for rules in self.choices:
+                self.rules = rules
+                for choice in narrower(columns):
+                    if fits(name, choice):
+                        return choice, rules
+        self.rules = self.choices[0]
+        return self.attempt.single(name, columns), []
+
+    def _kept(self, name: str, columns: Columns) -> Mapping[str, Columns] | None:
+        places = kept(self.stratum, self.rules, name, columns)
+        if places is None:
+            return None
+        fit = all(self.attempt.groups(other).issuperset(own) for other, own in places.items())
+        return places if fit else None
+
+    def _handed_on(self, name: str, columns: Columns) -> bool:
+        if len(self.stratum.relations) > 1 or any(map(exported, self.rules)):
+            return False
+        return handed_on(self.of(name), name, columns)
+
+    def _keeping(
+        self,
+        rule: CheckedRule,
+        places: Mapping[str, Columns],
+        columns: Columns,
+        magic: str,
+        constants: Constants | None,
+    ) -> None:
+        """path[bf](x, z) <- path[bf]?(x), E(x, z).  path[bf](x, z) <- path[bf](x, y), E(y, z).
+
+        Without `magic`: path[bf](1, z) <- E(1, z).
+        """
+        changed: CheckedRule | None = self._within(rule, places)
+        assert changed is not None
+        if not recursive_atoms(rule, self.stratum.relations):
+            if magic:
+                self._guarded(changed, columns, magic, constants)
+                return
+            assert constants is not None
+            changed = with_constants(changed, columns, constants)
+        self._schema_of(rule.head.name, columns)
+        if changed is not None:
+            head = adorned(rule.head.name, self.attempt.arity(rule.head.name), columns)
+            self.attempt.add(changed, head, KnownBindings())
+
+    def _handing(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> None:
+        """One value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
+        Several: m(s, s) <- asked(s).  m(s, y) <- m(s, x), E(x, y). ...  Rows carry s along."""
+        attempt = self.attempt
+        arity = attempt.arity(name)
+        others = tuple(at for at in range(arity) if at not in columns)
+        constants = one_constant(sources)
+        carried: tuple[Expr, ...] = ()
+        if constants is not None:
+            self._left_out(name, columns)
+            head, on_the_way = adorned(name, arity, columns, "c"), f"{self._cut(name, columns)}?"
+            attempt.schema(head, others, name)
+            attempt.schema(on_the_way, columns, name)
+            attempt.facts[on_the_way] = (Atom(on_the_way, constants, sources[0].span),)
+        else:
+            head = adorned(name, arity, columns)
+            self._schema_of(name, columns)
+            asked = self._magic(name, columns, sources)
+            on_the_way = f"{head}+"
+            attempt.schema(on_the_way, columns, name, twice=True)
+            kinds = [attempt.checked.schemas[name].types[at] for at in columns]
+            names = [f"{attempt.checked.schemas[name].columns[at]}~0" for at in columns]
+            carried = tuple(map(Var, names))
+            own = dict(zip(names, kinds, strict=True))
+            span = sources[0].span
+            start = Atom(on_the_way, (*carried, *carried), span)
+            attempt.rules.append(CheckedRule(start, Atom(asked, carried, span), own, span))
+        for rule in self.of(name):
+            if carried:
+                rule = replace(rule, types={**rule.types, **own})
+            one = linear(rule)
+            found = tuple(rule.head.args[at] for at in others)
+            at_head = tuple(rule.head.args[at] for at in columns)
+            if one is not None and one.keeps(columns):
+                # path(s, z) <- path(s, y), E(y, z)
+                inner = tuple(one.atom.args[at] for at in others)
+                first = Atom(head, self._laid(columns, carried, inner), one.atom.span)
+                self._emit(rule, head, self._laid(columns, carried, found), [first, *one.rest])
+                continue
+            way = Atom(on_the_way, (*carried, *at_head), rule.head.span)
+            if one is not None:  # m(s, y) <- m(s, x), E(x, y)
+                inner = tuple(one.atom.args[at] for at in columns)
+                self._emit(rule, on_the_way, (*carried, *inner), [way, *one.rest])
+            else:  # path(s, z) <- m(s, x), E(x, z)
+                items = [way, *literals(rule.body)]
+                self._emit(rule, head, self._laid(columns, carried, found), items)
+
+    def _laid(
+        self, columns: Columns, carried: tuple[Expr, ...], others: Sequence[Expr]
+    ) -> tuple[Expr, ...]:
+        """The columns of a row, with carried values in the demanded columns."""
+        if not carried:
+            return tuple(others)
+        rest = iter(others)
+        by_column = dict(zip(columns, carried, strict=True))
+        arity = len(columns) + len(others)
+        return tuple(by_column[at] if at in by_column else next(rest) for at in range(arity))
+
+    def _emit(
+        self, rule: CheckedRule, name: str, args: Sequence[Expr], items: Sequence[Literal]
+    ) -> None:
+        first, *rest = items
+        known = KnownBindings()
+        if is_plain(first):
+            known.learn(first)
+        new = replace(rule, head=Atom(name, tuple(args), rule.head.span))
+        whole = first
+        if rest:
+            body = conjunction(rest, rule.span)
+            whole = conjunction(
+                [first, self.attempt.sideways(rule).literal(body, known)], rule.span
+            )
+        self.attempt.rules.append(replace(new, body=whole))
+
+    def _textbook(self, chosen: dict[tuple[str, Columns], list[BindingSource]]) -> None:
+        """Magic sets: sg[bf](x, y) <- sg[bf]?(x), up(x, a), sg[bf](a, b), down(b, y), and
+        sg[bf]?(a) <- sg[bf]?(x), up(x, a)."""
+        attempt = self.attempt
+        asked: dict[str, dict[Columns, list[BindingSource]]] = {}
+        for (name, columns), sources in chosen.items():
+            target = columns
+            if len(columns) > 1:
+                own = asked.get(name, {})
+                target = next((c for c in own if set(c) <= set(columns)), columns[:1])
+                arity = attempt.arity(name)
+                for placeholder, (final, dropped) in list(attempt.final.items()):
+                    if final == adorned(name, arity, columns):
+                        attempt.final[placeholder] = adorned(name, arity, target), dropped
+            places = [columns.index(at) for at in target]
+            own = asked.setdefault(name, {})
+            own.setdefault(target, []).extend(source.at(places) for source in sources)
+        for name in self.stratum.relations:
+            attempt.asks[name] = asked.get(name, {})
+        done: set[tuple[str, Columns]] = set()
+        while True:
+            waiting = [
+                (name, columns)
+                for name in self.stratum.relations
+                for columns in attempt.asks[name]
+                if (name, columns) not in done
+            ]
+            if not waiting or attempt.in_full:
+                break
+            done.update(waiting)
+            for name, columns in waiting:
+                if len(attempt.asks[name]) > 1 and not attempt.forced:
+                    why = "its recursive rules would ask for it by different columns"
+                    attempt.needs(name, why)
+                magic = f"{adorned(name, attempt.arity(name), columns)}?"
+                for rule in self.of(name):
+                    self._guarded(rule, columns, magic)
+        for name, columns in done:
+            magic = self._magic(name, columns, attempt.asks[name][columns])
+            attempt.magic_sets[magic] = name, columns[0]

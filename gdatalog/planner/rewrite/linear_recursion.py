@@ -1,0 +1,290 @@
+"""Linear recursion: partitioned by the values of a column, run as one worklist, and made of
+closures.
+
+`path(x, z) <- path(x, y), E(y, z)` passes the first column on unchanged: rows of one x derive rows
+of the same x, so each x is a fixpoint of its own. A stratum can be partitioned if a column of each
+of its relations can be chosen such that every rule passes the chosen column of its one recursive
+atom to the chosen column of its head. This depends on the rules alone. It is read off their plans,
+where alternatives are separate and the recursive atom's columns are variables.
+
+`n(i + 1) <- n(i)` passes no column on. With a constant key that every rule passes on,
+`n(0, i + 1) <- n(0, i)`, it has a single partition: the compiled worklist follows row after row,
+without rounds. That is sequential, and pays if rounds are many and small.
+
+`p(x, z) <- p(x, y), p(y, z)` composes rows of p: (x, y) and (y, z) derive (x, z). Let B be the rows
+of p from other rules, facts and data, none of which reads p. Then p is the least relation that
+contains B and is closed under composition: all compositions of one or more rows of B, in any
+bracketing, because composition is associative. Bracketed from the left, each chain is a shorter
+chain followed by one row of B. So p is also the least relation that contains B and is closed under
+`p(x, z) <- p(x, y), B(y, z)`. That rule has one recursive atom, where the other has two; it needs
+no second growing index, and it partitions. x, y and z may be several columns each. Columns with the
+same variable in all three atoms separate independent closures. The body may contain nothing else: a
+test would have to hold for every bracketing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from gdatalog.parser.syntax import And, Atom, Const, Or, Var
+from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
+from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.walk import walk
+from gdatalog.records import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """`columns`: the column by which each relation of the stratum is partitioned."""
+
+    columns: Mapping[str, int]
+
+
+Pairs = frozenset[tuple[int, int]]
+
+
+def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
+    """Whether a rule joins two atoms of these relations. Then no column partitions them, which is
+    known before planning."""
+    literals = rule.body.items if isinstance(rule.body, And) else ()
+    return sum(isinstance(each, Atom) and each.name in names for each in literals) > 1
+
+
+def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Partitioning | None:
+    """The partitioning of a stratum, by the plans of its recursive rules; None if there is none.
+
+    `arities`: those of the stratum's relations.
+    """
+    edges: list[tuple[str, str, Pairs]] = []
+    for plan in plans:
+        if plan.gathers:
+            return None
+        for join in plan.joins:
+            if join.given is None or _recursive(join, arities):
+                return None
+            edges.append((join.given.relation, plan.relation, _passed_on(join)))
+    chosen: dict[str, int] = {}
+    for relations in _connected(edges, arities):
+        if not _choose(relations, edges, arities, chosen):
+            return None
+    return Partitioning(chosen)
+
+
+def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
+    """Whether a join reads other rows of the stratum than its given ones."""
+    return any(ref.relation in names for ref in join.tries)
+
+
+def _passed_on(join: JoinPlan) -> Pairs:
+    """Pairs of a column of the recursive atom and a column of the head with the same variable."""
+    assert join.given is not None
+    return frozenset(
+        (at, place)
+        for at, slot in enumerate(join.given.slots)
+        for place, output in enumerate(join.outputs)
+        if isinstance(output, Slot) and output.name == slot.name
+    )
+
+
+def _connected(
+    edges: Sequence[tuple[str, str, Pairs]], arities: Mapping[str, int]
+) -> list[list[str]]:
+    """The connected components of relations, each relation after a neighbour."""
+    beside: dict[str, list[str]] = {name: [] for name in sorted(arities)}
+    for body, head, _ in edges:
+        beside[body].append(head)
+        beside[head].append(body)
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for first in beside:
+        if first in seen:
+            continue
+        relations = {first: None}
+        waiting = [first]
+        while waiting:
+            more = [name for name in beside[waiting.pop()] if name not in relations]
+            relations.update(dict.fromkeys(more))
+            waiting += dict.fromkeys(more)
+        seen |= relations.keys()
+        found.append(list(relations))
+    return found
+
+
+def _choose(
+    relations: Sequence[str],
+    edges: Sequence[tuple[str, str, Pairs]],
+    arities: Mapping[str, int],
+    chosen: dict[str, int],
+) -> bool:
+    """Chooses a column of each relation so that all edges agree, by backtracking; returns whether
+    that is possible."""
+    place = {name: at for at, name in enumerate(relations)}
+    # The edges to check when a relation's column is chosen.
+    checks: list[list[tuple[str, str, Pairs]]] = [[] for _ in relations]
+    for body, head, pairs in edges:
+        if body in place:
+            checks[max(place[body], place[head])].append((body, head, pairs))
+    at = column = 0
+    while at < len(relations):
+        name = relations[at]
+        for column in range(column, arities[name]):  # noqa: B020  resumes after the last one
+            chosen[name] = column
+            if all((chosen[body], chosen[head]) in pairs for body, head, pairs in checks[at]):
+                at, column = at + 1, 0
+                break
+        else:
+            if at == 0:
+                return False
+            at -= 1
+            column = chosen[relations[at]] + 1
+    return True
+
+
+# Runs a linear recursion as one worklist, by adding a constant key column to its relations.
+
+
+KEY = "~key"  # names of users' columns have no ~
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A stratum whose relations have a key as first column, and their schemas."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]
+
+
+def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
+    """The stratum with keys; None if a rule joins rows of the stratum, aggregates, or has
+    alternatives that read it."""
+    if any(not schemas[name].arity for name in stratum.relations):
+        return None
+    rules = [_with_key(rule, frozenset(stratum.relations)) for rule in stratum.rules]
+    if None in rules:
+        return None
+    keyed = {
+        name: Schema(name, (KEY, *schemas[name].columns), ("int", *schemas[name].types))
+        for name in stratum.relations
+    }
+    return Keyed(replace(stratum, rules=tuple(filter(None, rules))), keyed)
+
+
+def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
+    if rule.aggregated:
+        return None
+    if rule.body is None:
+        return replace(rule, head=_keyed(rule.head, Const("int", 0)))
+    literals = rule.body.items if isinstance(rule.body, And) else (rule.body,)
+    reads = [each for each in literals if isinstance(each, Atom) and each.name in names]
+    below = sum(isinstance(part, Atom) and part.name in names for part in walk(rule.body))
+    if len(reads) > 1 or len(reads) != below:
+        return None
+    if not reads:
+        return replace(rule, head=_keyed(rule.head, Const("int", 0)))
+    (atom,) = reads
+    keyed = tuple(_keyed(atom, Var(KEY)) if each is atom else each for each in literals)
+    body = And(keyed, rule.body.span) if isinstance(rule.body, And) else keyed[0]
+    head = _keyed(rule.head, Var(KEY))
+    return replace(rule, head=head, body=body, types={**rule.types, KEY: "int"})
+
+
+def _keyed(atom: Atom, key: Const | Var) -> Atom:
+    return replace(atom, args=(key, *atom.args))
+
+
+# Makes transitive closures linear.
+
+
+FIRST = "~first"  # names of users' relations have no ~
+
+
+def first_of(schema: Schema) -> Schema:
+    """The relation of the rows that a relation has without recursion."""
+    return Schema(schema.name + FIRST, schema.columns, schema.types)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearStratum:
+    """A stratum made linear: the stratum that derives `p~first`, and the one that reads it.
+    `composed`: the rule that was not linear."""
+
+    first: Stratum
+    later: Stratum
+    composed: CheckedRule
+
+
+def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
+    """The stratum with a linear rule in place of its only recursive one, which composes rows of its
+    relation; None if it has no such rule."""
+    if not stratum.recursive or len(stratum.relations) != 1:
+        return None
+    if any(rule.aggregated for rule in stratum.rules):
+        return None
+    name = schema.name
+    rules = [part for rule in stratum.rules for part in _alternatives(rule, name)]
+    recursive = [rule for rule in rules if _reads(rule, name)]
+    if len(recursive) != 1:
+        return None
+    (rule,) = recursive
+    if not isinstance(rule.body, And) or len(rule.body.items) != 2:
+        return None
+    for left, right in (rule.body.items, rule.body.items[::-1]):
+        if isinstance(left, Atom) and isinstance(right, Atom) and _composes(rule.head, left, right):
+            base = replace(right, name=name + FIRST)
+            step = replace(rule, body=And((left, base), rule.body.span))
+            others = tuple(other for other in rules if other is not rule)
+            return LinearStratum(
+                Stratum(stratum.relations, others, False),
+                Stratum(stratum.relations, (_copy(schema, rule), step), True),
+                rule,
+            )
+    return None
+
+
+def _copy(schema: Schema, rule: CheckedRule) -> CheckedRule:
+    """`p(x, y) <- p~first(x, y).`"""
+    args = tuple(Var(f"c{at}") for at in range(schema.arity))
+    types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
+    return CheckedRule(Atom(schema.name, args), Atom(schema.name + FIRST, args), types, rule.span)
+
+
+def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
+    """A rule for each alternative of a recursive rule, with variables of their own."""
+    if not isinstance(rule.body, Or) or not _reads(rule, name):
+        return [rule]
+    return [replace(rule, body=item) for item in rule.body.items]
+
+
+def _reads(rule: CheckedRule, name: str) -> bool:
+    return rule.body is not None and any(
+        isinstance(part, Atom) and part.name == name for part in walk(rule.body)
+    )
+
+
+def _composes(head: Atom, left: Atom, right: Atom) -> bool:
+    """Whether the head is the composition of two atoms of its relation."""
+    if not left.name == right.name == head.name:
+        return False
+    heads, lefts, rights = map(_variables, (head, left, right))
+    if heads is None or lefts is None or rights is None:
+        return False
+    sources, targets = [], []
+    for column, (x, y, z) in enumerate(zip(heads, lefts, rights, strict=True)):
+        if x == y == z:
+            continue
+        if x == y:
+            sources.append(column)
+        elif x == z:
+            targets.append(column)
+        else:
+            return False
+    # The left row's targets are the right row's sources, in one order.
+    links = [lefts[column] for column in targets]
+    starts = [rights[column] for column in sources]
+    return len(links) == len(starts) > 0 and sorted(links) == sorted(starts)
+
+
+def _variables(atom: Atom) -> list[str] | None:
+    """An atom's arguments, if they are distinct variables."""
+    names = [arg.name for arg in atom.args if isinstance(arg, Var)]
+    return names if len(names) == len(set(names)) == len(atom.args) else None

@@ -1,0 +1,315 @@
+"""Leaves that emit each row once: only new rows of a relation, or the distinct rows of each group.
+
+The possible rows of the relation are numbered. `marks` has one bit for each possible row; `slots`
+is a hash set of row numbers. All threads share them. The thread that sets the bit, or takes the
+slot, emits the row, so that a round emits each new row once, in no order.
+
+`space` has the least value and the number of values of each column; then the shift of the hash
+set's multiplicative hash. A row outside the space ends the function with a status of its own, and
+is stored in `state`.
+
+Up to 32 rows wait in a queue while their marks or slots are prefetched, so that many fetches
+overlap. However the function ends, rows emitted so far belong to the block: it checks for room
+before it marks a row, resumes from the unit of the first queued row, and finds repeated rows
+marked.
+
+A GPU's tiles can also mark rows without emitting them; then the new rows are read off the bitmap.
+
+In rows deduplicated group by group (`plan/nest.py`), a group's keys are packed into one number,
+some bits for each variable. If these are few, the keys set bits of a bitmap, which is read in order
+and cleared at the end of the group, so that its rows come out sorted. If they are many, a hash set
+emits each row when it is first seen. Where a variable is dead, another bitmap drops rows of the
+group that are equal in the live variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.codegen.helpers.groups import LEAST_SHIFT, LEAST_SLOTS
+from gdatalog.plan.nest import groups_of, level_of
+from gdatalog.plan.nodes import Compact, Expr, Generate, Join, JoinPlan, Step
+from gdatalog.printer.arguments import LevelArgument
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.scope import KnownPositions
+
+OUTSIDE = 6  # status: a row outside the space
+WAITING = 32  # length of the queue
+TRIED, MET = 7, 8  # entries of `state`: rows tried; the row outside
+
+
+class NewRows(RowLeaf):
+    """Emits rows that were not marked before. `hashed`: by a hash set, not by marks; `unwritten`:
+    rows are only marked."""
+
+    def __init__(
+        self, outputs: Sequence[Expr], hashed: bool = False, unwritten: bool = False
+    ) -> None:
+        super().__init__(outputs, False)
+        self.hashed = hashed
+        self.unwritten = unwritten
+
+    def start(self, nest: NestPrinter) -> None:
+        if nest.tile and self.hashed:
+            raise Unprintable("hash sets of rows are not printed for tiles")
+        assert nest.tile or not self.unwritten
+        space = nest.arguments.given("space", "int64")
+        for at in range(len(self.outputs)):
+            nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
+        if not nest.tile:
+            nest.text.line("tried = 0")
+            nest.at_stop = f"state[{TRIED}] += tried"
+        if self.waits(nest):
+            nest.text.line("waiting = 0")
+        if self.hashed:
+            nest.text.line(f"shift = {space}[{2 * len(self.outputs)}]")
+
+    def finish(self, nest: NestPrinter) -> None:
+        if not nest.tile:
+            self.settle(nest)
+            nest.text.line(f"state[{TRIED}] += tried")
+
+    def waits(self, nest: NestPrinter) -> bool:
+        """Whether rows are queued while their marks are fetched. Profiles use no queue: a unit that
+        runs again would be counted again."""
+        return not nest.tile and nest.counting is None
+
+    def settle(self, nest: NestPrinter) -> None:
+        """Prints the loop that empties the queue."""
+        if not self.waits(nest):
+            return
+        text = nest.text
+        turn = text.name("q")
+        with text.block(f"for {turn} in range(waiting)"):
+            self._room(nest)
+            place = nest.call("at", self._waiting(nest, ""), turn)
+            with text.block(f"if {self._first(nest, place)}"):
+                keys = [
+                    nest.call("at", self._waiting(nest, str(at)), turn)
+                    for at in range(len(self.outputs))
+                ]
+                self._write(nest, keys)
+        text.line("waiting = 0")
+
+    @staticmethod
+    def _waiting(nest: NestPrinter, column: str) -> str:
+        return nest.arguments.scratch(f"queue{column}", "waiting", (), WAITING)
+
+    def _room(self, nest: NestPrinter) -> None:
+        with nest.text.block("if n == room"):
+            nest.text.line(f"state[{TRIED}] += tried")
+            nest.text.line("return 1")
+
+    def _first(self, nest: NestPrinter, place: str) -> str:
+        """The source of the test whether a row is new."""
+        if self.hashed:
+            slots = nest.arguments.given("slots", "int64")
+            return nest.call("add_key", slots, "shift", place)
+        return nest.call("mark_first", nest.arguments.given("marks", "int64"), place)
+
+    def _write(self, nest: NestPrinter, keys: Sequence[str]) -> None:
+        for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
+            out = nest.arguments.output(f"out{at}", self._width(nest, output))
+            nest.text.line(f"{out}[n] = {key}")
+        nest.text.line("n += 1")
+        nest.text.line("state[4] = n")
+
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
+        text = nest.text
+        if not nest.tile:
+            text.line("tried += 1")
+        keys = [nest.key(output, known) for output in self.outputs]
+        places = []
+        for at, key in enumerate(keys):
+            place = text.name("c")
+            text.line(f"{place} = {key} - least{at}")
+            places.append(place)
+        outside = " or ".join(
+            f"{place} < 0 or {place} >= many{at}" for at, place in enumerate(places)
+        )
+        code = places[0]
+        for at, place in enumerate(places[1:], 1):
+            code = f"({code} * many{at} + {place})"
+        if nest.tile:
+            with nest.unless(outside, OUTSIDE):
+                self._give(nest, code, keys)
+            return
+        with text.block(f"if {outside}"):
+            for at, key in enumerate(keys):
+                text.line(f"state[{MET + at}] = {key}")
+            text.line(f"state[{TRIED}] += tried")
+            text.line(f"return {OUTSIDE}")
+        if not self.waits(nest):
+            self._room(nest)
+            with text.block(f"if {self._first(nest, code)}"):
+                self._write(nest, keys)
+            return
+        place = text.name("c")
+        text.line(f"{place} = {code}")
+        if self.hashed:
+            slots, at_ = (
+                nest.arguments.given("slots", "int64"),
+                nest.call("slot_of", place, "shift"),
+            )
+            text.line(nest.call("prefetch", slots, at_))
+        else:
+            text.line(
+                nest.call("prefetch", nest.arguments.given("marks", "int64"), f"{place} >> 6")
+            )
+        text.line(nest.call("put", self._waiting(nest, ""), "waiting", place))
+        for at, key in enumerate(keys):
+            text.line(nest.call("put", self._waiting(nest, str(at)), "waiting", key))
+        text.line("waiting += 1")
+        with text.block(f"if waiting == {WAITING}"):
+            self.settle(nest)
+
+    def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
+        """Rows of a tile's lanes, which allocate room together once they converge
+        (kernels/fresh.cuh)."""
+        marks = nest.arguments.result("marks", "int64")
+        if self.unwritten:
+            nest.text.line(f"mark({marks}, {code})")
+            return
+        for at, output in enumerate(self.outputs):
+            nest.arguments.output(f"out{at}", self._width(nest, output))
+        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
+
+
+# Rows deduplicated group by group (`plan/nest.py`).
+
+
+LACKS_SLOTS = 10  # status: the hash set is full
+
+
+class GroupedRows(RowLeaf):
+    """Rows deduplicated by a hash set (`hashed`) or by a bitmap. `compacts`: by the number of a
+    Compact step, the live variables, whose bitmap drops duplicates there."""
+
+    by_lanes = False
+
+    def __init__(self, join: JoinPlan, hashed: bool, compacts: dict[int, tuple[str, ...]]) -> None:
+        super().__init__(join.outputs, False)
+        groups = groups_of(join)
+        assert groups is not None
+        self.groups = groups
+        self.hashed = hashed
+        self.compacts = compacts
+        self.opened = False
+
+    def start(self, nest: NestPrinter) -> None:
+        self._shifts(nest, "", self.groups.keys)
+        for number, names in self.compacts.items():
+            self._shifts(nest, f"{number}_", names)
+
+    def _shifts(self, nest: NestPrinter, which: str, names: Sequence[str]) -> None:
+        """Prints the shift of each variable in a key."""
+        shift = "0"
+        for at in range(len(names) - 1, -1, -1):
+            nest.text.line(f"shift_{which}{at} = {shift}")
+            bits = nest.arguments.scalar("bits", self._level(nest, names[at]))
+            shift = f"shift_{which}{at} + {bits}"
+
+    def _level(self, nest: NestPrinter, variable: str) -> LevelArgument:
+        return nest.level(nest.paths.node(level_of(nest.join, variable)))
+
+    def _key(
+        self, nest: NestPrinter, which: str, names: Sequence[str], known: KnownPositions
+    ) -> str:
+        parts = []
+        for at, name in enumerate(names):
+            base = nest.arguments.scalar("base", self._level(nest, name))
+            part = f"({known.names[name]} - {base})"
+            parts.append(part if at == len(names) - 1 else f"({part} << shift_{which}{at})")
+        return f"({' | '.join(parts)})"
+
+    def _bitmap(self, nest: NestPrinter, which: str, names: Sequence[str]) -> tuple[str, str]:
+        levels = tuple(self._level(nest, name) for name in names)
+        words = nest.arguments.scratch(f"words{which}", "bitmap", levels)
+        return words, nest.arguments.scratch(f"filled{which}", "filled", levels)
+
+    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
+        later = (step for step in steps[at + 1 :] if isinstance(step, (Join, Generate)))
+        following = next(later, None)
+        return following is None or following.variable not in self.groups.by
+
+    # ------------------------------------------------------------------------------ a group
+
+    def begins(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> bool:
+        if self.opened or at != self.groups.first:
+            return False
+        text = nest.text
+        self.opened = True
+        if self.hashed:
+            slots = nest.arguments.scratch("slots", "slots", ())
+            text.line(nest.call("empty_slots", slots, str(LEAST_SLOTS)))
+            text.line(f"shift, taken_ = {LEAST_SHIFT}, 0")
+        with text.block(f"for {text.name('once')} in range(1)"):
+            nest.run(steps, at, known.inner(), self)
+        for number, names in self.compacts.items():
+            text.line(nest.call("empty_bits", *self._bitmap(nest, f"_{number}", names)))
+        if not self.hashed:
+            self._read(nest, known)
+        return True
+
+    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
+        if not isinstance(step, Compact):
+            return
+        number = next((at for at, own in enumerate(nest.join.steps) if own is step), -1)
+        names = self.compacts.get(number)
+        if names is not None and self.opened:
+            bitmap = self._bitmap(nest, f"_{number}", names)
+            key = self._key(nest, f"{number}_", names, known)
+            with nest.text.block(f"if not {nest.call('add_new_bit', *bitmap, key)}"):
+                nest.text.line("continue")
+
+    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
+        text, names = nest.text, self.groups.keys
+        key = self._key(nest, "", names, known)
+        if not self.hashed:
+            text.line(nest.call("add_bit", *self._bitmap(nest, "", names), key))
+            return
+        slots = nest.arguments.scratch("slots", "slots", ())
+        taken = nest.arguments.scratch("taken", "slots", ())
+        code = text.name("k")
+        text.line(f"{code} = {key}")
+        with text.block(f"if {nest.call('add_own', slots, 'shift', code)}"):
+            super().emit(nest, known)
+            text.line(nest.call("put", taken, "taken_", code))
+            text.line("taken_ += 1")
+            with text.block("if 2 * taken_ > 1 << (64 - shift)"):
+                text.line(f"shift = {nest.call('widen_slots', slots, taken, 'taken_', 'shift')}")
+                with text.block("if shift == 0"):
+                    text.line(f"return {LACKS_SLOTS}")
+
+    def _read(self, nest: NestPrinter, known: KnownPositions) -> None:
+        """Prints the loop that emits a group's rows from its bitmap, in order, and clears it."""
+        text, names = nest.text, self.groups.keys
+        words, filled = self._bitmap(nest, "", names)
+        block, left, at, word, key = map(text.name, ("f", "left", "w", "word", "k"))
+        one = "np.uint64(1)"
+        with text.block(f"for {block} in range(len({filled}))"):
+            text.line(f"{left} = {nest.call('at', filled, block)}")
+            with text.block(f"while {left} != np.uint64(0)"):
+                zeros = nest.call("trailing_zeros", left)
+                text.line(f"{at} = ({block} << 6) + np.int64({zeros})")
+                text.line(f"{left} &= {left} - {one}")
+                text.line(f"{word} = {nest.call('at', words, at)}")
+                with text.block(f"while {word} != np.uint64(0)"):
+                    zeros = nest.call("trailing_zeros", word)
+                    text.line(f"{key} = ({at} << 6) + np.int64({zeros})")
+                    text.line(f"{word} &= {word} - {one}")
+                    inner = known.inner()
+                    for place, name in enumerate(names):
+                        base = nest.arguments.scalar("base", self._level(nest, name))
+                        bits = nest.arguments.scalar("bits", self._level(nest, name))
+                        value = f"({key} >> shift_{place})" if place < len(names) - 1 else key
+                        if place:
+                            value = f"({value} & ((1 << {bits}) - 1))"
+                        nest.bind(name, f"{value} + {base}", inner)
+                    super().emit(nest, inner)
+                text.line(nest.call("put", words, at, "np.uint64(0)"))
+            text.line(nest.call("put", filled, block, "np.uint64(0)"))
