@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
-from gdatalog.calls import Limits
+from gdatalog.calls import Limits, accounted
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
@@ -21,7 +21,6 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.facts.files import FilePolicy, Folders, read_text
 from gdatalog.engine.facts.inputs import FilesRead, extended
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.knobs import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Memory

@@ -35,7 +35,7 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-300, 5e-324, 1e300, -1.79769
 HEAD = """
 import numpy as np
 
-from gdatalog.codegen.helpers.atomics import add, compare_swap, load, set_bits, store
+from gdatalog.codegen.helpers.elements import add, compare_swap, load, set_bits, store
 from gdatalog.codegen.helpers.bits import bit_length, popcount, trailing_zeros
 from gdatalog.codegen.helpers.elements import at, put
 from gdatalog.codegen.helpers.values import minus, plus, times, truncate

@@ -12,21 +12,21 @@ import pytest
 from entries import Entries, compiled
 
 from gdatalog.codegen import native
-from gdatalog.codegen.helpers import atomics
+from gdatalog.codegen.helpers import elements
 from gdatalog.codegen.language import LoopError, part
 
 Array = np.ndarray[Any, Any]
 
-take = Entries(atomics).take
+take = Entries(elements).take
 
 
 @compiled
 def one_of_each(array: Array) -> tuple[int, int, int, int]:
-    atomics.store(array, 1, 7)
-    old = atomics.add(array, 1, 5)
-    failed = atomics.compare_swap(array, 1, 7, 99)
-    swapped = atomics.compare_swap(array, 1, 12, -3)
-    return old, failed, swapped, atomics.load(array, 1)
+    elements.store(array, 1, 7)
+    old = elements.add(array, 1, 5)
+    failed = elements.compare_swap(array, 1, 7, 99)
+    swapped = elements.compare_swap(array, 1, 12, -3)
+    return old, failed, swapped, elements.load(array, 1)
 
 
 def test_operations() -> None:
@@ -37,7 +37,7 @@ def test_operations() -> None:
 
 @part
 def first(array: Array) -> int:
-    return atomics.load(array, 0)
+    return elements.load(array, 0)
 
 
 def test_only_on_contiguous_arrays_of_int64() -> None:
@@ -58,7 +58,7 @@ def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:
 @compiled
 def add_often(array: Array, times: int) -> None:
     for _ in range(times):
-        atomics.add(array, 0, 1)
+        elements.add(array, 0, 1)
 
 
 def test_no_addition_is_lost() -> None:
@@ -76,8 +76,8 @@ def test_no_addition_of_pythons_own_definition_is_lost(request: pytest.FixtureRe
 
     def change(times: int) -> None:
         for _ in range(times):
-            atomics.add(array, 0, 1)
-            while (seen := int(array[1])) != atomics.compare_swap(array, 1, seen, seen + 1):
+            elements.add(array, 0, 1)
+            while (seen := int(array[1])) != elements.compare_swap(array, 1, seen, seen + 1):
                 pass
 
     together(change, [(5_000,)] * 4)
@@ -87,7 +87,7 @@ def test_no_addition_of_pythons_own_definition_is_lost(request: pytest.FixtureRe
 @compiled
 def work(control: Array, threads: int, grain: int, done: Array) -> None:
     while True:
-        start, stop = atomics.take(control, threads, len(done), grain)
+        start, stop = elements.take(control, threads, len(done), grain)
         if start >= stop:
             return
         for unit in range(start, stop):
@@ -123,9 +123,9 @@ def test_intervals_shrink_down_to_the_grain() -> None:
 @compiled
 def spin(control: Array) -> int:
     turns = 0
-    while not atomics.stopped(control):
+    while not elements.stopped(control):
         turns += 1
-        atomics.store(control, 2, 1)
+        elements.store(control, 2, 1)
     return turns
 
 

@@ -19,9 +19,9 @@ import pytest
 import gdatalog as gd
 from gdatalog.codegen import machine, native
 from gdatalog.codegen.helpers import (
-    atomics,
     bits,
-    hashing,
+    elements,
+    key_sets,
     lattice,
     lines,
     lists,
@@ -37,7 +37,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (atomics, bits, hashing, lattice, lines, lists, sorting, lines, values)
+MODULES = (elements, bits, key_sets, lattice, lines, lists, sorting, values)
 
 Tier = machine.Tier
 
@@ -138,7 +138,7 @@ REFUSED = [
 
 FRAME = """
 import numpy as np
-from gdatalog.codegen.helpers.atomics import add, take
+from gdatalog.codegen.helpers.elements import add, take
 from gdatalog.codegen.helpers.bits import popcount
 from gdatalog.codegen.helpers.elements import at, put
 
@@ -281,8 +281,8 @@ OF_MODULES = {
         ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps", "table",
          "codes", "wanted", "numbers"), "i64[]",
     ),
-    "hashing": {"keys": "i64[]"},
-    "atomics": {"marks": "i64[]"},
+    "key_sets": {"keys": "i64[]"},
+    "elements": {"marks": "i64[]"},
     "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
     "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
@@ -338,9 +338,9 @@ SWAP = ({"cas"}, *PAIRS)
 SUM = ({"ldadd"}, *({"add", *pair} for pair in PAIRS))
 OR = ({"ldset"}, *({"orr", *pair} for pair in PAIRS))
 ATOMICS = [
-    (atomics, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
-    (atomics, "mark_first", ("i64[]", "i64"), OR),
-    (hashing, "add_key", ("i64[]", "i64", "i64"), SWAP),
+    (elements, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
+    (elements, "mark_first", ("i64[]", "i64"), OR),
+    (key_sets, "add_key", ("i64[]", "i64", "i64"), SWAP),
 ]
 
 
@@ -367,7 +367,7 @@ def test_atomics_on_arm(
 
 
 def test_an_atomic_sum_on_arm() -> None:
-    source = "from gdatalog.codegen.helpers.atomics import add\n"
+    source = "from gdatalog.codegen.helpers.elements import add\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    return add(control, 0, n)\n'
     for processor in ARM.values():
         for tier in TIERS:
@@ -394,7 +394,7 @@ def printed_by(query: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", ARM)
 def test_a_flag_is_read_in_each_turn_on_arm(name: str, tier: Tier) -> None:
-    source = "from gdatalog.codegen.helpers.atomics import stopped\n"
+    source = "from gdatalog.codegen.helpers.elements import stopped\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    while not stopped(control):\n'
     source += "        n += 3\n    return n\n"
     text = machine.assembly_of(ir_of(source), tier, ARM[name])
@@ -414,7 +414,7 @@ def test_atomics_here() -> None:
     """Threads that add to one number lose nothing."""
     from threading import Thread
 
-    source = "from gdatalog.codegen.helpers.atomics import add\n"
+    source = "from gdatalog.codegen.helpers.elements import add\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    for i in range(n):\n'
     source += "        add(control, 1, i)\n"
     function, types = printed(source)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen.helpers import atomics, hashing
+from gdatalog.codegen.helpers import elements, key_sets
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.table import Array
 
-add_keys = Entries(hashing).add_keys
+add_keys = Entries(key_sets).add_keys
 
 
 def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:
@@ -39,7 +39,7 @@ def test_threads_that_add_the_same_keys() -> None:
 @compiled
 def mark_all(marks: Array, places: Array, fresh: Array) -> None:
     for i in range(len(places)):
-        fresh[i] = atomics.mark_first(marks, places[i])
+        fresh[i] = elements.mark_first(marks, places[i])
 
 
 def test_threads_that_set_the_same_marks() -> None:

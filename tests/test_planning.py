@@ -21,7 +21,7 @@ from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.search import Search
-from gdatalog.planner.order.search_state import Extension, Order, SearchState
+from gdatalog.planner.order.search_space import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.storage.statistics import Statistics
 

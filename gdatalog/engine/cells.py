@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
-from gdatalog.calls import NotOnDevice
+from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import JoinNest, Texts
 from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid
@@ -30,7 +30,6 @@ from gdatalog.engine.host_tries import (
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import RowSet

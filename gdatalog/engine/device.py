@@ -10,9 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.calls import Block, GiveUp, Limits, LoopRun
+from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.engine.session.budget import LARGEST_CHUNK
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.executors.frontier import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gdatalog.calls import Block, GiveUp, Limits
+from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext, Sources
@@ -21,7 +21,6 @@ from gdatalog.engine.derived import (
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.parallel import Scan, run_together
-from gdatalog.engine.session.budget import BYTES_PER_ROW, levels_of
 from gdatalog.executors.frontier import WEIGHT, Frontier, Ops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts

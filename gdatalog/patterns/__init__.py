@@ -11,7 +11,6 @@ texts all give the same kind of object.
 (1, 0)
 """
 
-from gdatalog.patterns.frequent import frequent_rules
 from gdatalog.patterns.pattern import (
     Pattern,
     biclique,
@@ -22,6 +21,7 @@ from gdatalog.patterns.pattern import (
     path,
     star,
 )
+from gdatalog.patterns.queries import frequent_rules
 from gdatalog.patterns.suites import from_dotmotif, graphlets, named, suite
 
 __all__ = [

@@ -37,7 +37,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
-from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.sizes import RelationStatistics, Statistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName

@@ -24,19 +24,18 @@ from gdatalog.records import dataclass
 
 # The helpers that printed source may call, by their module in codegen/helpers.
 HOMES = {
-    "atomics": ("add", "mark_first", "stopped", "take"),
-    "elements": ("at", "prefetch", "put"),
-    "groups": (
-        "add_bit", "add_new_bit", "add_own", "empty_bits", "empty_slots", "widen_slots",
+    "elements": ("add", "at", "mark_first", "prefetch", "put", "stopped", "take"),
+    "key_sets": (
+        "add_bit", "add_key", "add_new_bit", "add_own", "empty_bits", "empty_slots", "slot_of",
+        "widen_slots",
     ),
-    "tallies": ("clear_tally", "fetch_kept", "find_tally", "keep_list", "sum_tally"),
-    "hashing": ("add_key", "slot_of"),
     "hash_tries": ("find_child", "has_child"),
     "lists": (
-        "children", "count_common", "count_leapfrog", "count_intersect_marked", "count_merge",
-        "fetch_children", "fetch_sought", "find", "find_indexed", "find_root", "has", "intersect",
-        "is_marked", "leapfrog", "lower", "mark", "intersect_marked", "merge", "parent_of", "seek",
-        "unmark", "upper", "weigh_common", "weigh_marked",
+        "children", "clear_tally", "count_common", "count_leapfrog", "count_intersect_marked",
+        "count_merge", "fetch_children", "fetch_kept", "fetch_sought", "find", "find_indexed",
+        "find_root", "find_tally", "has", "intersect", "is_marked", "keep_list", "leapfrog",
+        "lower", "mark", "intersect_marked", "merge", "parent_of", "seek", "sum_tally", "unmark",
+        "upper", "weigh_common", "weigh_marked",
     ),
     "bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",

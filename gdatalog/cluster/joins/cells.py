@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from gdatalog.account import time_spent
-from gdatalog.calls import Limits
+from gdatalog.calls import Limits, chunk_rows
 from gdatalog.cluster.rows.shuffle import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
@@ -24,7 +24,6 @@ from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.session.knobs import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering

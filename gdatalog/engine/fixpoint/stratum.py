@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gdatalog.account import Costs, spending, time_spent
+from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned, scanned
 from gdatalog.engine.context import Sources, StratumInputs, TrieOf
@@ -33,7 +34,6 @@ from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, W
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.semi_joins import semi_joined
-from gdatalog.engine.session.budget import chunk_rows
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.engine.sums import Sum, algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note

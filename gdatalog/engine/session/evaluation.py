@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import LARGE, trim_if_much
+from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import (
@@ -30,7 +31,6 @@ from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.ready import Ready, Since
 from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
-from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.prepared import CheckedText
 from gdatalog.engine.session.remembered import (
     LastUse,

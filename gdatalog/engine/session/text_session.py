@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
 from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
 from gdatalog.engine.fixpoint.stratum import atoms
-from gdatalog.engine.session.budget import accounted
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared

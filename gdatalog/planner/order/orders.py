@@ -19,8 +19,7 @@ from math import frexp
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.search import best_order
-from gdatalog.planner.order.search_space import FREE
-from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.search_space import FREE, Order
 
 MOST = 1024  # cached orders
 

@@ -34,7 +34,7 @@ from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
 from gdatalog.planner.order.edges import ends, operator, types_of
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.search_state import Order
+from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.sizes import Assumed, OfEdges, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.order.work import PUSH, work_of
