@@ -1,7 +1,7 @@
 """Search for the cheapest order of variables, as a tree.
 
-Up to `Tuning.ordered_exactly` variables, the search is exhaustive. A single atom needs no
-search (`single.py`).
+Up to `Tuning.ordered_exactly` variables, the search is exhaustive. A single atom needs no search
+(`planner/atoms.py`).
 
 Beyond, a beam search extends the best prefixes by each variable that can come next. Of prefixes
 that lead to the same state only the cheapest is kept. The number of extensions of a level falls
