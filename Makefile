@@ -24,7 +24,7 @@ BIN := $(VENV)/bin
 # Python compiles modules as they are imported; pip would compile all of them, for a minute.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -rs
-WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
+WANTED := $(BIN)/python -m gdatalog.gpu_ops.probe
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help

@@ -18,7 +18,7 @@ from gdatalog.codegen.helpers import lists
 from gdatalog.engine.session.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
-from gdatalog.printer import hoisting
+from gdatalog.printer import reuse
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.draw import (
@@ -51,7 +51,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
             if number % 2:  # what roots hold is fetched, however small they are
-                patch.setattr(hoisting, "FAR", 1)
+                patch.setattr(reuse, "FAR", 1)
                 patch.setattr(lists, "AHEAD", 1)
             # However few groups there are, their rows are told apart one by one; and plans begin
             # with variables of the head for that.

@@ -21,8 +21,7 @@ from gdatalog import patterns
 from gdatalog.engine import depth, sums
 from gdatalog.gpu_ops import kept
 from gdatalog.gpu_ops.device import TILES, Gpu
-from gdatalog.gpu_ops.loops import loops_of
-from gdatalog.gpu_ops.scratch import Need, laid_out
+from gdatalog.gpu_ops.loops import Need, laid_out, loops_of
 from gdatalog.parser import parse
 from gdatalog.printer import tallies
 from gdatalog.printer.module import PrintedPlan

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import loops, scratch, walk
+from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.parser import parse
 from gdatalog.printer.nest_state import LoopText
@@ -38,20 +38,20 @@ LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
 
-def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[scratch.Scratch]:
+def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[loops.Scratch]:
     """All tiles run, and have a buffer of one value: they borrow longer ones, of which there is
     one of each length. Gives what launches have."""
-    found: list[scratch.Scratch] = []
+    found: list[loops.Scratch] = []
 
-    def short(needs: Sequence[scratch.Need], tiles: int, _: int) -> scratch.Scratch:
+    def short(needs: Sequence[loops.Need], tiles: int, _: int) -> loops.Scratch:
         lengths = {need.name: need.length for need in needs}
         longest = max((need.length for need in needs if need.buffer), default=0)
         classes = []
         for size in (*(4**at for at in range(1, 12) if 4**at < longest), longest):
             parts = {need.name: min(need.length, size) for need in needs if need.buffer}
-            classes.append(scratch.BufferClass(parts, 1))
+            classes.append(loops.BufferClass(parts, 1))
         own = {need.name: 1 for need in needs if need.buffer}
-        found.append(scratch.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
+        found.append(loops.Scratch(tiles, lengths | own, tuple(classes) if longest > 1 else ()))
         return found[-1]
 
     monkeypatch.setattr(walk, "laid_out", short)

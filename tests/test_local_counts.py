@@ -21,9 +21,9 @@ from gdatalog.engine.fixpoint import stratum
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan.nodes import RulePlan, Term
-from gdatalog.printer import module, remember
+from gdatalog.printer import module, reuse
 from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.scope import KeptIntersection
+from gdatalog.printer.nest_state import KeptIntersection
 from gdatalog.storage.loop_tables import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
 from tests.interpreted import interpreted
@@ -267,13 +267,13 @@ KEEPING = [
 def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What both ends of an edge have in common is found once; with little room, now and then."""
     kept: list[int] = []
-    find_kept = remember.find_kept
+    find_kept = reuse.find_kept
 
     def noted(nest: NestPrinter) -> dict[int, KeptIntersection]:
         kept.extend(find_kept(nest))
         return find_kept(nest)
 
-    monkeypatch.setattr(remember, "AGAIN", 0)
+    monkeypatch.setattr(reuse, "AGAIN", 0)
     monkeypatch.setattr(module, "find_kept", noted)
     monkeypatch.setattr(depth, "_printed", OrderedDict())
     if few:

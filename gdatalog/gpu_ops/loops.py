@@ -1,13 +1,25 @@
-"""The CUDA source of a printed plan, as one kernel, and the kernel's arguments.
+"""The CUDA source of a printed plan, as one kernel, its arguments, and the layout of its scratch
+memory.
 
 The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until there are none.
+
+Scratch memory is what each tile owns, and what tiles borrow. A tile's buffer would have to be as
+long as the longest list, and almost no list is. If memory does not suffice for such a buffer for
+each tile, each tile has a short buffer and borrows a longer one for lists that do not fit
+(`kernels/borrow.cuh`). Few lists are long, but a tile works longer on a long one: the number of
+parts falls with the square root of their length. Rows of bits are still more work, so there are as
+many parts of every length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
+from math import sqrt
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from gdatalog.gpu_ops.cpp import Type
 from gdatalog.gpu_ops.driver import whole
@@ -256,3 +268,99 @@ def capacity(tiles: int) -> int:
     A ring is `capacity * SLOT_WORDS` zeros.
     """
     return 1 << max(1, (2 * tiles - 1).bit_length())
+
+
+# The layout of a launch's scratch memory: what each tile owns, and what tiles borrow.
+
+
+LEAST = 64  # least elements of a tile's own buffer; below that there are fewer tiles
+LONGER = 1.5  # length of a class of buffers, relative to the class before
+OWN = 8  # the tiles' own parts take 1/8 of the memory, if that is `LEAST` elements each
+BITS = 32  # parts in a word of the bitmap of lent parts: LENT_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An array of which each tile needs `length` elements; a buffer may be shorter. `bits`: rows of
+    bits, one for each value of a list."""
+
+    name: str
+    length: int
+    width: int
+    buffer: bool
+    bits: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class BufferClass:
+    """Buffers of one class: their lengths by name, and the number of each."""
+
+    lengths: Mapping[str, int]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """`own`: how many elements of each array a tile owns."""
+
+    tiles: int
+    own: Mapping[str, int]
+    classes: tuple[BufferClass, ...] = ()
+
+    def length(self, name: str) -> int:
+        """The elements of an array: all tiles' own parts, and the longer ones after them."""
+        return self.tiles * self.own[name] + sum(
+            part.count * part.lengths[name] for part in self.classes if name in part.lengths
+        )
+
+    def rooms(self, buffers: Sequence[str]) -> tuple[npt.NDArray[np.int64], int]:
+        """The classes as kernels read them, and the number of words of the bitmap of lent parts."""
+        found, word = [], 0
+        for name in buffers:
+            begin = self.tiles * self.own[name]
+            for part in self.classes:
+                found += [part.lengths[name], part.count, begin, word]
+                begin += part.count * part.lengths[name]
+                word += -(-part.count // BITS)
+        return np.array(found or [0], dtype=np.int64), max(1, word)
+
+
+def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
+    """The scratch for up to `tiles` tiles, within `room` bytes if one tile fits."""
+    all_needs = sum(need.nbytes for need in needs)
+    whole = {need.name: need.length for need in needs}
+    plain = Scratch(max(1, min(tiles, room // all_needs)) if all_needs else tiles, whole)
+    buffers = [need for need in needs if need.buffer]
+    if tiles * all_needs <= room or not buffers:
+        return plain
+    fixed = all_needs - sum(need.nbytes for need in buffers)
+    if fixed:  # few tiles if tables are large; half the memory is for buffers
+        tiles = max(1, min(tiles, room // 2 // fixed))
+    lengths = [{need.name: need.length for need in buffers}]
+    while tiles * _size(buffers, lengths[-1]) > (room - tiles * fixed) // OWN:
+        shorter = {name: _shorter(length) for name, length in lengths[-1].items()}
+        if shorter == lengths[-1]:
+            break
+        lengths.append(shorter)
+    own, longer = lengths[-1], lengths[-2::-1]
+    mine, sizes = fixed + _size(buffers, own), [_size(buffers, each) for each in longer]
+    tiles = max(1, min(tiles, room // 2 // mine, (room - sum(sizes)) // mine))
+    left = room - tiles * mine - sum(sizes)
+    if not longer or left < 0 or tiles < plain.tiles:
+        return plain
+    weights = [1.0 if any(need.bits for need in buffers) else 1 / sqrt(size) for size in sizes]
+    unit = left / sum(weight * size for weight, size in zip(weights, sizes, strict=True))
+    counts = [min(tiles, 1 + int(unit * weight)) for weight in weights]
+    return Scratch(tiles, whole | own, tuple(map(BufferClass, longer, counts)))
+
+
+def _shorter(length: int) -> int:
+    return max(min(length, LEAST), int(length / LONGER))
+
+
+def _size(buffers: Sequence[Need], lengths: Mapping[str, int]) -> int:
+    return sum(need.width * lengths[need.name] for need in buffers)

@@ -3,6 +3,9 @@ what is missing, and the command that fixes it.
 
 `look` goes stage by stage and stops at the first that fails. The result is a value, which
 `checks` explains; tests explain other values.
+
+`python -m gdatalog.gpu_ops.probe` prints the extra for this machine's GPU, for make. Without a
+usable GPU it says so on stderr, and exits with 3.
 """
 
 from __future__ import annotations
@@ -335,3 +338,18 @@ def _dotted(version: tuple[int, int] | None) -> str:
 def _major(version: str) -> int:
     digits = version.split(".")[0]
     return int(digits) if digits.isdecimal() else 0
+
+
+def wanted(probe: Probe) -> int:
+    """Prints the extra for this machine's GPU; returns the exit code."""
+    found = without_cupy(probe)
+    if found is None:
+        print(extra(probe.cuda, probe.cards))
+        return 0
+    cure = f"\ncure: {found.cure}" if found.cure else ""
+    print(f"this needs an NVIDIA GPU. {found.name}: {found.found}{cure}", file=sys.stderr)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(wanted(look_at_driver()))

@@ -33,12 +33,14 @@ from gdatalog.gpu_ops.loops import (
     SLOT_WORDS,
     THREADS,
     LoopKernel,
+    Need,
     Reason,
+    Scratch,
     Word,
     capacity,
+    laid_out,
     loops_of,
 )
-from gdatalog.gpu_ops.scratch import Need, Scratch, laid_out
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.plan.nodes import Step
-from gdatalog.printer.nest_state import NestState
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import KnownPositions, NestState
 from gdatalog.records import dataclass
 
 ARRAY = "bindings"

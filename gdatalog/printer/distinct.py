@@ -33,7 +33,7 @@ from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import KnownPositions
 
 OUTSIDE = 6  # status: a row outside the space
 WAITING = 32  # length of the queue

@@ -25,8 +25,7 @@ from gdatalog.printer.arguments import Argument, TrieLayout
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.module import ROWS, PrintedPlan, module_of
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import FULL, STOPPED
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import FULL, STOPPED, KnownPositions
 from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from gdatalog.plan.nodes import Expr, Gather, Reduction, Slot, Step
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import KnownPositions
 
 
 class WitnessLeaf(Leaf):

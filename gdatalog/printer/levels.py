@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from gdatalog.plan.nest import TrieNode, recoding
 from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
-from gdatalog.printer.hoisting import close_marks, fetch_ahead, look_ahead
 from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import (
     last_pair,
@@ -26,9 +25,9 @@ from gdatalog.printer.measure import (
     weighable,
 )
 from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.nest_state import Clip, KnownPositions, LoopPosition
 from gdatalog.printer.recode import print_bits, print_recoded
-from gdatalog.printer.remember import fetch, recall
-from gdatalog.printer.scope import Clip, KnownPositions, LoopPosition
+from gdatalog.printer.reuse import close_marks, fetch, fetch_ahead, look_ahead, recall
 from gdatalog.printer.turns import begin_unit, keys_counted, turns
 
 

@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 
 from gdatalog.plan.nest import TrieNode
 from gdatalog.plan.nodes import Join, RangeBound, Slot
-from gdatalog.printer.nest_state import NestState
-from gdatalog.printer.scope import Buffer, KnownPositions, Range
+from gdatalog.printer.nest_state import Buffer, KnownPositions, NestState, Range
 from gdatalog.records import dataclass, field
 
 # The search with which a cut moves the start, or the end, of a range.

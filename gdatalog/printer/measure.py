@@ -22,7 +22,7 @@ from gdatalog.printer.lists import (
     walk_of,
 )
 from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.scope import KnownPositions, Range
+from gdatalog.printer.nest_state import KnownPositions, Range
 from gdatalog.printer.turns import leaping
 from gdatalog.records import dataclass
 

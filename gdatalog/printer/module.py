@@ -16,8 +16,8 @@ from gdatalog.printer.expressions import ExpressionPrinter
 from gdatalog.printer.leaves import GroupLeaf
 from gdatalog.printer.levels import last_loop, spreads
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.remember import find_kept
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import KnownPositions
+from gdatalog.printer.reuse import find_kept
 from gdatalog.printer.steps import StepPrinter
 from gdatalog.printer.turns import begin_unit
 from gdatalog.records import dataclass

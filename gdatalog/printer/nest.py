@@ -18,8 +18,7 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.lists import LevelLists
-from gdatalog.printer.nest_state import NestState
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import KnownPositions, NestState
 
 
 class Leaf(ABC):

@@ -21,7 +21,7 @@ from gdatalog.printer.bitsets import (
 )
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.scope import BitsetWords, KnownPositions, Range, RecodedList
+from gdatalog.printer.nest_state import BitsetWords, KnownPositions, Range, RecodedList
 from gdatalog.printer.turns import begin_unit, shared_turns
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again

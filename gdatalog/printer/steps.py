@@ -31,8 +31,8 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Accumulators, BranchCount, Gathered, WitnessLeaf, accumulable
 from gdatalog.printer.levels import print_generate, print_join, spreads_behind
 from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.nest_state import KnownPositions
 from gdatalog.printer.recode import count_bits, looked_up
-from gdatalog.printer.scope import KnownPositions
 from gdatalog.printer.tallies import print_tally
 
 

@@ -22,7 +22,7 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads
 from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.scope import CountTable, KnownPositions
+from gdatalog.printer.nest_state import CountTable, KnownPositions
 
 SHORT = 1 << 31  # limit of counts in 32 bits
 

@@ -14,7 +14,7 @@ from gdatalog.plan.nest import TrieNode
 from gdatalog.plan.nodes import Join
 from gdatalog.printer.lists import LevelLists, Walk
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.scope import CountTable, KnownPositions
+from gdatalog.printer.nest_state import CountTable, KnownPositions
 
 
 @contextmanager

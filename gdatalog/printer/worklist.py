@@ -23,8 +23,7 @@ from gdatalog.printer.arguments import Arguments, TrieLayout
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.module import PrintedPlan, module_of
 from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import FULL
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import FULL, KnownPositions
 from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 

@@ -23,8 +23,7 @@ from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import PrintedPlan, loops_alone
 from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.nest_state import STOPPED
-from gdatalog.printer.scope import KnownPositions
+from gdatalog.printer.nest_state import STOPPED, KnownPositions
 from gdatalog.printer.steps import StepPrinter
 from gdatalog.printer.worklist import Listed, Recursive, into
 

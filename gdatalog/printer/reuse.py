@@ -1,0 +1,289 @@
+"""Work that is printed once and read often: before the loop that repeats it, or by edge.
+
+**Hoisting.** Ranges of lists that deeper levels read; intersections that do not depend on the loop
+are computed once; a list that every turn intersects is marked, if there are enough turns to pay for
+that. Lookups of later turns in large roots are prefetched.
+
+**Caches by edge.** Loops that reach the same edge from many outer bindings would intersect the
+lists of its two ends each time. The first time, the intersection is cached, without cuts. A worker
+has one array of intersections, each preceded by its length, and one array of their starts, by the
+edge's position in its trie. When the first is full, the cache starts again empty. On a GPU, a
+kernel computes the intersections of all edges first (`gpu_ops/kept.py`), and tiles only read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import TrieNode, entries, measurable, recoding
+from gdatalog.plan.nodes import Join, Seek, Slot, Step, Tally
+from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
+from gdatalog.printer.measure import both, last_pair
+from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.nest_state import Buffer, KeptIntersection, KnownPositions
+from gdatalog.records import replace
+
+# A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
+# intersects it, WORTH_DEEP if a loop inside each turn does.
+WORTH, WORTH_DEEP = 16, 128
+FAR = 1 << 20  # size (rounded to a power of four) of a root that exceeds the near caches
+
+
+def look_ahead(
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    at: int,
+    known: KnownPositions,
+    walk: Walk,
+    counts: bool,
+) -> list[TrieNode | frozenset[TrieNode]]:
+    """Prepares the loop of the level at `at`, and returns the lists that it marked."""
+    own = steps[at]
+    assert isinstance(own, Join)
+    mine = LevelLists.of(nest, own).nodes
+    for inside in all_steps(tuple(steps[at + 1 :])):
+        if isinstance(inside, Join):
+            for node in LevelLists.of(nest, inside).lists:
+                if known.has(node):
+                    nest.range_of(node, known)
+    marked: list[TrieNode | frozenset[TrieNode]] = []
+    recoded: set[int] = set()
+    for place in range(at + 1, len(steps)):
+        later = steps[place]
+        if not isinstance(later, Join) or place in recoded:
+            continue
+        kept = nest.kept.get(id(later))
+        if kept is not None:
+            here = [node for node in sorted(kept.nodes, key=repr) if known.has(node)]
+            if len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
+                marked.append(here[0])  # marked when it is first intersected
+                known.marks[here[0]] = nest.text.name("marked")
+                nest.text.line(f"{known.marks[here[0]]} = False")
+            continue
+        if nest.recodes(known):
+            group = recoding(steps, nest.paths, place)
+            if group is not None and nest.recodable(group):
+                recoded.update(group.levels)
+                continue
+        met = LevelLists.of(nest, later)
+        pair = last_pair(nest, steps, place) if counts else None
+        if pair is not None:
+            met = both(nest, pair)
+            recoded.update(range(place, len(steps)))  # a pair is always last
+        here = [node for node in met.lists if known.has(node)]
+        if len(met.lists) < 2:
+            continue
+        if nest.tile and not nest.together(known):
+            continue  # single lanes have no buffers
+        if len(here) == len(met.lists) and pair is None:
+            if not met.nodes <= mine and met.nodes not in known.buffers:
+                fill(nest, met, (), known, "")
+                if (
+                    not nest.tile
+                    and measurable(steps, place)
+                    and place + 1 < len(steps)
+                    and not later.cuts
+                    and all(map(nest.marks_fit, met.lists))
+                ):
+                    marked.append(_mark_buffer(nest, met, known))
+        elif len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
+            marked.append(here[0])
+            deep = any(isinstance(step, Join) for step in steps[at + 1 : place])
+            _mark(nest, here[0], known, walk, WORTH_DEEP if deep else WORTH)
+    return marked
+
+
+def _markable(nest: NestPrinter, node: TrieNode) -> bool:
+    if nest.tile or nest.intersect not in ("auto", "mark"):
+        return False  # thousands of tiles have no room for marks
+    return nest.marks_fit(node)
+
+
+def _mark(nest: NestPrinter, node: TrieNode, known: KnownPositions, walk: Walk, worth: int) -> None:
+    text = nest.text
+    low, high = nest.range_of(node, known)
+    flag = text.name("marked")
+    turns = f"{walk.high} - {walk.low}"
+    if nest.intersect == "mark":
+        text.line(f"{flag} = True")
+    else:
+        text.line(f"{flag} = {turns} > 1 and ({turns}) * {worth} > {high} - {low}")
+    with text.block(f"if {flag}"):
+        text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
+    known.marks[node] = flag
+
+
+def _mark_buffer(nest: NestPrinter, met: LevelLists, known: KnownPositions) -> frozenset[TrieNode]:
+    """Marks the values of an intersection that single values are looked up in."""
+    buffer = known.buffers[met.nodes]
+    marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
+    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
+    known.buffers[met.nodes] = replace(buffer, marks=marks)
+    return met.nodes
+
+
+def close_marks(
+    nest: NestPrinter, marked: Sequence[TrieNode | frozenset[TrieNode]], known: KnownPositions
+) -> None:
+    """Clears the marks, after the loop."""
+    for node in marked:
+        if isinstance(node, frozenset):
+            buffer = known.buffers[node]
+            assert buffer.marks is not None
+            nest.text.line(nest.call("unmark", buffer.array, buffer.low, buffer.end, *buffer.marks))
+            continue
+        low, high = nest.range_of(node, known)
+        with nest.text.block(f"if {known.marks[node]}"):
+            nest.text.line(nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node)))
+        del known.marks[node]
+
+
+def fetch_ahead(nest: NestPrinter, steps: Sequence[Step], at: int, walk: Walk, turn: str) -> None:
+    """Prefetches lookups of later values in large roots, whose addresses a processor cannot
+    predict. The loop is likely to continue with the list that follows in memory."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    term = Slot(step.variable, step.type)
+    parts = list(step.participants)
+    for later in all_steps(tuple(steps[at + 1 :])):
+        if isinstance(later, Seek) and later.value == term:
+            parts += later.participants
+    for node in dict.fromkeys(map(nest.paths.node, parts)):
+        if not nest.direct or node.terms or nest.tallied(node) or nest.hashed(node):
+            continue
+        level, (first, *below) = nest.level(node), nest.tries[node.trie].levels
+        if not first.dense or first.size < FAR:
+            continue
+        leads = nest.leads_on(node)
+        arguments = nest.arguments
+        kind = arguments.starts if leads else arguments.index
+        array = arguments.weighed(level) if nest.weighs(node) else kind(level)
+        sought = walk.array, turn, arguments.scalar("low", level), array
+        nest.text.line(nest.call("fetch_sought", *sought))
+        if leads and below[0].size >= FAR:
+            its = nest.values(node.child(term))
+            nest.text.line(nest.call("fetch_children", *sought, its))
+
+
+# Caches of intersections: the common values of the lists of an edge's two ends, by edge.
+
+
+LOPSIDED = 8  # a list this many times as long is searched, not marked
+AGAIN = 2  # least expected visits of an edge
+# The same on a GPU, where estimates are too low for graphs with many triangles, and all
+# intersections cost no more than one visit of each edge.
+AGAIN_TOGETHER = 1 / 128
+
+
+def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
+    """Intersections to cache, by the id of a step; only in loops with tables of counts, whose
+    memory is charged."""
+    steps, found = nest.join.steps, dict[int, KeptIntersection]()
+    tallied = any(isinstance(step, Tally) for step in steps)
+    recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
+    if not tallied or recoded:
+        return found
+    edges = entries(nest.join)
+    again = AGAIN_TOGETHER if nest.tile else AGAIN
+    for step, rows in _met(steps, 0.0, nest.tile > 0):
+        nodes = [node for node in map(nest.paths.node, step.participants) if _is_list(nest, node)]
+        for pair in combinations(dict.fromkeys(nodes), 2):
+            names = tuple(
+                term.name for node in pair for term in node.terms if isinstance(term, Slot)
+            )
+            edge = edges.get(names) or edges.get(names[::-1])
+            if edge is None or nest.tallied(edge) or nest.hashed(edge):
+                continue
+            if rows >= again * nest.tries[edge.trie].levels[1].size:
+                found.setdefault(id(step), KeptIntersection(frozenset(pair), edge, len(found)))
+    return found
+
+
+def _met(steps: Sequence[Step], rows: float, fills: bool) -> Iterator[tuple[Join, float]]:
+    """The levels, with those of tables if `fills`, and the expected rows that reach each."""
+    for step in steps:
+        if isinstance(step, Tally) and fills:
+            yield from _met(step.steps, rows, fills)
+        elif isinstance(step, Join):
+            yield step, rows
+            rows = step.estimate
+
+
+def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
+    """Whether the node is the list of one variable's value."""
+    other = nest.tallied(node) or nest.hashed(node) or node.trie.weighted
+    return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
+
+
+def fetch(
+    nest: NestPrinter,
+    steps: Sequence[Step],
+    walk: Walk,
+    cursors: Mapping[TrieNode, str],
+    known: KnownPositions,
+) -> None:
+    """Prints, before the loop of the first step, a prefetch of the cached lists that the second
+    step will read: a processor cannot predict their addresses."""
+    own, kept = steps[0], nest.kept.get(id(steps[1])) if len(steps) > 1 else None
+    if kept is None or nest.tile or not isinstance(own, Join):
+        return
+    edges = {node.child(Slot(own.variable, own.type)): node for node in cursors}
+    node = edges.get(kept.edge)
+    if node is None:
+        return
+    starts, array = _arrays(nest, kept)
+    _, high = nest.range_of(node, known)
+    at = nest.values(node), cursors[node], high
+    nest.text.line(nest.call("fetch_kept", walk.array, walk.low, walk.high, *at, starts, array))
+
+
+def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
+    """The array of starts, and the array of lists."""
+    level = (nest.level(TrieNode(kept.edge.trie, kept.edge.terms[:-1])),)
+    ends = {term: at for at, term in enumerate(kept.edge.terms)}
+    lists = tuple(map(nest.level, sorted(kept.nodes, key=lambda node: ends[node.terms[0]])))
+    starts = nest.arguments.scratch(f"kept{kept.number}", "kept", level)
+    return starts, nest.arguments.scratch(f"lists{kept.number}", "lists", (*lists, *level))
+
+
+def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
+    """Prints the lookup of a level's cached intersection, if it has one."""
+    kept = nest.kept.get(id(step))
+    if kept is None or not known.positions.get(kept.edge):
+        return
+    text, number = nest.text, kept.number
+    starts, array = _arrays(nest, kept)
+    top, low, high = f"top{number}", text.name("l"), text.name("h")
+    if nest.tile:
+        place = known.positions[kept.edge]
+        text.line(f"{low} = {nest.call('at', starts, place)}")
+        text.line(f"{high} = {nest.call('at', starts, f'{place} + 1')}")
+        known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+        return
+    nest.prologue.append(f"{top} = np.int64(0)")
+    place = known.positions[kept.edge]
+    text.line(f"{low} = {nest.call('at', starts, place)}")
+    with text.block(f"if {low} == 0"):
+        inner = known.inner()  # ranges printed here are out of scope after the block
+        _mark_kept(nest, kept, inner)
+        met = LevelLists({node: set() for node in kept.nodes}, {})
+        buffer = fill(nest, met, (), inner, "")
+        call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
+        text.line(f"{top} = {call}")
+        text.line(f"{low} = {nest.call('at', starts, place)}")
+    text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
+    known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+
+
+def _mark_kept(nest: NestPrinter, kept: KeptIntersection, known: KnownPositions) -> None:
+    """Marks the list that is invariant in the loop, unless it is far shorter than the other."""
+    for node in kept.nodes & known.marks.keys():
+        (other,) = kept.nodes - {node}
+        low, high = nest.range_of(node, known)
+        start, end = nest.range_of(other, known)
+        flag = known.marks[node]
+        with nest.text.block(f"if not {flag} and {end} - {start} < {LOPSIDED} * ({high} - {low})"):
+            nest.text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
+            nest.text.line(f"{flag} = True")
