@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.patterns.pattern import Pattern, drawn
-from gdatalog.patterns.shapes import grown
+from gdatalog.patterns.pattern import Pattern, drawn, grown
 from gdatalog.progress import Progress
 from gdatalog.shell.cli import run
 from tests.cuda_host import HostDriver, needs_compiler

@@ -23,8 +23,16 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError
 from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
-from gdatalog.patterns.pattern import Label, Pattern, drawn
-from gdatalog.patterns.shapes import Shape, grown, parts, restrictions, turns
+from gdatalog.patterns.pattern import (
+    Label,
+    Pattern,
+    Shape,
+    drawn,
+    grown,
+    parts,
+    restrictions,
+    turns,
+)
 from gdatalog.patterns.suites import graphlets, named
 from gdatalog.records import dataclass
 
