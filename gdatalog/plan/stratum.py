@@ -2,7 +2,7 @@
 
 `engine/strata.py` and `engine/fixpoint/strategies.py` build a `StratumPlan`, the engine runs it
 strategy by strategy, `explain` prints it, and `profile` reports which strategies ran. It is plain
-data: frozen, comparable, printable, checked (`check.py`).
+data: frozen, comparable, printable, checked (`tests/plan_check.py`).
 
 Where sizes are unknown before rows exist, a strategy has a `Fallback`. Its conditions are counts of
 rows, rounds or bytes, never times: a program runs the same way each time.
