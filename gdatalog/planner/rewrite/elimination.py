@@ -17,16 +17,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import inf, prod
 
-from gdatalog.plan.nodes import (
-    Constant,
-    Join,
-    JoinPlan,
-    Slot,
-    Step,
-    Tally,
-    Term,
-    Version,
-)
+from gdatalog.plan.nodes import Constant, Join, JoinPlan, Slot, Step, Tally, Term, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
@@ -82,7 +73,6 @@ class Elimination:
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     cost: float = 0.0
-    local: bool = False  # prefer tables that need one match of each orbit
     _known: dict[Hashable, str] = field(default_factory=dict)
     _fresh: int = 0
 
@@ -95,28 +85,27 @@ class Elimination:
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, after the tables that it reads."""
-        plain = self._fork(False)
-        plain._add(plain._cheapest(plain._without_hanging(items)), Term(label, coefficient))
-        best = plain
+        ways = [self.copied()]
+        rests = [ways[0]._without_hanging(items)]
         if self.tally:
-            local = self._fork(True)
             alike = items if self.live else in_ranks(items, self.sizes, self.tuning)
-            rest = local._without_hanging(local._without_parts_of_edges(alike))
-            if rest != alike:
-                local._add(local._cheapest(rest), Term(label, coefficient))
-                best = min(plain, local, key=lambda way: way.cost)
+            for cycles in (False, True):
+                way = self.copied()
+                rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
+                if rest not in (alike, *rests):
+                    ways.append(way)
+                    rests.append(rest)
+        for way, rest in zip(ways, rests, strict=True):
+            way._add(way._cheapest(rest), Term(label, coefficient))
+        best = min(ways, key=lambda way: way.cost)
         for name in ("tables", "joins", "terms", "cost", "_known", "_fresh"):
             setattr(self, name, getattr(best, name))
 
     def copied(self) -> Elimination:
         """A copy, to which terms can be added."""
-        return self._fork(self.local)
-
-    def _fork(self, local: bool) -> Elimination:
-        """A copy, to try another way."""
         tables, known = dict(self.tables), dict(self._known)
         joins, terms = list(self.joins), list(self.terms)
-        return replace(self, local=local, tables=tables, _known=known, joins=joins, terms=terms)
+        return replace(self, tables=tables, _known=known, joins=joins, terms=terms)
 
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
@@ -145,10 +134,11 @@ class Elimination:
 
     # --------------------------------------------------------------------------- hanging parts
 
-    def _without_hanging(self, items: Conjunction) -> Conjunction:
-        """The items with a table in place of each part that hangs at one variable."""
+    def _without_hanging(self, items: Conjunction, cycles: bool = False) -> Conjunction:
+        """The items with a table in place of each part that hangs at one variable; with `cycles`,
+        also of parts with a cycle beside single atoms."""
         while True:
-            found = hanging(items, frozenset(self.live), self.local)
+            found = hanging(items, frozenset(self.live), cycles)
             if found is None:
                 return items
             name, part = found
@@ -171,7 +161,7 @@ class Elimination:
             values = self._values(name, part)
             slot = Slot(name, types_of(part)[name])
             table = self._known[key] = self._name()
-            join = self._plan(part, (name,), frozenset((name,)), values)
+            join = self._by_key(name, part, values)
             term = Term(label_of(part), 0, table, (slot,))
             found = self._local_counts(part, (name,)) if self.tally else None
             if found is not None:
@@ -181,6 +171,15 @@ class Elimination:
             self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
             self._add(join, term)
         return self._known[key]
+
+    def _by_key(self, name: str, part: Sequence[Item], values: float) -> JoinPlan:
+        """The join that fills a part's table; one with a cycle may keep tables itself."""
+        if not is_cyclic(part):
+            return self._plan(part, (name,), frozenset((name,)), values)
+        inner = replace(self, live=(name,))
+        join = inner._by_value(tuple(part))
+        self.tables, self._fresh = inner.tables, inner._fresh
+        return join
 
     def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
         rows = (self.sizes(i.relation, i.version).rows for i in part if isinstance(i, AtomItem))
