@@ -404,6 +404,23 @@ def test_single_atoms_beside_a_cycle(rule: str) -> None:
     assert found[0] == found[1]
 
 
+def test_outer_loops_come_before_what_constants_bind() -> None:
+    """The tables are below `c` or `d`, though the label binds `a` at once."""
+    edges = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e)"
+    found = []
+    for way in ("quotients", "never"):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(300, 4000, seed=3, power=0.5)
+            db["L"] = [(v, v % 4) for v in range(300)]
+            db.workspace.force(algebra=way)
+            text = f"n(count()) <- {edges}, L(a, 1)."
+            (one,) = db.explain(text).strata[-1].rules
+            steps = [step for join in one.plan.joins for step in join.steps]
+            assert any(isinstance(step, Tally) for step in steps) == (way == "quotients")
+            found.append(db.query(text).fetchall())
+    assert found[0] == found[1]
+
+
 def test_counts_by_keys_look_for_one_of_each_orbit(plans: list[RulePlan]) -> None:
     """The variables beside the key swap."""
     text = "n(a, count()) <- E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d)."

@@ -288,8 +288,8 @@ class ConjunctionBuilder:
                 self._generate(item)
                 return True
         first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
-        if joined is None and first:
-            joined = name
+        if first and name is not None:
+            joined = name  # constants connect nothing
         if joined is not None:
             self._join(joined)
             return True
