@@ -21,12 +21,15 @@ from ctypes import c_ulong, py_object, pythonapi
 from functools import partial
 from importlib.machinery import ModuleSpec
 from queue import SimpleQueue
-from threading import Event, Lock, Thread, current_thread, local, main_thread
+from threading import Event, Lock, RLock, Thread, current_thread, local, main_thread
 from time import sleep
 from types import ModuleType
 from typing import Any
 
 MOMENT = 0.005  # seconds
+_UNCOLLECTED = RLock()  # held to change the next two
+_uncollected = 0  # contexts that have disabled garbage collection
+_collects = True  # whether the first of them found it enabled
 
 
 class PoolTask:
@@ -219,14 +222,23 @@ def whole_imports() -> Iterator[None]:
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Disables garbage collection within this context: imports and plans leave no garbage, and
-    collecting would take a tenth of their time."""
-    collects = gc.isenabled()
-    gc.disable()
+    collecting would take a tenth of their time. The last of several threads enables it again."""
+    global _uncollected, _collects
+    entered = False
     try:
+        with _UNCOLLECTED:
+            if not _uncollected:
+                _collects = gc.isenabled()
+            _uncollected += 1
+            entered = True
+            gc.disable()
         yield
     finally:
-        if collects:
-            gc.enable()
+        if entered:
+            with _UNCOLLECTED:
+                _uncollected -= 1
+                if not _uncollected and _collects:
+                    gc.enable()
 
 
 @contextmanager

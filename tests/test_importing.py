@@ -255,3 +255,12 @@ def test_collections_wait_for_imports_only() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_collections_go_on_after_the_last_of_two_threads() -> None:
+    first, second = uncollected(), uncollected()
+    with first:
+        second.__enter__()
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()

@@ -29,10 +29,10 @@ def kept_lists(
     tries: Sequence[Any],
     limits: Limits,
     indexes: DeviceTries | None,
-) -> dict[str, Any]:
-    """The arrays of the intersections that a plan's loops read, by name. `indexes`: where they are
-    cached, as the tries that they are made from."""
-    given: dict[str, Any] = {}
+) -> dict[str, Trie]:
+    """The intersections that a plan's loops read, by the argument's name: tries of one level.
+    `indexes`: where they are cached, as the tries that they are made from."""
+    found: dict[str, Trie] = {}
     for lists in (each for each in arguments if each.kind == "lists"):
 
         def make(lists: Argument = lists) -> Trie:
@@ -41,10 +41,8 @@ def kept_lists(
             return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
 
         sources = [tries[at.trie] for at in lists.levels]
-        (level,) = (make() if indexes is None else indexes.derived(sources, make)).levels
-        given[lists.name.replace("lists", "kept")] = level.offsets
-        given[lists.name] = level.values
-    return given
+        found[lists.name] = make() if indexes is None else indexes.derived(sources, make)
+    return found
 
 
 def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tuple[Any, Any]:

@@ -214,7 +214,12 @@ class _Launch:
         given = {n: upload(a) for n, a in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
         walks = self.walks
-        given |= kept_lists(walks.ops, printed.arguments, self.tries, self.limits, walks.indexes)
+        arguments, indexes = printed.arguments, walks.indexes
+        # The cache drops only what is not in use.
+        self.kept = kept_lists(walks.ops, arguments, self.tries, self.limits, indexes)
+        for name, trie in self.kept.items():
+            given[name] = trie.levels[0].values
+            given[name.replace("lists", "kept")] = trie.levels[0].offsets
         given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
         for argument in printed.arguments:
             if argument.kind in SHARED:
