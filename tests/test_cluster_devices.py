@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,7 +191,7 @@ def test_fewer_pieces_for_gpus() -> None:
         (join,) = rule.plan.joins
         tries = {ref: db.workspace.stored["E"].trie(ref.columns) for ref in join.tries}
         join = replace(join, cost=1e12)
-        counts = [len(Morsels(join, tries, None, 2, gpus).all()) for gpus in (False, True)]
+        counts = [len(Morsels(join, tries, None, 2, gpus).take(inf)) for gpus in (False, True)]
         assert 3 * counts[1] < counts[0]
         join = replace(join, cost=3e7)
-        assert len(Morsels(join, tries, None, 2, True).all()) == 2  # each GPU has one launch
+        assert len(Morsels(join, tries, None, 2, True).take(inf)) == 2  # each GPU has one launch
