@@ -47,7 +47,7 @@ _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 # For GPUs, which enumerate faster than these estimates assume, but rows of bits less so: each lane
 # reads a row of its own, so words that are read together are not neighbours.
 SURE, WORD_APART = 1.5, 1.5
-SPLIT = 2.0  # a sum must cost this many times more than one that is split by degree
+SPLIT = 3.0  # a sum must cost this many times more than one that is split by degree
 
 
 @dataclass(frozen=True, slots=True)
