@@ -113,7 +113,7 @@ def too_small(error: MemoryLimitError) -> MemoryLimitError:
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
-DEALT = 0.7  # of a join, in one call for each thread; the rest goes to those that end first
+DEALT = 1.0  # of a join, in one call for each thread; ended threads get what these give back
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
