@@ -380,47 +380,6 @@ def test_counts_by_keys_keep_tables(rule: str, plans: list[RulePlan]) -> None:
     assert any(isinstance(step, Tally) for join in joins for step in join.steps)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["n(count()) <- {}, F(b).", "n(l, count()) <- {}, L(a, l).", "n(sum(l)) <- {}, L(a, l)."],
-)
-def test_single_atoms_beside_a_cycle(rule: str) -> None:
-    """Triangles by edge, and paths below an outer loop, as without the last atom."""
-    text = rule.format(
-        "E(a, b), E(a, c), E(b, c), E(b, d), E(d, e), E(e, a), distinct(a, b, c, d, e)"
-    )
-    found = []
-    for way in ("quotients", "never"):
-        with gd.connect(device="cpu") as db:
-            db["E"] = skewed(300, 4000, seed=3, power=0.5)
-            db["F"] = [(v,) for v in range(300) if v % 7]
-            db["L"] = [(v, v % 5) for v in range(300)]
-            db.workspace.force(algebra=way)
-            (one,) = db.explain(text).strata[-1].rules
-            steps = [step for join in one.plan.joins for step in join.steps]
-            assert any(isinstance(step, Tally) for step in steps) == (way == "quotients")
-            assert any(term.images for term in one.plan.terms) == (way == "quotients")
-            found.append(sorted(db.query(text).fetchall()))
-    assert found[0] == found[1]
-
-
-def test_outer_loops_come_before_what_constants_bind() -> None:
-    """The tables are below `c` or `d`, though the label binds `a` at once."""
-    edges = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e)"
-    found = []
-    for way in ("quotients", "never"):
-        with gd.connect(device="cpu") as db:
-            db["E"] = skewed(300, 4000, seed=3, power=0.5)
-            db["L"] = [(v, v % 4) for v in range(300)]
-            db.workspace.force(algebra=way)
-            text = f"n(count()) <- {edges}, L(a, 1)."
-            (one,) = db.explain(text).strata[-1].rules
-            steps = [step for join in one.plan.joins for step in join.steps]
-            assert any(isinstance(step, Tally) for step in steps) == (way == "quotients")
-            found.append(db.query(text).fetchall())
-    assert found[0] == found[1]
-
-
 def test_counts_by_keys_look_for_one_of_each_orbit(plans: list[RulePlan]) -> None:
     """The variables beside the key swap."""
     text = "n(a, count()) <- E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d)."

@@ -20,12 +20,13 @@ from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.engine.fixpoint import stratum
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
-from gdatalog.plan.nodes import RulePlan, Term
+from gdatalog.plan.nodes import RulePlan, Tally, Term
 from gdatalog.printer import module, reuse
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.nest_state import KeptIntersection
 from gdatalog.storage.loop_tables import EdgeCounts
 from gdatalog.storage.trie import Trie, TrieLevel
+from tests import orders
 from tests.interpreted import interpreted
 from tests.plan_check import check_rule_plan
 from tests.test_algebra import agrees
@@ -286,3 +287,44 @@ def test_lists_that_are_kept(few: bool, body: str, monkeypatch: pytest.MonkeyPat
             db.workspace.force(algebra=algebra, strategy="lftj")
             found.append(db.query(f"?- c = count : {{ {body} }}.").fetchall())
     assert found[0] == found[1] and (kept or body == KEEPING[-1])  # whose edges are a table's
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["n(count()) <- {}, F(b).", "n(l, count()) <- {}, L(a, l).", "n(sum(l)) <- {}, L(a, l)."],
+)
+def test_single_atoms_beside_a_cycle(rule: str) -> None:
+    """Triangles by edge, and paths below an outer loop, as without the last atom."""
+    text = rule.format(
+        "E(a, b), E(a, c), E(b, c), E(b, d), E(d, e), E(e, a), distinct(a, b, c, d, e)"
+    )
+    found = []
+    for way in ("quotients", "never"):
+        with gd.connect(device="cpu") as db:
+            db["E"] = orders.skewed(300, 4000, seed=3, power=0.5)
+            db["F"] = [(v,) for v in range(300) if v % 7]
+            db["L"] = [(v, v % 5) for v in range(300)]
+            db.workspace.force(algebra=way)
+            (one,) = db.explain(text).strata[-1].rules
+            steps = [step for join in one.plan.joins for step in join.steps]
+            assert any(isinstance(step, Tally) for step in steps) == (way == "quotients")
+            assert any(term.images for term in one.plan.terms) == (way == "quotients")
+            found.append(sorted(db.query(text).fetchall()))
+    assert found[0] == found[1]
+
+
+def test_outer_loops_come_before_what_constants_bind() -> None:
+    """The tables are below `c` or `d`, though the label binds `a` at once."""
+    edges = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e)"
+    found = []
+    for way in ("quotients", "never"):
+        with gd.connect(device="cpu") as db:
+            db["E"] = orders.skewed(300, 4000, seed=3, power=0.5)
+            db["L"] = [(v, v % 4) for v in range(300)]
+            db.workspace.force(algebra=way)
+            text = f"n(count()) <- {edges}, L(a, 1)."
+            (one,) = db.explain(text).strata[-1].rules
+            steps = [step for join in one.plan.joins for step in join.steps]
+            assert any(isinstance(step, Tally) for step in steps) == (way == "quotients")
+            found.append(db.query(text).fetchall())
+    assert found[0] == found[1]

@@ -286,15 +286,12 @@ class Morsels:
             cost += taken[-1].cost
         return taken
 
-    def deal(self, count: int, share: float) -> list[list[Morsel]]:
-        """A share of all, the dearest first, in so many parts of about the same cost."""
-        left = self.left
-        spare = (1 - share) * left
+    def deal(self, count: int) -> list[list[Morsel]]:
+        """Deals all morsels into so many parts of about the same cost, the dearest first."""
         parts: list[list[Morsel]] = [[] for _ in range(count)]
         costs = [(0.0, number) for number in range(count)]
-        while costs and self._left and left > spare:
+        while costs and self._left:
             piece = self._left.pop()
-            left -= piece.cost
             cost, number = costs[0]
             parts[number].append(piece)
             heapreplace(costs, (cost + piece.cost, number))

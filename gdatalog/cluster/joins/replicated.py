@@ -113,15 +113,14 @@ def too_small(error: MemoryLimitError) -> MemoryLimitError:
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
-DEALT = 1.0  # of a join, in one call for each thread; ended threads get what these give back
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
 class MorselScheduler(CellScheduler):
     """The morsels of a join, assigned to workers until all are done.
 
-    First each thread gets as much as any other, many morsels that are expected to cost the same
-    together. The rest, and what threads return after a while, is assigned in smaller and smaller
+    First all are dealt: the morsels of each thread are expected to cost about the same. A thread
+    returns what it has not started after `BUDGET` seconds; this is assigned in smaller and smaller
     parts to those that end first.
     """
 
@@ -145,9 +144,7 @@ class MorselScheduler(CellScheduler):
         if not self.begun:
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
-            for worker, pieces in zip(
-                workers, self.cutting.deal(len(workers), DEALT), strict=False
-            ):
+            for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
                 self._add(stage, pieces, worker=worker)
         while self.cutting and self.flying < AHEAD * self.slots:
             # A part of what is left, so that all end together.
