@@ -306,6 +306,24 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
     assert pool.bring([each for each, _ in kept], "drawn", Limits()) == [v for _, v in kept]
 
 
+def test_data_are_not_sent_to_a_worker_that_has_just_gone(
+    cluster: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may name a worker that the scheduler has removed a moment ago."""
+    pool = Pool(Connection(cluster(1)))
+    pool.broadcaster.send_all()
+    chosen = ["tcp://127.0.0.1:1"]
+
+    def choice(workers: list[str]) -> str:
+        return chosen.pop() if chosen else workers[0]
+
+    monkeypatch.setattr("gdatalog.cluster.pool.broadcast.choice", choice)
+    placed = pool.broadcast("values", np.arange(5))
+    stage = with_(pool, Limits(), Call(pool_calls.plus, ({"a": 1}, placed)))
+    assert [value for _, value in stage] == [{"a": 1}] and not chosen
+    pool.close()
+
+
 @pytest.mark.slow
 def test_drawn_work_while_workers_die(pool: Pool) -> None:
     for seed in range(3):

@@ -289,7 +289,8 @@ class Broadcaster:
             workers = list(workers_of(self.client))
             worker = choice(workers)
             sending = self.client.scatter([value], [worker], hash=False, asynchronous=True)
-            with contextlib.suppress(OSError):  # the worker has gone, or is about to
+            # The worker has gone or is about to; the scheduler may no longer know it.
+            with contextlib.suppress(OSError, KeyError):
                 return awaited(self.client, sending, partial(self._there, worker))[0]
             sleep(PAUSE)
         raise DeviceError(
