@@ -46,14 +46,12 @@ from gdatalog.storage.symbols import SymbolTable
 
 Found = TypeVar("Found")
 
-DRIVER_SECONDS = (
-    1.5  # seconds that a rule is given here, where it is not sure that spreading it pays
-)
-PART = 0.5  # of the memory of the user's process that remote rows may take
+DRIVER_SECONDS = 1.5  # seconds that the driver tries a rule first, if spreading it may not pay
+PART = 0.5  # share of the driver's spare memory that fetched rows may take
 
 
 class DaskCluster:
-    """A cluster, as an evaluation asks it."""
+    """A cluster, as evaluation uses it."""
 
     _keeping: RowKeeper | None = None
 
@@ -63,7 +61,7 @@ class DaskCluster:
         self.store = BucketStore(self.pool)
 
     def keeper(self, memory: int) -> RowKeeper:
-        """Who keeps what a database has on the workers, that may hold so much here."""
+        """The keeper of the database's rows on workers. `memory`: the driver's limit."""
         if self._keeping is None:
             self._keeping = RowKeeper(self.pool, memory)
         return self._keeping
@@ -128,7 +126,7 @@ class DaskCluster:
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
         if not any(ref.columns or ref.tests for ref in asked):
-            return None  # how many rows there are is known without a look at them
+            return None  # the rule only needs the number of rows
         beside = fits_workers(plan, inputs, self.store, name)
         return name if beside and not fits_nowhere(plan, inputs, name) else None
 
@@ -154,8 +152,8 @@ class DaskCluster:
     def _placed(
         self, plan: RulePlan, inputs: StratumInputs, limit: int | None = None
     ) -> tuple[SpreadWay, bool] | None:
-        """How a rule is spread, and whether it is given some seconds here first; None: it runs
-        here."""
+        """How a rule is spread, and whether the driver first tries it for some seconds; None: it
+        runs in the driver."""
         context = inputs.context
         knobs, cost = context.knobs, sum(join.cost for join in plan.joins)
         if plan.passes_over is not None:
@@ -218,8 +216,8 @@ class DaskCluster:
     def _fixpoint(
         self, splits: PartitionedStratum, placement: OnWorkers, counted: bool
     ) -> Mapping[str, Relation] | None:
-        """The relations of a recursive stratum or, if `counted`, how many rows they have for each
-        value that they split by; None if it is to be evaluated here after all."""
+        """The relations of a recursive stratum or, if `counted`, their numbers of rows for each
+        value of the partitioning column. None if the driver must evaluate it after all."""
         given = self.pool, self.keeper(splits.context.memory), splits
         if counted and placement.by is not None:
             ranges = KeyRangeFixpoint(*given, True)
@@ -248,7 +246,7 @@ def tried_on_driver(
     report: RuleRun | None,
     stats: RuleRound | None,
 ) -> Derived | None:
-    """A rule's rows, if it is soon done here."""
+    """A rule's rows, if the driver computes them within some seconds."""
     try:
         with (
             context.limits.account.restoring(TooSlow, MemoryLimitError),
@@ -265,7 +263,7 @@ def relations_of(plan: RulePlan) -> set[str]:
 
 
 def largest_remote(plan: RulePlan, inputs: StratumInputs) -> str | None:
-    """The largest of the relations that a rule reads whose rows are remote, and not fetched."""
+    """The largest of a rule's relations whose rows are on workers and were not fetched."""
     sizes = {
         name: rows.remote_bytes
         for name in sorted(relations_of(plan))
@@ -275,8 +273,8 @@ def largest_remote(plan: RulePlan, inputs: StratumInputs) -> str | None:
 
 
 def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
-    """Whether a rule reads remote rows and are more than this process may have, or so many
-    that it would wait for them; `but` for one relation."""
+    """Whether a rule's rows on workers exceed what the driver can hold, or would wait for. `but`: a
+    relation to leave out."""
     asked = relations_of(plan) - {but}
     remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]
     context = inputs.context
@@ -287,8 +285,8 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
 def fits_workers(
     plan: RulePlan, inputs: StratumInputs, store: BucketStore, but: str | None = None
 ) -> bool:
-    """Whether each worker can have the tries of a rule whole, beside what it makes of them; `but`
-    for those of one relation."""
+    """Whether each worker can hold all tries of a rule, and what it derives from them. `but`: a
+    relation to leave out."""
     size = 0
     for ref in {ref for join in plan.joins for ref in join.tries if ref.relation != but}:
         relation = inputs.relation(ref.relation)
@@ -299,13 +297,13 @@ def fits_workers(
 
 
 def _on_gpus(pool: Pool, splits: PartitionedStratum) -> bool:
-    """Whether workers' GPUs take the values of a partitioned fixpoint at once."""
+    """Whether a partitioned fixpoint starts on the workers' GPUs."""
     gpus = pool.connection.gpus and device_for(pool, splits) != "cpu"
     return gpus and splits.read_rows >= splits.context.tuning.tiles_from
 
 
 def _too_many(splits: PartitionedStratum) -> bool:
-    """Whether the rules read more rows that lie on workers than can well be here."""
+    """Whether the rules read more rows on workers than the driver should fetch."""
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
     remote = [store for store in stores if isinstance(store, RemoteRows) and store.unfetched]

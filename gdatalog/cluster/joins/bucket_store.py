@@ -1,9 +1,10 @@
-"""The rows of relations in buckets on workers, as the driver knows them.
+"""The rows of relations in buckets on workers, as the driver tracks them.
 
-The rows of a relation lie in blocks; every join that reads them sorts them into its own buckets.
-Tasks make all of this, so Dask recomputes what a dead worker had. A worker receives each bucket
-that its cells need once, for these cells and later ones (`BucketExchange`): one task cuts the rows
-out where they lie (`sliced`), another concatenates what arrived (`received`).
+The rows of a relation are stored in blocks; each join that reads them sorts them into its own
+buckets. Dask tasks do all of this, so Dask recomputes what a dead worker had. A worker receives
+each bucket that its cells need once, for these and later cells (`BucketExchange`): one task cuts
+out slices where the rows are (`sliced`), another concatenates them where they are needed
+(`received`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from gdatalog.storage.table import Array
 
 @dataclass(slots=True, eq=False)
 class CellBatch:
-    """Cells that are to be run, the buckets that they need, and how much work they are. `blocks`:
-    those that they are made of, or none if the cells are smaller."""
+    """Cells to run, the buckets that they need, and their cost. `blocks`: the blocks that the cells
+    consist of; empty if the cells are smaller."""
 
     cells: Sequence[Cell]
     buckets: Sequence[Bucket]
@@ -58,7 +59,8 @@ class CellBatch:
 
 
 class BucketExchange:
-    """The buckets of a join, `widths`: the bytes of a row of each source."""
+    """The buckets of a join, and which worker has which of them. `widths`: the bytes of a row of
+    each source."""
 
     def __init__(
         self,
@@ -75,17 +77,17 @@ class BucketExchange:
             [np.append(0, np.cumsum(told.counts)).tolist() for _, told in each.summaries()]
             for each in buckets
         ]
-        # By worker, bucket, and group of its source.
+        # By worker; by bucket and group of its source.
         self._there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
 
     def forget(self, workers: Collection[str]) -> None:
-        """Only these workers are there."""
+        """Forgets the slices on all other workers."""
         self._there = {at: some for at, some in self._there.items() if at in workers}
 
     def fragments(
         self, part: CellBatch, worker: str, workers: Collection[str], stage: TaskStage
     ) -> tuple[list[Fragment], list[RemoteValue]]:
-        """The rows that a part's cells need, on a worker; and what it receives for that."""
+        """The rows that a batch's cells need on a worker, and what the worker must receive."""
         found: list[Fragment] = []
         coming: list[RemoteValue] = []
         for number, source in enumerate(self.layout.sources):
@@ -106,7 +108,7 @@ class BucketExchange:
         workers: Collection[str],
         stage: TaskStage,
     ) -> tuple[list[BucketSlice], RemoteValue | None]:
-        """Some buckets of a source on a worker, and what it receives for that."""
+        """Some buckets of a source on a worker, and what the worker must receive."""
         there = self._there.setdefault(worker, {})
         slices: list[BucketSlice] = []
         calls: list[RemoteValue] = []
@@ -141,14 +143,14 @@ class BucketExchange:
 
 
 def _place(bucket: Bucket, counts: Array) -> int:
-    """The number of a bucket among those of a group."""
+    """The number of a bucket within a group."""
     return int(np.ravel_multi_index(bucket.classes, counts.shape)) if counts.shape else 0
 
 
 def _boxes(
     cells: Sequence[Cell], bound: Sequence[Mapping[int, str]]
 ) -> tuple[Mapping[int, KeyRange], ...]:
-    """Where rows must lie that cells need, by the columns of a source."""
+    """For each cell and trie, the key ranges of a source's columns that the cell needs."""
     return tuple(
         {column: cell.stretches[name] for column, name in role.items() if name in cell.stretches}
         for cell in cells
@@ -157,7 +159,7 @@ def _boxes(
 
 
 def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
-    """For each source what its tries have in their columns, of the variables that can be cut."""
+    """For each source, the cuttable variable of each column, for each of its tries."""
     names = {slot.name for slot in cuttable(join)}
     found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
     for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
@@ -170,20 +172,19 @@ def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]
 LARGEST = 4 << 20  # bytes of a block
 GROUP = 64 << 20  # bytes of rows that are bucketed together
 FEW = 64 << 10  # bytes of rows that are one block
-MANY = 16  # key ranges, of which those of two columns are too many buckets
-SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
-SAMPLE = 100_000  # rows that tell where key ranges begin
+MANY = 16  # key ranges of a column, if rows are bucketed by two
+SMALL, MOST_SMALL = 64, 100_000  # sources with at most this fraction of all rows are not divided
+SAMPLE = 100_000  # sampled rows, which determine the bounds of key ranges
 
 
 @dataclass(slots=True)
 class BaseRows:
-    """Rows that a source is made of, in blocks.
+    """The blocks of rows that a source is read from.
 
-    `blocks`: what a worker is given to have each: columns, which are placed when they are first
-    asked for, or where they are `remote` what a part has (`shuffle.py`). `groups`: which of them
-    are bucketed together. `edges`: of a graph that is remote, how each edge is told once, and the
-    ranks of its vertices. `twice`: a row that counts may be there twice, and those that are the
-    same are in one bucket. `sample`: every `step`-th row of all.
+    `blocks`: the blocks' values for workers: columns, broadcast on first use, or if `remote` the
+    values of parts (`shuffle.py`). `groups`: which blocks are bucketed together. `edges`: for a
+    remote graph, how to read each edge once, and the ranks of its vertices. `twice`: duplicate rows
+    may remain and would count twice; equal rows are in one bucket. `sample`: every `step`-th row.
     """
 
     pool: Pool
@@ -201,11 +202,11 @@ class BaseRows:
 
     @property
     def nbytes(self) -> int:
-        """About what the rows take."""
+        """The estimated bytes of all rows."""
         return self.step * sum(column.nbytes for column in self.sample)
 
     def given(self, group: int) -> list[Any]:
-        """What a worker is given to have a group."""
+        """A group's blocks, as arguments of calls."""
         if self.remote:
             return [self.blocks[at] for at in self.groups[group]]
         for at in self.groups[group]:
@@ -216,9 +217,9 @@ class BaseRows:
 
 @dataclass(slots=True)
 class SourceBuckets:
-    """The rows of a source in buckets: each group of its base.
+    """The buckets of a source: those of each group of its base.
 
-    `read`: the rows of groups where those of the base are more work to read.
+    `read`: the rows of groups as they were counted, if reading them again would be costly.
     """
 
     base: BaseRows
@@ -227,7 +228,8 @@ class SourceBuckets:
     read: list[RemoteValue] = field(default_factory=list)
 
     def count(self, pool: Pool, told: str, limits: Limits) -> tuple[Array, int]:
-        """How many rows lie in each combination of the grid's key ranges, and the bytes of one."""
+        """The number of rows in each combination of the grid's key ranges, and the bytes of a
+        row."""
         keep = self.base.remote
         calls = [
             Call(counted, (*self._args(at), keep), keep, tag=at, summary=BucketedRows.light)
@@ -240,7 +242,7 @@ class SourceBuckets:
         return counts, max(each.width for each in found)
 
     def make(self, pool: Pool, told: str, limits: Limits) -> None:
-        """Buckets the rows."""
+        """Sorts the rows into buckets."""
         calls = [
             Call(bucketed, self._args(at), True, tag=at, summary=BucketedRows.light)
             for at in range(len(self.base.groups))
@@ -253,26 +255,26 @@ class SourceBuckets:
         return self.base.given(group), self.grid, self.base.edges
 
     def summaries(self) -> Iterator[tuple[RemoteValue, BucketedRows]]:
-        """Each group, and what is known of it."""
+        """Each group's buckets, and their summary."""
         for kept in self.groups:
             yield kept, kept.summary
 
 
 class BucketStore:
-    """The bases of a pool's relations."""
+    """The base rows of relations on a pool's workers."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._bases: WeakKeyDictionary[RowStore, dict[Any, BaseRows]] = WeakKeyDictionary()
 
     def room(self) -> tuple[int, int]:
-        """The memory that a call has on any worker, and how many run at once."""
+        """The memory that a call has on any worker, and how many calls run at once."""
         info = self.pool.info.values()
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 
     def base(self, relation: Relation, source: Source) -> BaseRows:
-        """The rows that a source has its own of."""
+        """The base rows of a source."""
         kept = self._bases.setdefault(relation.store, {})
         rows = relation.remote
         remote = rows is not None and rows.unfetched
@@ -293,7 +295,7 @@ class BucketStore:
         parts = zip(*blocks, strict=True)
         sample = tuple(np.concatenate([column[::step] for column in part]) for part in parts)
         room, workers = self.room()
-        each = min(GROUP, room // 4)  # bytes of a group, of which there are some for each worker
+        each = min(GROUP, room // 4)  # bytes of a group; each worker has several
         size = sum(column.nbytes for block in blocks for column in block)
         groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
         ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
@@ -301,8 +303,8 @@ class BucketStore:
         return BaseRows(self.pool, blocks, sample, step, groups_of)
 
     def _remote(self, rows: RemoteRows, source: Source, whole: bool) -> BaseRows:
-        # Where rows do not count, tries find out which are the same. Whole rows that are the same
-        # lie in the same key ranges, so that they meet in cells.
+        # Without weights, tries drop duplicates. Equal whole rows are in the same key ranges, so
+        # cells find them.
         twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
         parts = rows.make_distinct() if source.weighted and not twice else rows.parts
         values: list[Any] = [part.value for part in parts]
@@ -322,9 +324,9 @@ class BucketStore:
     def laid_out(
         self, join: JoinPlan, relation_of: Callable[[str], Relation], planned: bool = False
     ) -> tuple[Layout, list[BaseRows], list[list[Array]]]:
-        """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
-        many in proportion of all. Of small sources every cell has all rows. `planned`: nothing is
-        to be run yet, so that workers need not compare rows."""
+        """A join's layout, the base rows of each source, and sampled keys of each of its dims, in
+        proportion to the sources' rows. Every cell gets all rows of small sources. `planned`:
+        nothing runs yet, so workers need not deduplicate rows."""
 
         def bases_of(layout: Layout) -> list[BaseRows]:
             found = []
@@ -353,7 +355,7 @@ class BucketStore:
 
 
 def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Columns]:
-    """The distinct rows of a relation, or of a graph both ways of each edge in ranks, in blocks;
+    """The distinct rows of a relation, or both directions of a graph's edges as ranks, in blocks;
     at least one."""
     if source.ranked:
         graph = relation.statistics.graph_here

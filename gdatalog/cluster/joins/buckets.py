@@ -1,9 +1,9 @@
 """What a worker runs of a partitioned join: it sorts rows into buckets, and joins cells over them.
 
-Rows of a source that lie in the same key ranges are in one bucket. A worker keeps the buckets of
-some blocks as one Dask value. Other workers need only some of them, so slices move: one task cuts
-them out, another receives them. A cell runs over tries of the buckets that it needs. These may have
-more rows than the cell; the ends of its key ranges exclude their bindings.
+Rows of a source in the same key ranges form a bucket. A worker keeps the buckets of some blocks as
+one Dask value. Other workers need only some buckets, so slices move: one task cuts them out,
+another receives them. A cell runs over tries of the buckets that it needs. These may have more rows
+than the cell; its key ranges exclude their bindings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import trie_of_rows
 
-# How the rows of a graph tell each edge once, and the ranks of its vertices.
+# How to read each edge of a graph once, and the ranks of its vertices.
 Edges = tuple[Way, Ranking]
 
 
@@ -44,7 +44,7 @@ Edges = tuple[Way, Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """By what the rows of a source are counted, or bucketed: the key ranges of its dims."""
+    """The key ranges of a source's dims, by which its rows are counted or bucketed."""
 
     source: Source
     dims: tuple[Dim, ...]
@@ -56,7 +56,7 @@ class Grid:
 
 
 def passing(rows: Columns, source: Source) -> dict[int, Array]:
-    """The rows of a source that pass its tests, by its columns."""
+    """The rows of a source that pass its tests, by column."""
     keys = dict(zip(source.columns, rows, strict=True))
     if source.tests:
         kept = np.flatnonzero(mask_of(keys, source.tests))
@@ -66,14 +66,13 @@ def passing(rows: Columns, source: Source) -> dict[int, Array]:
 
 
 def in_buckets(keys: Mapping[int, Array], grid: Grid) -> tuple[Columns, Array]:
-    """The rows of a source, bucket by bucket in the order of their key ranges; and how many each
-    bucket has."""
+    """A source's rows sorted by bucket, and the number of rows in each bucket."""
     if not grid.dims:
         return tuple(keys.values()), count(keys, (), grid.domains)
     code = codes(keys, grid.dims, grid.domains)
     size = prod(grid.shape)
     counts = np.bincount(code, minlength=size).astype(np.int64).reshape(grid.shape)
-    # Few bits are sorted by counting.
+    # NumPy sorts narrow integers by counting.
     order = np.argsort(code.astype(np.min_scalar_type(size - 1)), kind="stable")
     return tuple(column[order] for column in keys.values()), counts
 
@@ -86,12 +85,12 @@ def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     return mask
 
 
-# In what ranges the keys of some columns must lie.
+# Key ranges of some columns.
 Box = Mapping[int, KeyRange]
 
 
 def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
-    """Which rows lie in one of some boxes."""
+    """Which rows are in at least one box."""
     found = np.zeros(len(next(iter(keys.values()))), dtype=np.bool_)
     for box in boxes:
         inside = np.ones(len(found), dtype=np.bool_)
@@ -102,7 +101,7 @@ def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
 
 
 def in_range(keys: Array, wanted: KeyRange) -> Array:
-    """Which keys lie in a range."""
+    """Which keys are in a range."""
     inside = np.ones(len(keys), dtype=np.bool_)
     if wanted.low is not None:
         inside &= keys >= wanted.low
@@ -112,12 +111,12 @@ def in_range(keys: Array, wanted: KeyRange) -> Array:
 
 
 class Offsets(NamedTuple):
-    """A column as it moves: the rows of a bucket lie in few key ranges, so each key is told by how
-    far it is from the least, in as few bytes as that takes."""
+    """A column in transit: rows of a bucket are in few key ranges, so keys are sent as offsets from
+    the least key, in as few bytes as possible."""
 
     least: int
     offsets: Array
-    kind: str  # of the column
+    kind: str  # the column's dtype
 
     @staticmethod
     def of(column: Array) -> Offsets:
@@ -126,7 +125,7 @@ class Offsets(NamedTuple):
             least, greatest = int(column.min()), int(column.max())
             narrow = np.min_scalar_type(greatest - least)
             if narrow.itemsize < column.dtype.itemsize:
-                # What wraps around has the same lower bits.
+                # Wrap-around keeps the lower bits.
                 return Offsets(least, (column - column.dtype.type(least)).astype(narrow), kind)
         return Offsets(0, column, kind)
 
@@ -143,9 +142,9 @@ class Offsets(NamedTuple):
 
 
 class BucketedRows(NamedTuple):
-    """Rows of a source, bucket by bucket, how many each bucket has, the bytes of a row, and the
-    worker that has them. Rows that are only counted are in no order, and None if reading them again
-    is little work."""
+    """A source's rows sorted by bucket, the number of rows in each bucket, the bytes of a row,
+    and the worker that has them. Counted rows are not sorted, and None if they are cheap to read
+    again."""
 
     rows: StoredRows | None
     counts: Array
@@ -157,14 +156,14 @@ class BucketedRows(NamedTuple):
 
 
 class ReceivedRows(NamedTuple):
-    """Rows of some buckets on the worker that needs them, and how many bytes came from others."""
+    """Rows of some buckets that a worker received, and how many bytes came from others."""
 
     rows: StoredRows
     moved: int
 
 
 class BucketSlices(NamedTuple):
-    """Rows of some buckets on their way."""
+    """Rows of some buckets in transit."""
 
     columns: list[list[Offsets]]
     made_on: str
@@ -175,14 +174,14 @@ class BucketSlices(NamedTuple):
 
 
 def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> BucketedRows:
-    """Counts the rows of blocks; `keep`: they stay."""
+    """Counts the rows of blocks. `keep`: also keeps the rows."""
     keys = _read(blocks, grid.source, edges)
     counts = count(keys, grid.dims, grid.domains)
     return _told(StoredRows(tuple(keys.values())) if keep else None, counts, keys)
 
 
 def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> BucketedRows:
-    """The rows of blocks in buckets."""
+    """Sorts the rows of blocks into buckets."""
     keys = _read(blocks, grid.source, edges)
     rows, counts = in_buckets(keys, grid)
     return _told(StoredRows(rows), counts, keys)
@@ -193,14 +192,14 @@ def _told(rows: StoredRows | None, counts: Array, keys: Mapping[int, Array]) -> 
 
 
 def sliced(of: BucketedRows, ranges: Sequence[tuple[int, int]]) -> BucketSlices:
-    """Some ranges of the rows."""
+    """Cuts out ranges of rows."""
     assert of.rows is not None
     found = [list(map(Offsets.of, of.rows.read(*each))) for each in ranges]
     return BucketSlices(found, own_address())
 
 
 def received(slices: Sequence[BucketSlices]) -> ReceivedRows:
-    """The rows of slices, one after the other."""
+    """Concatenates the rows of slices."""
     each = [tuple(column.keys() for column in some) for one in slices for some in one.columns]
     here = own_address()
     return ReceivedRows(
@@ -209,8 +208,8 @@ def received(slices: Sequence[BucketSlices]) -> ReceivedRows:
 
 
 def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[int, Array]:
-    """The rows of a source that blocks have: those that were counted; or the values of parts.
-    `edges`: how these tell each edge once, and the ranks that are wanted in place of vertices."""
+    """The rows of a source in blocks, or in rows kept by `counted`. `edges`: how to read each edge
+    once, and the ranks to replace vertices by."""
     if isinstance(blocks[0], BucketedRows):
         assert blocks[0].rows is not None
         return dict(zip(source.columns, blocks[0].rows.read(), strict=True))
@@ -225,19 +224,19 @@ def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[in
 
 
 def both_ways(left: Array, right: Array) -> Columns:
-    """Edges, each once, both ways."""
+    """Both directions of edges; self-loops once."""
     apart = left != right
     return np.concatenate([left, right[apart]]), np.concatenate([right, left[apart]])
 
 
-# What tries of rows take while they are made, in times of the rows' own bytes.
+# Memory for building tries, as a multiple of the rows' bytes.
 MAKING = 8
-SAMPLE = 4096  # keys of a slice that tell where to cut
+SAMPLE = 4096  # sampled keys of a slice, to find where to cut
 
 
 class BucketSlice(NamedTuple):
-    """Some rows of a source: a range of what a worker has (`BucketedRows`, or `ReceivedRows`); and
-    the bytes of a row."""
+    """A range of the rows that a worker has (`BucketedRows` or `ReceivedRows`), and the bytes of a
+    row."""
 
     of: Any
     start: int
@@ -251,11 +250,11 @@ class BucketSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The rows of a source that cells need: those of the slices; where there are `boxes`, those
-    of them that lie in one.
+    """The rows of a source that cells need: those of the slices and, if there are `boxes`, in at
+    least one box.
 
-    `roles`: for each of the source's tries which variable is bound to which column. `twice`: a row
-    may be there twice, and counts once.
+    `roles`: for each of the source's tries, the variable of each column. `twice`: there may be
+    duplicate rows, which count once.
     """
 
     source: Source
@@ -269,7 +268,7 @@ class Fragment:
         return sum((each.stop - each.start) * each.width for each in self.slices)
 
     def rows(self) -> dict[int, Array]:
-        """The rows, by columns."""
+        """The rows, by column."""
         columns = self.source.columns
         parts = []
         for each in self.slices:
@@ -286,8 +285,8 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What the tries of a join are made of: the number of each one's source, or, where one only
-    counts rows, itself. `memory`: what a worker has for making them."""
+    """What a join's tries are built from: the number of each trie's source, or the trie itself if
+    it only counts rows. `memory`: what a worker has for building them."""
 
     sources: Mapping[TrieRef, int]
     counted: Mapping[TrieRef, Trie]
@@ -304,8 +303,8 @@ def run_cells(
     symbols: SymbolTable | None,
     came: Sequence[ReceivedRows] = (),
 ) -> CellResult:
-    """What a join gives within cells. `ranks`: of the vertices of graphs, by number of the source.
-    `came`: what was received for these cells. See `join_cells` for the others."""
+    """Runs a join within cells. `ranks`: the ranks of graphs' vertices, by number of the source.
+    `came`: the rows received for these cells. For the other arguments, see `join_cells`."""
     try:
         made = _tries(tries, fragments, ranks)
         found = join_cells(task, cells, seconds, True, made, symbols)
@@ -319,7 +318,7 @@ def run_cells(
 
 
 def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> CellResult:
-    """The same as `run_cells` gives of a cell that was too large."""
+    """The result of `run_cells` for a cell that was too large."""
     return CellResult(hard=True, error=error, cuts=_cuts(cell, fragments))
 
 
@@ -362,8 +361,8 @@ def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
 
 
 def _cuts(cell: Cell, fragments: Sequence[Fragment]) -> dict[str, tuple[int, int]]:
-    """For each variable a key that cuts its range into two of about as many rows, and how many
-    rows there are; only if both have some."""
+    """For each variable, a key that halves its rows, and the number of rows; only if both halves
+    have some."""
     keys: dict[str, list[Array]] = {}
     rows: dict[str, int] = {}
     for fragment in fragments:

@@ -1,7 +1,7 @@
-"""What a worker runs: one join of a rule within some cells, and what it returns.
+"""What a worker runs: a rule's join within some cells, and what it returns.
 
 A call runs its cells one by one until its time is over. It returns the cells that it did not reach,
-and a cell that takes long, which the driver divides.
+and a cell that takes too long, which the driver divides.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
 
-SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
+SMALL = 1 << 16  # results up to so many bytes are sent with the call's summary
 
 Mode = Literal["set", "distinct", "bag"]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """What all parts of a join's work have in common: join `number` of a rule.
+    """What all calls of a join have in common: join `number` of a rule.
 
-    `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
-    or what they come to, group by group. `known`: how many texts the table has that was sent, or
-    would have been: instead there may be a `few`. `limit`: rows that are enough. `counted`: for a
-    profile. `device`: that of a database: "cpu", or "auto", or "cuda".
+    `mode`: collect rows as a set; rows that are known to be distinct; or groups. `known`: the
+    length of the symbol table, which workers get whole or as a `few` texts. `limit`: stop after so
+    many rows. `counted`: count rows at each step, for a profile. `device`: the database's: "cpu",
+    "auto" or "cuda".
     """
 
     plan: RulePlan
@@ -67,10 +67,10 @@ class JoinTask:
     chunk: int | None = None
     device: str = "cpu"
     tuning: Tuning = Tuning()
-    bounded: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)  # on a worker
+    bounded: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)  # a worker's cache
 
     def plan_of(self, cell: Cell) -> RulePlan:
-        """The plan within cells: one for all that bound the same variables."""
+        """The plan within cells, cached by the variables that they bound."""
         names = tuple(cell.stretches)
         found = self.bounded.get(names)
         if found is None:
@@ -82,13 +82,13 @@ class JoinTask:
 
 @dataclass(slots=True)
 class CellResult:
-    """What a call gives of its cells: of the first `cells` of them. The next one may have been
-    too `hard`: `error` says if it did not fit into memory.
+    """The result of a call for the first `cells` of its cells. The next cell may have been too
+    `hard`: it took too long, or did not fit into memory (`error`).
 
-    `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
-    their place among all steps of the join. `left`: what is told of rows or groups that stay
-    where they were made, in what is `kept`. `cuts`: for each variable a key that cuts the hard
-    cell, and how many rows that tells apart. `moved`: bytes that came from other workers.
+    `given`: rows that the join gave, duplicates included. `seen`: row counts at the join's steps,
+    by the step's place. `left`: the size of rows or groups that stay on the worker, in the value
+    `kept`. `cuts`: for each variable, a key that cuts the hard cell, and the number of rows that it
+    divides. `moved`: bytes that came from other workers.
     """
 
     cells: int = 0
@@ -101,8 +101,8 @@ class CellResult:
     seconds: float = 0.0
     compiling: float = 0.0
     peak: int = 0
-    executor: Any = None  # the last choice
-    gpu: bool = False  # whether a GPU did it
+    executor: Any = None  # of the last run
+    gpu: bool = False  # whether it ran on a GPU
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: NewTexts = field(default_factory=NewTexts)
     seen: dict[int, StepCounts] = field(default_factory=dict)
@@ -120,8 +120,8 @@ class CellResult:
         return concatenate(self.blocks)
 
     def light(self) -> CellResult:
-        """The same to be sent, without rows and groups if they are many: these stay. Those whose
-        texts are told go with them."""
+        """The result as the driver gets it: many rows or groups stay on the worker, unless it also
+        made texts."""
         gathering = self.gathering
         if gathering is not None:
             left = PartSize(gathering.groups, gathering.nbytes)
@@ -133,14 +133,14 @@ class CellResult:
         return replace(self, blocks=[], gathering=None, left=left)
 
 
-PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
-SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
-MUCH = 1 << 26  # bytes of rows, which go back before there are more
+PATIENCE = 2.0  # seconds until a cell is returned to be cut
+SPARE = 0.6  # share of a worker's memory: Dask kills workers that fill it
+MUCH = 1 << 26  # bytes of rows after which a call returns
 
 
 @dataclass(slots=True)
 class CellRun(PlanRun):
-    """A rule's run within one cell after the other, whose loops are printed once."""
+    """A rule's run within several cells, which compiles its loops once."""
 
     nests: dict[Form, JoinNest] = field(default_factory=dict)
 
@@ -148,17 +148,17 @@ class CellRun(PlanRun):
         found = self.nests.get(form)
         if found is None:
             found = self.nests[form] = PlanRun._nest(self, number, form)
-        found.context = self.context  # with the ends of this cell
+        found.context = self.context  # with this cell's bounds
         return found
 
     def ready(self, number: int, form: Form) -> None:
-        """Has loops compiled that will run: that is no reason to be impatient."""
+        """Compiles the loops before they run, so that compiling takes no time of a cell."""
         nest = self._nest(number, form)
         if self.context.device is CPU and not choose(nest).breadth_first:
             compiled_function(nest.printed, self.limits, self.plan.relation)
 
     def distinct_blocks(self) -> list[Columns]:
-        """The rows of a join that gives none of them twice."""
+        """The rows of a join that gives no duplicates."""
         sink = self.set_of(self.plan.head, None)
         found = self._distinct(sink)
         return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
@@ -173,8 +173,8 @@ def join_cells(
     symbols: SymbolTable | None,
     given: Columns = (),
 ) -> CellResult:
-    """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
-    `given`: the rows that it is run for, if it is."""
+    """Runs a join within cells, until time is over. `firm`: runs each cell to its end. `given`: the
+    rows that the join starts from, if any."""
     table = symbols or task.few or SymbolTable()
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
@@ -189,10 +189,10 @@ def settled(
     again: Callable[..., CellResult],
     *args: Any,
 ) -> CellResult:
-    """What a call found in the first `done` of its cells.
+    """The result of a call's first `done` cells.
 
-    What stays may have been lost and made again, and then it was others that there was time for;
-    `again` runs those that were told of to their end.
+    A kept result may have been lost and recomputed, and then the call may have reached other cells;
+    `again` runs exactly those that it had reported.
     """
     if found.cells == done:
         return found
@@ -203,7 +203,7 @@ def settled(
 
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
-    """How many bytes one call of several may take on this worker, beside the tries."""
+    """The bytes that one call may take on this worker, beside the tries."""
     limit = own_memory()
     if limit is None:
         return 1 << 62
@@ -212,7 +212,7 @@ def room(tries: Mapping[TrieRef, Trie]) -> int:
 
 
 class _Call:
-    """One call at work."""
+    """The run of one call."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class _Call:
         return found
 
     def _enough(self, late: bool) -> bool:
-        """Whether the call ends here: its time is over, or it has many rows to give back."""
+        """Whether the call should return: its time is over, or it has many rows."""
         blocks = (column.nbytes for block in self.found.blocks for column in block)
         return late or self.set.nbytes + sum(blocks) > min(MUCH, (self.limits.memory or 0) // 4)
 
@@ -308,7 +308,7 @@ class _Call:
             blocks = [block for block in run.distinct_blocks() if len(block[0])]
             held = sum(column.nbytes for block in (*found.blocks, *blocks) for column in block)
             self.limits.charge("rows of cells", held)
-            found.blocks += blocks  # only now: the rows of a cell that is too much come again
+            found.blocks += blocks  # only now, because a cell that is too large runs again
         else:
             given = self.set.given
             run.into_set(task.number, self.set)
@@ -316,7 +316,7 @@ class _Call:
         self.limits.charge("blocks", 0)
 
     def _finish(self) -> None:
-        """Puts together what goes back."""
+        """Completes the result."""
         found, task = self.found, self.task
         keys = [key.type for key in task.plan.keys]
         types = [output.type for output in self.join.outputs]
@@ -347,7 +347,7 @@ class _Call:
 
 
 def _add(seen: dict[int, StepCounts], report: RuleRun, join: Any, cut: Any) -> None:
-    """What happened at the steps of a join within cells, by their place in the join itself."""
+    """Adds the counts of a bounded plan's steps to those of the original steps."""
     for at, step in places(list(all_steps(join.steps)), list(all_steps(cut.steps))):
         mine = report.seen.get(id(step))
         if mine is None:

@@ -1,7 +1,7 @@
-"""What the cells of a rule gave: brought here if it is little, else left where they ran.
+"""Collects the results of a rule's cells: few are fetched, many stay on the workers.
 
-Few rows, and few groups, are put together here. Many stay on the workers: rows as parts of a
-relation, and groups are merged there, each by the owner that the hash of its keys tells.
+The driver merges few rows or groups. Many rows stay on the workers as parts of a relation; many
+groups are merged there, by an owner for each hash of their keys.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import Value
 
-SHARE = 8  # what calls give comes here if it is no more than this part of the memory limit
+SHARE = 8  # results up to this fraction of the memory limit are fetched
 
 
 @dataclass(slots=True)
 class Collector:
-    """Of one rule: what its calls found is added, and is a relation's rows in the end."""
+    """Collects the results of one rule's calls, and makes them a relation's rows."""
 
     pool: Pool
     keeper: Keeper
     plan: RulePlan
     context: ExecutionContext
-    blocks: list[Columns] = field(default_factory=list)  # that came
-    gathering: Gathering | None = None  # the same of groups
+    blocks: list[Columns] = field(default_factory=list)  # fetched rows
+    gathering: Gathering | None = None  # fetched groups
     left: list[tuple[RemoteValue, PartSize]] = field(default_factory=list)
-    held: int = 0  # bytes of rows that came
-    moved: int = 0  # bytes that went from worker to worker, to be merged
+    held: int = 0  # bytes of fetched rows
+    moved: int = 0  # bytes moved between workers to merge results
 
     def add(self, found: CellResult) -> None:
         if found.blocks:
@@ -72,7 +72,7 @@ class Collector:
         self.gathering.join(gathering)
 
     def rows(self, distinct: bool) -> Derived:
-        """The rows, of at least one column. `distinct`: no two calls gave the same row."""
+        """The rows, of at least one column. `distinct`: calls gave disjoint rows."""
         if not self._few():
             parts = self._parts()
             if not distinct:
@@ -95,7 +95,7 @@ class Collector:
         return sink.finish()
 
     def groups(self) -> Derived:
-        """The rows that the head says of groups, of which calls may have given parts."""
+        """The head's rows for all groups; several calls may have given parts of a group."""
         plan, limits, scope = self.plan, self.context.limits, self.context.scope
         if self._few():
             for value in self._brought():
@@ -133,19 +133,18 @@ class Collector:
 
 
 def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
-    """Whether so much, of what calls gave, is left on the workers."""
+    """Whether results of so many bytes stay on the workers."""
     return nbytes > min(context.tuning.fetched_bytes, context.memory // SHARE)
 
 
 def merges_remotely(plan: RulePlan) -> bool:
-    """Whether a rule's groups can be put together by workers."""
+    """Whether workers can merge a rule's groups."""
     alone = all(len(group) == 1 for group in plan.groups)
     return alone and bool(plan.keys) and not makes_texts(plan.head)
 
 
 def tells_texts(plan: RulePlan) -> bool:
-    """Whether texts matter to what becomes of groups: which one is gathered, or what an error
-    says of a group."""
+    """Whether merging groups needs texts: for aggregates over texts, or for error messages."""
     targets = [target for gather in plan.gathers for target in gather.targets]
     return any(expr.type == "symbol" for expr in (*plan.keys, *targets))
 
@@ -154,14 +153,14 @@ def tells_texts(plan: RulePlan) -> bool:
 
 
 def gathering_of(value: Any) -> Gathering:
-    """Groups, or those that something has."""
+    """The groups, or the groups of a cell's result."""
     found: Gathering = value if isinstance(value, Gathering) else value.gathering
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMerge:
-    """What merging the groups of a rule takes."""
+    """What merging a rule's groups needs."""
 
     plan: RulePlan
     params: Mapping[str, Value]
@@ -180,7 +179,7 @@ class GroupMerge:
 def split_groups(
     values: Sequence[Any], owners: int, merging: GroupMerge, symbols: SymbolTable | None
 ) -> list[Gathering]:
-    """Groups by their owners."""
+    """Groups by owner."""
     whole, _ = merging.together(values, symbols)
     return whole.dealt(owners, owner_of)
 
@@ -188,7 +187,7 @@ def split_groups(
 def merged_groups(
     pieces: Sequence[ShuffleBlock], merging: GroupMerge, symbols: SymbolTable | None
 ) -> OwnedRows:
-    """What the head says of an owner's groups."""
+    """The head's rows for an owner's groups."""
     whole, scope = merging.together([one.value for one in pieces], symbols)
     rows, _ = rows_of_groups(merging.plan, whole, CPU.ops, scope)
     return OwnedRows(rows, sum(one.moved for one in pieces))

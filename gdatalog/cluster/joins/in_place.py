@@ -1,9 +1,9 @@
-"""A rule over one relation whose rows lie on workers: its blocks are worked on where they lie.
+"""A rule over one relation whose rows are on workers: each block is processed where it is.
 
-A block is a part of the relation, or some of its rows. What else the rule reads each worker has
-whole. No row of the relation is moved, sorted or indexed; of files only the columns are read that
-the rule asks for. Where rows that are there twice would count twice they are compared first, and of
-a rule with tests only those that pass.
+A block is a part of the relation, or a range of a part. Each worker has all other relations of the
+rule. The relation's rows are not moved, sorted or indexed; only the columns that the rule needs are
+read from files. If duplicates would count twice they are removed first, for selective rules only
+among the rows that pass the tests.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-PIECES = 8  # into which a block is cut that takes long, or does not fit
-FEW = 1000  # rows that are run to their end, however long that takes
-WORTH = 0.1  # of the rows that pass tests, up to which these are found before rows are compared
-PLACE = "~place"  # of a row in its part
+PIECES = 8  # pieces of a block that takes too long or does not fit
+FEW = 1000  # blocks of so few rows are never cut
+WORTH = (
+    0.1  # share of rows that pass tests, up to which rows are filtered before they are deduplicated
+)
+PLACE = "~place"  # a row's place in its part
 
 
 @dataclass(frozen=True, slots=True)
 class PartRange:
-    """Some rows of a part, on the worker that has them, if one has."""
+    """A range of a part's rows, and the worker that has the part, if known."""
 
     part: RemotePart
     start: int
@@ -63,7 +65,7 @@ class PartRange:
 
 
 class InPlaceRun(ReplicatedRun):
-    """The run of a rule that is given the rows of one relation, block by block."""
+    """The run of a rule over the blocks of one relation."""
 
     def __init__(self, *given: Any, relation: Relation) -> None:
         super().__init__(*given)
@@ -94,13 +96,13 @@ class InPlaceRun(ReplicatedRun):
 
 
 def in_place(name: str, relation: Relation, workers: int) -> Spread:
-    """How a rule is spread that is given the rows of a relation where they lie."""
+    """The spread of a rule that reads a relation in place."""
     rows = relation.remote
     return Spread("in place", workers, None if rows is None else len(rows.parts), stays=name)
 
 
 class _Passing(CellScheduler):
-    """One join, on its way over all blocks."""
+    """One join over all blocks."""
 
     def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
         work = run.work(number, mode, limit, run.limits.memory or 1 << 40)
@@ -120,7 +122,7 @@ class _Passing(CellScheduler):
     # ---------------------------------------------------------------------- rows, each once
 
     def _distinct(self, rows: RemoteRows, join: JoinPlan) -> Sequence[RemotePart]:
-        """Parts that have each of the rows once, but for rows that come to nothing."""
+        """Parts with distinct rows; rows that fail the tests may be missing."""
         if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
         stage = self.pool.stage(f"{self.work.name}: tests", self.limits)
@@ -131,7 +133,7 @@ class _Passing(CellScheduler):
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
 
     def _share(self, rows: RemoteRows, join: JoinPlan) -> float:
-        """About which part of the rows passes what each is asked by itself."""
+        """The estimated share of rows that pass the join's tests."""
         if not _tests(join):
             return 1.0
         sample = rows.survey.sample
@@ -161,7 +163,7 @@ class _Passing(CellScheduler):
         return work.task, value, self.columns, where, firm, self.tries, work.symbols
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
-        """A block that was too much is cut."""
+        """Cuts a block that was too large."""
         block = call.tag
         if found.cells:
             self.done += block.rows
@@ -190,7 +192,7 @@ def run_block(
     tries: Mapping[TrieRef, Any],
     symbols: SymbolTable | None,
 ) -> CellResult:
-    """What a join gives for the rows of a part, or for those from one place to another."""
+    """Runs a join over the rows of a part, or over a range of them."""
     rows = columns_of(value, columns)
     if where is not None:
         rows = tuple(column[slice(*where)].copy() for column in rows)
@@ -200,7 +202,7 @@ def run_block(
 def passing(
     task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
 ) -> Columns:
-    """The rows of a part, whole, that pass what a join asks of each by itself."""
+    """The rows of a part, with all columns, that pass the join's tests."""
     rows = columns_of(value)
     join = task.plan.joins[task.number]
     scope = Scope(symbols or task.few or SymbolTable(), task.params)
@@ -209,12 +211,12 @@ def passing(
 
 
 def _tests(join: JoinPlan) -> list[Step]:
-    """The steps that only tell whether a row goes on, up to the first that does more."""
+    """The join's first steps that only filter rows."""
     return list(takewhile(lambda step: isinstance(step, (Filter, Seek, Guard)), join.steps))
 
 
 def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) -> Array:
-    """The places of the rows that pass these tests."""
+    """The places of rows that pass the tests."""
     assert join.given is not None
     limits, sink = Limits(), _Places()
     names = [slot.name for slot in join.given.slots]
@@ -228,7 +230,7 @@ def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) 
 
 
 class _Places(Sink):
-    """Which rows went on."""
+    """Collects the places of rows."""
 
     def __init__(self) -> None:
         self.places: list[Array] = []

@@ -1,7 +1,7 @@
-"""What of a join can be cut: which variables, which rows of its relations they choose among.
+"""The layout of a join: which variables can be cut, and which rows their ranges select.
 
-Variables that are joined through the same columns make a domain. The rows that a join reads of a
-relation make a source; each of its tries asks for rows of one in a role.
+Variables that are joined through the same columns share a domain. The rows that a join reads of a
+relation are a source; each of its tries uses rows of a source in a role.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ T = TypeVar("T")
 
 
 class Source(NamedTuple):
-    """Rows that a join reads: those columns of a relation.
+    """Rows that a join reads: some columns of a relation.
 
-    `ranked`: of a graph, both ways of each edge, as ranks. `tests`: what all of the join's tries
-    of it ask of a row, so that rows that fail it need not be moved. `weighted`: rows that are equal
-    in these columns count each.
+    `ranked`: of a graph, both directions of each edge, as ranks. `tests`: tests that all tries of
+    the source share; rows that fail them need not move. `weighted`: duplicate rows count.
     """
 
     relation: str
@@ -45,7 +44,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A column (of its relation) by which a source's rows are told apart, and its domain."""
+    """A column (of the relation) by which a source's rows are divided, and its domain."""
 
     column: int
     domain: int
@@ -53,11 +52,11 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a trie asks of its source: for each dim the number of the restricted variable that is
-    bound to it, or None: rows of all classes.
+    """How a trie uses its source: for each dim, the number of the restricted variable that is bound
+    to it, or None if the trie needs rows of all classes.
 
-    `sure`: each binding needs a row of it. `below`: pairs of dims of which the first is at most the
-    second in every row of the trie.
+    `sure`: each binding needs a row of the trie. `below`: pairs of dims of which the first is at
+    most the second in every row.
     """
 
     source: int
@@ -68,11 +67,11 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`variables`: those that can be restricted, in the order in which they are bound.
+    """`variables`: those that can be restricted, in binding order.
 
-    `domain_of`: the number of each one's domain, of which there are `domains`. `dims`: of each
-    source. `roles`: of each trie; None where it has no columns: such a trie counts the rows of its
-    relation, and is made of all of them. `below`: pairs of variables of one domain of which the
+    `domain_of`: the number of each variable's domain, out of `domains`. `dims`: of each source.
+    `roles`: of each trie; None if it has no columns: such a trie only counts the rows of its
+    relation, and is built from all of them. `below`: pairs of variables of one domain of which the
     first is at most the second in every binding.
     """
 
@@ -86,9 +85,9 @@ class Layout:
 
     @staticmethod
     def of(join: JoinPlan, apart: bool = False) -> Layout:
-        """The layout of a join whose restricted variables are all that can be. `apart`: tries of
-        one relation that are restricted by different columns, and by none together, have sources
-        of their own, whose rows are told apart by fewer columns."""
+        """The layout of a join in which all cuttable variables are restricted. `apart`: tries of
+        one relation that are restricted by disjoint columns get sources of their own, each divided
+        by fewer columns."""
         bound = roles(join)
         known = [slot.name for slot in cuttable(join)]
         by = [
@@ -139,7 +138,7 @@ class Layout:
 
     @property
     def chains(self) -> list[list[int]]:
-        """Variables that are in one order in every binding; none is in two chains."""
+        """Variables that have the same order in every binding; each is in one chain."""
         found: list[list[int]] = []
         for at in range(len(self.variables)):
             for chain in found:
@@ -151,7 +150,7 @@ class Layout:
         return found
 
     def whole(self, sources: Collection[int]) -> Layout:
-        """The same with sources of which every cell gets all rows: small ones."""
+        """The layout in which each cell gets all rows of these sources, which are small."""
         return replace(
             self,
             dims=tuple(() if at in sources else dims for at, dims in enumerate(self.dims)),
@@ -164,7 +163,7 @@ class Layout:
         )
 
     def restricted(self, names: Collection[str]) -> Layout:
-        """The same with no other variables than these."""
+        """The layout with only these variables."""
         kept = [at for at, name in enumerate(self.variables) if name in names]
         number = {at: place for place, at in enumerate(kept)}
 
@@ -184,8 +183,8 @@ class Layout:
 def _sources(
     tries: Sequence[TrieRef], by: Sequence[frozenset[int]] | None
 ) -> tuple[tuple[Source, ...], list[int | None]]:
-    """The sources of a join, and for each trie the number of its own. `by`: which of its columns
-    restrict each trie, where that is to tell sources apart."""
+    """The sources of a join, and the number of each trie's source. `by`: the restricted columns of
+    each trie, if sources should be separated by them."""
     groups: dict[tuple[str, Version, bool], list[int]] = {}
     for at, ref in enumerate(tries):
         if ref.columns:
@@ -207,12 +206,12 @@ def _sources(
 
 
 def _columns(ref: TrieRef) -> set[int]:
-    """The columns that a trie is made of."""
+    """The columns that a trie is built from."""
     return {*ref.columns, *(side for test in ref.tests for side in (test.left, test.right))}
 
 
 def _disjoint(members: Sequence[int], by: Sequence[frozenset[int]]) -> list[list[int]]:
-    """Tries by the columns that restrict them; all together if two ways share a column."""
+    """Groups tries by their restricted columns; one group if two sets of columns overlap."""
     ways: dict[frozenset[int], list[int]] = {}
     for at in members:
         ways.setdefault(by[at], []).append(at)
@@ -231,7 +230,7 @@ def _domains(
     source_of: Sequence[int | None],
     names: Sequence[str],
 ) -> dict[str, int]:
-    """The number of each variable's domain, of those that are bound to a column."""
+    """The number of each variable's domain, for variables that are bound to a column."""
     leader: dict[object, object] = {}
 
     def find(each: object) -> object:
@@ -261,7 +260,7 @@ def _ascending(tests: Sequence[RowTest], dims: Sequence[Dim]) -> tuple[tuple[int
 
 
 def _rising(tests: Iterable[tuple[T, str, T]]) -> Iterator[tuple[T, T]]:
-    """Of comparisons, the pairs of which the first is at most the second."""
+    """The pairs of operands that comparisons order: the first is at most the second."""
     for left, op, right in tests:
         if op in ("<", "<=", "="):
             yield left, right

@@ -1,11 +1,12 @@
-"""A join's space in morsels: divided by expected cost, assigned in shares, and divided again.
+"""The morsels of a join: its key space divided by estimated cost, dealt to threads, and divided
+again.
 
-A morsel is a range of one variable's values under single values of those before it. Morsels share
-nothing and cover everything: the first and the last of a level have no end.
+A morsel is a range of one variable's values, with single values for the variables before it.
+Morsels are disjoint and cover the whole space: the first and last of a level are unbounded.
 
-The cost of a value is estimated from the lengths of its lists. A later level that meets a list of
-the value is expected to be longer in proportion; two such levels tell enough, because they bound
-what is deeper.
+The cost of a value is estimated from the lengths of its lists. A later level that intersects a list
+of the value is expected to be longer in proportion. Two such levels suffice, because they bound
+deeper ones.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
-COUNTED = 2  # levels that meet a list of the value, until it is no longer asked how long that is
-ABSENT = 0.01  # what a value costs that not all lists have
+COUNTED = 2  # later levels whose list lengths are used
+ABSENT = 0.01  # the cost of a value that some list lacks
 
 
 @dataclass(frozen=True, slots=True)
 class CostLevel:
-    """The values that a variable may take, ascending, and what each is expected to cost."""
+    """The possible values of a variable, ascending, and their estimated costs."""
 
     variable: str
     values: Array
@@ -53,7 +54,7 @@ class CostLevel:
 def next_level(
     join: JoinPlan, tries: Mapping[TrieRef, Trie], fixed: Mapping[str, int], scope: Any
 ) -> CostLevel | None:
-    """The level of the first variable that is not `fixed` to a key; None where there is none."""
+    """The level of the first variable that is not `fixed`; None if there is none."""
     target = next((slot.name for slot in cuttable(join) if slot.name not in fixed), None)
     place = next(
         (at for at, s in enumerate(join.steps) if isinstance(s, Join) and s.variable == target),
@@ -72,7 +73,7 @@ def next_level(
 
 
 def _key_of(step: Step, fixed: Mapping[str, int], scope: Any) -> int | None:
-    """What a step binds, where that is one key which is known."""
+    """The key that a step binds, if it is known."""
     if isinstance(step, Join):
         return fixed[step.variable]
     if isinstance(step, Seek):
@@ -89,7 +90,7 @@ def _constant(expr: Expr, scope: Any) -> int | None:
 
 
 class _Lists:
-    """Where each trie of a join stands, as far as that is known before it runs."""
+    """The node of each trie of a join after the steps whose keys are known."""
 
     def __init__(self, refs: Sequence[TrieRef], tries: Mapping[TrieRef, Trie]) -> None:
         self.levels = [tries[ref].levels for ref in refs]
@@ -104,11 +105,11 @@ class _Lists:
                 start, values = found
                 at = bisect_left(values, key)
                 here = at < len(values) and int(values[at]) == key
-                # Behind all nodes there is one that has no children.
+                # Node -1 has no children.
                 self.nodes[part.trie] = start + at if here else -1
 
     def list_of(self, part: Participant) -> tuple[int, Array] | None:
-        """Where a participant's list begins in its level, and its values."""
+        """The start of a participant's list in its level, and its values."""
         node = self.nodes[part.trie]
         if node is None:
             return None
@@ -121,7 +122,7 @@ class _Lists:
         return start, values[start:end]
 
     def shortest(self, parts: Sequence[Participant]) -> Array:
-        """The values of the shortest list; all of a level where no list is known."""
+        """The values of the shortest list; all values of a level if no list is known."""
         known = [found[1] for part in parts if (found := self.list_of(part)) is not None]
         if known:
             return min(known, key=len)
@@ -129,8 +130,8 @@ class _Lists:
         return np.unique(brought(self.levels[part.trie][part.depth].values))
 
     def below(self, part: Participant, values: Array) -> tuple[Array, Array | None] | None:
-        """Which of some values are in a participant's list, and how many values each leads to;
-        None where the list is not known."""
+        """Which values are in a participant's list, and the number of children of each; None if the
+        list is not known."""
         found = self.list_of(part)
         if found is None:
             return None
@@ -138,7 +139,7 @@ class _Lists:
         levels = self.levels[part.trie]
         below = levels[part.depth + 1] if part.depth + 1 < len(levels) else None
         name = id(levels[part.depth]), id(below), start
-        if name not in self.known:  # else another atom has the same list
+        if name not in self.known:  # another atom may share the list
             self.known[name] = _below(start, own, values, below)
         return self.known[name]
 
@@ -165,7 +166,7 @@ def _below(
 def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> Array:
     costs = np.ones(len(values))
     present = np.ones(len(values), dtype=np.bool_)
-    counts: dict[int, Array] = {}  # by trie: how many values each value leads to there
+    counts: dict[int, Array] = {}  # by trie: the number of children of each value
     for part in step.participants:
         found = lists.below(part, values)
         if found is not None:
@@ -193,7 +194,7 @@ def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> A
 
 
 def _runs(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps that follow one another, and those of each branch."""
+    """The sequence of steps, and those of each branch."""
     yield list(steps)
     for step in steps:
         if isinstance(step, Branch):
@@ -201,22 +202,23 @@ def _runs(steps: Sequence[Step]) -> Iterator[list[Step]]:
                 yield from _runs(inner)
 
 
-COST = 1e6  # of a piece, in rows looked at: some milliseconds
-FEWEST, MOST = 8, 64  # pieces for each thread of the workers
-# The same for workers with GPUs: each piece costs a launch, and a GPU is busy with much at once.
+COST = 1e6  # of a morsel, in rows: some milliseconds
+FEWEST, MOST = 8, 64  # morsels for each thread of the workers
+# The same for workers with GPUs: each morsel costs a launch, and fills a GPU only if it is large.
 GPU_COST, GPU_FEWEST, GPU_MOST = 2e8, 4, 16
-GPU_LEAST = 2e7  # of a piece, though there be fewer than the fewest: one for each GPU then
-AGAIN = 8  # pieces that one becomes which was too much
-DEEP = 6  # times that a piece is cut again: what does not fit into memory then never will
-HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the next variable
+GPU_LEAST = 2e7  # the least cost of a morsel, if there is one for each GPU
+AGAIN = 8  # pieces of a morsel that was too large
+DEEP = 6  # times that a morsel is cut again; after that it is an error
+HUB = 0.5  # share of a thread's work: a costlier value is cut by the next variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Morsel:
-    """The values from place `low` to place `high` of a level, under `fixed` values of others.
+    """The values `low` to `high` (exclusive places) of a level, under `fixed` values of the
+    variables before.
 
-    `beyond`: instead, all there is on one side of a value. `again`: how often it was cut from one
-    that was too much.
+    `beyond`: all values on one side of the level instead. `again`: how often it was cut because it
+    was too large.
     """
 
     cost: float
@@ -241,7 +243,7 @@ class Morsel:
 
 
 class Morsels:
-    """What is left to do of a join's space."""
+    """The morsels of a join that are not done."""
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class Morsels:
         slots: int,
         gpus: bool = False,
     ) -> None:
-        """`slots`: how many pieces can be at work at once; `gpus`: on GPUs."""
+        """`slots`: how many calls run at once; `gpus`: on GPUs."""
         self.join, self.tries, self.scope, self.slots = join, tries, scope, slots
         level = next_level(join, tries, {}, scope)
         self.total = max(1.0, join.cost)
@@ -273,12 +275,12 @@ class Morsels:
 
     @property
     def left(self) -> float:
-        """What all that has not been handed out costs."""
+        """The cost of all morsels that have not been handed out."""
         return sum(piece.cost for piece in self._left)
 
     def take(self, most: float) -> list[Morsel]:
-        """Pieces that cost so much, at least one, the dearest first; but before these, one by one,
-        those that were too much once."""
+        """The costliest morsels, up to a total cost; at least one. Morsels that were too large
+        before come first, one by one."""
         taken = [self._left.pop()]
         cost = taken[0].cost
         while not taken[0].again and self._left and cost + self._left[-1].cost <= most:
@@ -287,7 +289,7 @@ class Morsels:
         return taken
 
     def deal(self, count: int) -> list[list[Morsel]]:
-        """Deals all morsels into so many parts of about the same cost, the dearest first."""
+        """Deals all morsels into parts of about equal cost, the costliest first."""
         parts: list[list[Morsel]] = [[] for _ in range(count)]
         costs = [(0.0, number) for number in range(count)]
         while costs and self._left:
@@ -298,7 +300,7 @@ class Morsels:
         return [part for part in parts if part]
 
     def add(self, pieces: Sequence[Morsel]) -> None:
-        """Pieces that are to be done after all."""
+        """Returns morsels that were not done."""
         if pieces:
             self._left += pieces
             self._order()
@@ -307,7 +309,7 @@ class Morsels:
         self._left.sort(key=lambda piece: (piece.again, piece.cost))
 
     def smaller(self, piece: Morsel) -> list[Morsel] | None:
-        """A piece as several; None where it cannot be cut."""
+        """A morsel as several smaller ones; None if it cannot be cut."""
         pieces = self._smaller(piece)
         return pieces and [replace(each, again=piece.again + 1) for each in pieces]
 
@@ -333,11 +335,12 @@ class Morsels:
 def _cut(
     level: CostLevel, fixed: Mapping[str, int], cost: float, low: int, high: int, wanted: int
 ) -> list[Morsel]:
-    """About so many pieces of about the same cost, of those values of a level; `cost`: of all."""
+    """Divides a range of a level into about `wanted` morsels of similar cost; `cost`: of the whole
+    range."""
     costs = level.costs[low:high]
     costs = costs * (cost / max(float(costs.sum()), 1e-9))
     ends = np.cumsum(costs)
-    # By where its middle lies, so that a value that costs more than a piece is alone.
+    # Each value belongs to the morsel of its middle, so a costly value is alone.
     number = ((ends - costs / 2) * (wanted / cost)).astype(np.int64)
     starts = np.flatnonzero(np.diff(number, prepend=-1))
     if len(starts) == 1 and len(costs) > 1:

@@ -1,8 +1,8 @@
-"""A rule over relations that no worker has whole: cells get the buckets of rows that they need.
+"""A rule over relations that no worker holds whole: each cell gets the buckets that it needs.
 
-Rows lie on the workers in buckets, by ranges of the keys of their columns (`shares.py`). Workers
-are dealt cells that need few buckets which they do not have by now (`share_search.py`), and run
-them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+Rows are stored on workers in buckets, by key ranges of their columns (`shares.py`). Workers get
+cells for which few buckets must move to them (`share_search.py`), and run them over tries of these
+buckets. A batch that is too large for a worker is divided: into blocks, then at keys.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs
-BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
-OFTEN = 1.0  # seconds between two looks at which workers there are
-PREPARED = 0.2  # of the progress: rows are counted and bucketed, before cells are run
+BUDGET = 5.0  # seconds until a call returns the cells that it has not started
+OFTEN = 1.0  # seconds between updates of the list of workers
+PREPARED = 0.2  # share of the progress bar for counting and bucketing rows
 
 
 class PartitionedRun(ReplicatedRun):
-    """The run of a rule whose joins are run by workers, each of which has a part of the rows."""
+    """The run of a rule whose joins run on workers that each have a part of the rows."""
 
     def __init__(
         self, *given: Any, store: BucketStore, relation_of: Callable[[str], Relation]
@@ -75,14 +75,14 @@ class PartitionedRun(ReplicatedRun):
 
 
 class PartitionedJoin(CellScheduler):
-    """A join over buckets: which there are, and which cells are run next, by whom."""
+    """A join over buckets: chooses the buckets, and which worker runs which cells."""
 
     def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
         self.run_of, self.store = run, run.store
         self.memory, self.slots = self.store.room()
         super().__init__(run.pool, run.limits, run.work(number, mode, limit, self.memory))
         self.join: JoinPlan = run.plan.joins[number]
-        self.left: deque[CellBatch] = deque()  # what has been dealt, and comes again
+        self.left: deque[CellBatch] = deque()  # batches to run again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
@@ -91,7 +91,7 @@ class PartitionedJoin(CellScheduler):
         if self.layout.sources:
             self.shares, self.buckets = self._shares()
             self.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
-        else:  # whatever it reads of relations is only how many rows they have
+        else:  # the join only reads the relations' numbers of rows
             self.buckets = BucketExchange(self.join, self.layout, (), ())
             self.left.append(CellBatch([EVERYTHING], [], self.total))
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
@@ -105,7 +105,7 @@ class PartitionedJoin(CellScheduler):
     # -------------------------------------------------------------------------------- bucketing
 
     def _shares(self) -> tuple[Shares, BucketExchange]:
-        """Counts the rows by fine key ranges, chooses what cells are made of, and buckets them."""
+        """Counts rows by fine key ranges, chooses shares, and sorts the rows into buckets."""
         run, pool = self.run_of, self.pool
         self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
         domains = fine(self.layout, samples)
@@ -133,13 +133,13 @@ class PartitionedJoin(CellScheduler):
         return choice.shares, BucketExchange(self.join, self.layout, buckets, widths)
 
     def _preparing(self, share: float) -> AbstractContextManager[None]:
-        """Progress stands still meanwhile: of the preparations this share is over."""
+        """Fixes the progress at this share of the preparations."""
         return self.limits.watch.innermost.within(PREPARED * share, PREPARED * share)
 
     # ------------------------------------------------------------------------------------ cells
 
     def _send(self, stage: TaskStage) -> None:
-        """Gives workers cells while they have not enough."""
+        """Sends cells to workers that have too few."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.pool.workers, monotonic()
             self.buckets.forget(self.workers)
@@ -175,7 +175,8 @@ class PartitionedJoin(CellScheduler):
         return work.task, cells, seconds, self.tries, fragments, self.ranks, work.symbols
 
     def _ranks(self) -> dict[int, Broadcast]:
-        """The ranks of graphs' vertices, by number of the source, where they become values."""
+        """The ranks of graphs' vertices, by number of the source, for joins that output
+        vertices."""
         found = {}
         for step in self.join.steps:
             role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
@@ -195,7 +196,7 @@ class PartitionedJoin(CellScheduler):
         return run_cells, *self._args(part.cells[: found.cells], None, fragments)
 
     def _back(self, part: CellBatch, found: CellResult) -> None:
-        """What a call has left of its cells, the first of which may have been too hard."""
+        """Takes back the cells that a call did not run; the first may have been too hard."""
         left = part.cells[found.cells :]
         if not left:
             return
@@ -222,7 +223,7 @@ class PartitionedJoin(CellScheduler):
             self.left.appendleft(CellBatch([cell], part.buckets, each / 2, refined=True))
 
     def _cut(self, large: TooLarge) -> list[Call]:
-        """What to ask where a worker was stopped for the memory that it took."""
+        """A call that finds where to cut, after a worker ran out of memory."""
         _, part, fragments = large.call.tag
         args = (part.cells[0], fragments, MemoryLimitError(str(large)))
         return [Call(where_to_cut, args, tag=large.call.tag)]

@@ -1,7 +1,7 @@
-"""A rule whose relations every worker has whole: idle workers take morsels of its joins.
+"""A rule whose relations every worker holds whole: idle workers take morsels of its joins.
 
 `CellScheduler` sends the calls of a join, reports progress, and takes back cells that a call had no
-time for, or that were too large; its subclasses say what a call gets.
+time for or that were too large. Its subclasses decide what each call runs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from gdatalog.storage.trie import Trie
 
 @dataclass(frozen=True, slots=True)
 class JoinWork:
-    """What all calls of a join are given. `name`: the rule's. `symbols`: the table, where texts are
-    read. `keep`: whether rows and groups stay where they are made, if they are many."""
+    """What all calls of a join get. `name`: the rule's. `symbols`: the symbol table, if texts are
+    read. `keep`: whether many rows or groups stay where they were computed."""
 
     name: str
     task: Broadcast
@@ -47,9 +47,10 @@ class JoinWork:
 
 
 class CellScheduler(ABC):
-    """Runs one join's cells on the workers. `total`: what all cells cost; `done`: those that ran.
+    """Runs one join's cells on the workers. `total`: the cost of all cells; `done`: of those that
+    ran.
 
-    A call may give back cells: those that it had no time for, and one that was too much.
+    A call may return cells that it had no time for, and one that was too large.
     """
 
     def __init__(self, pool: Pool, limits: Limits, work: JoinWork) -> None:
@@ -57,7 +58,7 @@ class CellScheduler(ABC):
         self.total, self.done = 1.0, 0.0
 
     def run(self) -> Generator[CellResult, None, None]:
-        """What the calls give, as they end."""
+        """Yields results as calls end."""
         stage = self.pool.stage(self.work.name, self.limits, self._smaller)
         stage.reports = False
         try:
@@ -89,39 +90,42 @@ class CellScheduler(ABC):
         return Call(function, args, self.work.keep, worker, tag, CellResult.light)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
-        """Calls in the place of one for which a worker had not enough memory."""
+        """Replaces a call that ran out of memory by smaller calls."""
         return [] if isinstance(large.call.tag, CellResult) else self._cut(large)
 
     @abstractmethod
     def _send(self, stage: TaskStage) -> None:
-        """Has as many calls under way as keep all workers at work."""
+        """Submits enough calls to keep all workers busy."""
 
     @abstractmethod
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
-        """Takes back what a call has left; a function and arguments that run what it has done."""
+        """Takes back what a call has left. Returns a function and arguments that compute its result
+        again."""
 
     @abstractmethod
     def _cut(self, large: TooLarge) -> list[Call]:
-        """The same as `_smaller`, of cells."""
+        """Like `_smaller`, for calls that run cells."""
 
 
 def too_small(error: MemoryLimitError) -> MemoryLimitError:
-    """What to say where even one value of each variable does not fit into a worker."""
+    """The error if even one value of each variable does not fit into a worker."""
     error.hint = "workers with more memory; or fewer threads on each, which share it"
     return error
 
 
-BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
-SHARES = 1.5  # a call has such a part of a thread's share of what is left (guided self-scheduling)
-AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
+BUDGET = 1.0  # seconds until a call returns the cells that it has not started
+SHARES = (
+    1.5  # a call gets a thread's share of what is left, divided by this (guided self-scheduling)
+)
+AHEAD = 2  # calls for each thread of the workers: one runs, one waits
 
 
 class MorselScheduler(CellScheduler):
-    """The morsels of a join, assigned to workers until all are done.
+    """Assigns the morsels of a join to workers until all are done.
 
-    First all are dealt: the morsels of each thread are expected to cost about the same. A thread
-    returns what it has not started after `BUDGET` seconds; this is assigned in smaller and smaller
-    parts to those that end first.
+    At first, it deals all morsels to threads, at about equal expected cost. After `BUDGET` seconds,
+    a thread returns the morsels that it has not started; these are assigned in ever smaller parts
+    to the threads that end first.
     """
 
     def __init__(
@@ -139,15 +143,15 @@ class MorselScheduler(CellScheduler):
         self.begun = False
 
     def _send(self, stage: TaskStage) -> None:
-        """Has as many calls under way as keep all threads busy. The first are told where to run:
-        two on one worker would leave another with nothing."""
+        """Submits enough calls to keep all threads busy. The first calls name their workers: two
+        calls on one worker would leave another one idle."""
         if not self.begun:
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
             for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
                 self._add(stage, pieces, worker=worker)
         while self.cutting and self.flying < AHEAD * self.slots:
-            # A part of what is left, so that all end together.
+            # Ever smaller parts, so that all threads end at about the same time.
             self._add(stage, self.cutting.take(self.cutting.left / (SHARES * self.slots)))
 
     def _add(
@@ -179,7 +183,7 @@ class MorselScheduler(CellScheduler):
         done, left = pieces[: found.cells], list(pieces[found.cells :])
         self.done += sum(piece.cost for piece in done)
         if found.error is not None and len(pieces) > 1:
-            for piece in left:  # each by itself, before it is said that one is too much
+            for piece in left:  # each alone, before one of them is an error
                 self._add(stage, [piece])
         else:
             self.cutting.add(self._rest(stage, left, found))
@@ -187,7 +191,7 @@ class MorselScheduler(CellScheduler):
         return join_cells, self.work.task, cells, None, True, self.tries, self.work.symbols
 
     def _rest(self, stage: TaskStage, left: list[Morsel], found: CellResult) -> list[Morsel]:
-        """The pieces that a call has left; the first is cut if it was too much."""
+        """The morsels that a call has left; the first is cut if it was too large."""
         if not found.hard:
             return left
         hard, *rest = left
@@ -200,8 +204,8 @@ class MorselScheduler(CellScheduler):
 
 
 class ReplicatedRun(PlanRun):
-    """The run of a rule whose joins are run by workers, piece by piece; what they give is put
-    together here."""
+    """The run of a rule whose joins run on workers, morsel by morsel; the driver combines their
+    results."""
 
     def __init__(
         self,
@@ -215,12 +219,12 @@ class ReplicatedRun(PlanRun):
     ) -> None:
         super().__init__(plan, sources, context, report, stats=stats)
         self.pool, self.keeper = pool, keeper
-        self.keep = False  # whether rows and groups stay where they are made, if they are many
-        self.moved = 0  # bytes that went from worker to worker
+        self.keep = False  # whether many rows or groups stay on workers
+        self.moved = 0  # bytes moved between workers
         self.calls = self.gpu_calls = 0
 
     def spread(self) -> Spread:
-        """How the work was spread, for a profile."""
+        """How the rule was spread, for a profile."""
         return Spread(
             "replicated",
             len(self.pool.workers),
@@ -247,7 +251,7 @@ class ReplicatedRun(PlanRun):
         return derived
 
     def _apart(self) -> bool:
-        """Whether no two calls give the same row."""
+        """Whether calls give disjoint rows."""
         return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
 
     def into_set(self, number: int, sink: RowSet) -> None:
@@ -264,7 +268,7 @@ class ReplicatedRun(PlanRun):
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         for found in self._spread(number, "bag"):
-            if found.gathering is not None:  # some come to no cell: theirs were too much
+            if found.gathering is not None:  # None if a call completed no cell
                 gathering.join(found.gathering)
         return gathering
 
@@ -273,7 +277,7 @@ class ReplicatedRun(PlanRun):
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None
     ) -> Generator[CellResult, None, None]:
-        """What workers give for the cells of a join."""
+        """The workers' results for the cells of a join."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         with closing(self._cells(number, mode, limit)) as results:
             for found in results:
@@ -283,7 +287,7 @@ class ReplicatedRun(PlanRun):
     def _cells(
         self, number: int, mode: Mode, limit: int | None
     ) -> Generator[CellResult, None, None]:
-        """The same, as the workers tell it."""
+        """The same, before the driver has processed them."""
         join = self.plan.joins[number]
         tries = self.tries(join)
         placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
@@ -293,12 +297,12 @@ class ReplicatedRun(PlanRun):
         return MorselScheduler(self.pool, self.limits, work, placed, cutting).run()
 
     def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
-        """The tries of a join, which are made largest first."""
+        """The tries of a join, built largest first."""
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         return {ref: made[ref] for ref in join.tries}
 
     def _take(self, number: int, mode: Mode, found: CellResult) -> None:
-        """Translates what a worker has given, and notes what it did."""
+        """Translates a worker's new texts, and records what it did."""
         self.calls += 1
         self.moved += found.moved
         self.gpu_calls += found.gpu
@@ -327,7 +331,7 @@ class ReplicatedRun(PlanRun):
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
     def work(self, number: int, mode: Mode, limit: int | None, memory: int) -> JoinWork:
-        """What all calls of a join have in common, and the symbol table if its texts are read."""
+        """What all calls of a join get, and the symbol table if its texts are read."""
         plan, symbols = self.plan, self.scope.symbols
         table: Broadcast | None = None
         few: FewTexts | None = None
@@ -343,8 +347,8 @@ class ReplicatedRun(PlanRun):
         return JoinWork(plan.relation, self.pool.broadcast(None, task), table, self.keep)
 
     def _knobs(self, join: JoinPlan) -> Knobs:
-        """What workers are told: each call has one thread, and none tries first what is too slow
-        for so much work."""
+        """The knobs for workers: each call has one thread, and does not try slow strategies
+        first."""
         knobs = replace(self.context.knobs, threads=1)
         if knobs.strategy == "auto" and join.cost >= WORTH:
             knobs = replace(knobs, strategy="lftj")

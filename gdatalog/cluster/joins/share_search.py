@@ -1,11 +1,11 @@
-"""Which shares a join gets: those that move the fewest bytes and keep all workers busy, among
-those whose blocks fit a worker.
+"""Chooses the shares of a join: those whose blocks fit a worker, that move the fewest bytes and
+keep all workers busy.
 
-More classes make smaller blocks, which fit and can be spread; but more blocks then need each
-bucket. So the search adds classes, domain by domain, as long as that is an improvement.
+More classes make smaller blocks, which fit and can be spread; but then more blocks need each
+bucket. The search adds classes to one domain after the other, as long as that helps.
 
-`Assigner` assigns blocks to workers in batches: those first for which the fewest bytes have to
-move. Batches get smaller towards the end, so that all workers end at about the same time.
+`Assigner` assigns blocks to workers in batches, first those for which the fewest bytes must move.
+Batches shrink towards the end, so that all workers end at about the same time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
-PART = 3  # a batch is at most this part of a worker's share of the work that is left
+PART = 3  # a batch is at most a worker's share of the remaining work, divided by this
 
 
 class Batch(NamedTuple):
-    """Blocks, the buckets that they need together, the bytes in which those of them come that are
-    not held, and how much work they are."""
+    """Blocks, the buckets that they need together, the bytes that must move for them, and their
+    cost."""
 
     blocks: tuple[Block, ...]
     buckets: tuple[Bucket, ...]
@@ -40,15 +40,15 @@ class Batch(NamedTuple):
 
 
 class Assigner:
-    """Deals the blocks of shares, each once."""
+    """Deals the blocks of shares to workers, each once."""
 
     def __init__(self, shares: Shares, memory: int, workers: int) -> None:
-        """`memory`: bytes of buckets that a worker can hold, at least those of each block."""
+        """`memory`: bytes of buckets that a worker can hold; at least those of any block."""
         self.shares = shares
         self.memory = memory
         self.workers = workers
         needs = shares.needs(shares.blocks)
-        self._numbers = np.flatnonzero(needs.any(axis=0))  # of the buckets that anyone needs
+        self._numbers = np.flatnonzero(needs.any(axis=0))  # buckets that some block needs
         self._sizes = shares.sizes[self._numbers].astype(np.float64)
         self._wires = shares.wires[self._numbers]
         self._needs = np.asfortranarray(needs[:, self._numbers])
@@ -59,7 +59,7 @@ class Assigner:
         self._held: dict[Hashable, Array] = {}
 
     def _bytes(self, buckets: Array, sizes: Array) -> Array:
-        """How much of each block's needs some buckets are."""
+        """The bytes of these buckets that each block needs."""
         found = np.zeros(len(self._needs))
         for at in buckets.tolist():
             found += np.where(self._needs[:, at], sizes[at], 0.0)
@@ -75,7 +75,7 @@ class Assigner:
         wires = np.where(held, 0.0, self._wires)
         has: Array = np.zeros(len(self._sizes), dtype=np.bool_)
         taken: Array = np.zeros(len(costs), dtype=np.bool_)
-        # By block the bytes of its buckets that the batch has not, and those that have to come.
+        # By block: the bytes of its buckets that the batch lacks, and of those that must move.
         growth = self._whole[0].copy()
         coming = self._whole[1] - self._bytes(np.flatnonzero(held), self._wires)
         cost = used = 0.0
@@ -109,8 +109,8 @@ class Assigner:
         )
 
     def _keep(self, has: Array, held: Array) -> Array:
-        """What a worker has after a batch: its buckets, and as many of the others as fit that
-        most of the blocks left need."""
+        """What a worker holds after a batch: the batch's buckets, and those others, as far as they
+        fit, that most of the remaining blocks need."""
         uses = self._needs[self._left].sum(axis=0)
         kept = has.copy()
         room = self.memory - float(self._sizes @ has)
@@ -123,7 +123,7 @@ class Assigner:
 
 
 def assigned(shares: Shares, memory: int, workers: int, threads: int = 1) -> list[list[Batch]]:
-    """The batches of each thread of each worker, where all are equally fast."""
+    """The batches of each thread of each worker, if all threads are equally fast."""
     assigner = Assigner(shares, memory, workers * threads)
     batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
     busy = [(0.0, thread) for thread in range(len(batches))]
@@ -137,19 +137,19 @@ def assigned(shares: Shares, memory: int, workers: int, threads: int = 1) -> lis
 
 
 CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)
-BUCKETS = 1 << 12  # that shares may have, for each block that they may have
-PATIENCE = 2  # steps without a gain, after which no more classes are tried
-# Blocks that are looked at once some fit: one for so many bytes, within bounds; and blocks that
-# shares may have where none with fewer fit: one for so many bytes, within bounds.
+BUCKETS = 1 << 12  # allowed for each allowed block
+PATIENCE = 2  # steps without a gain until the search stops
+# How many blocks the search examines once some shares fit: one for EACH bytes, within bounds. And
+# how many blocks shares may have: one for LARGE bytes, within bounds.
 EACH, FEWEST, ENOUGH = 1 << 12, 300, 6_000
 LARGE, MOST = 1 << 26, 20_000
 
 
 @dataclass(frozen=True)
 class ShareChoice:
-    """Shares, and what is expected of them: the batches of each thread if all are equally fast.
+    """Shares, and the expected batches of each thread if all are equally fast.
 
-    `threads`: of each worker. `memory`: bytes of buckets that a batch can have.
+    `threads`: of each worker. `memory`: bytes of buckets that a batch may have.
     """
 
     shares: Shares
@@ -163,32 +163,33 @@ class ShareChoice:
 
     @property
     def moved(self) -> int:
-        """The bytes that are expected to go from worker to worker: of what a worker needs, as
-        much as it has of all is there."""
+        """The bytes expected to move between workers; a worker already has its part of what it
+        needs."""
         coming = sum(batch.coming for given in self.batches for batch in given)
         return coming * (self.workers - 1) // self.workers
 
     @property
     def uneven(self) -> float:
-        """The work of the thread that has the most, by the mean of all."""
+        """The work of the busiest thread, relative to the mean."""
         work = [sum(batch.cost for batch in given) for given in self.batches]
         return max(work) * len(work) / sum(work) if any(work) else 1.0
 
     @property
     def weight(self) -> float:
-        """The less the better: time to read what is there and what comes, till the last ends."""
+        """The cost of a choice: the time to read all rows and the moved ones, until the last thread
+        ends."""
         return (self.moved + self.shares.total) * self.uneven
 
 
 def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice:
-    """What is to be expected of shares."""
+    """The expected assignment of shares."""
     batches = assigned(shares, memory, workers, threads)
     return ShareChoice(shares, memory, tuple(map(tuple, batches)), threads)
 
 
 def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice:
-    """`memory`: bytes of buckets that a thread of a worker can hold at once; more, if even the
-    smallest blocks that the census knows of need that: those are cut again as they run."""
+    """The best shares. `memory`: bytes of buckets that a thread can hold at once; more if even the
+    smallest possible blocks need more: those are divided when they run."""
     while (best := weighed(census, memory, workers, threads)) is None:
         memory *= 2
     return best
@@ -205,7 +206,7 @@ def weighed(census: Histogram, memory: int, workers: int, threads: int = 1) -> S
 
 
 def _restricted(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Choices of variables to restrict, the most first."""
+    """Sets of variables to restrict, largest first."""
     yield names
     for size in range(len(names) - 1, 0, -1):
         yield from combinations(names, size)
@@ -222,11 +223,11 @@ class _Search:
 
     @property
     def budget(self) -> int:
-        """How many blocks may still be looked at: more of them as long as none fit."""
+        """How many more blocks may be examined; more as long as none fit."""
         return (4 * self.most if self.best is None else self.enough) - self.looked
 
     def climb(self, census: Histogram) -> None:
-        """Adds classes to the domain for which that helps most, one step after the other."""
+        """Adds classes to the domain where that helps most, step by step."""
         steps = [0] * len(self.weights)
         self._weighed(census, steps)
         vain = 0
@@ -245,7 +246,7 @@ class _Search:
             vain = 0 if self.best is not known else vain + 1
 
     def _weighed(self, census: Histogram, steps: Sequence[int]) -> tuple[int, float] | None:
-        """How good shares are, the less the better; None if they have too many blocks."""
+        """The cost of shares, lower is better; None if they have too many blocks."""
         if self.budget <= 0:
             return None
         starts = [
@@ -267,8 +268,8 @@ class _Search:
 
 
 def _starts(weights: Array, classes: int) -> list[int]:
-    """The fine classes with which classes of about equal weight begin; one that is as heavy as
-    a class should be has its own."""
+    """The first fine class of each of some classes of about equal weight; heavy fine classes are
+    classes of their own."""
     part = max(1.0, float(weights.sum()) / classes)
     sums = np.cumsum(weights) - weights
     heavy = np.flatnonzero(weights >= part) if classes > 1 else np.empty(0, dtype=np.int64)
@@ -283,13 +284,13 @@ def _starts(weights: Array, classes: int) -> list[int]:
 def partitioned_spread(
     plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore
 ) -> Spread:
-    """How a rule will be spread, all of its joins together."""
+    """The expected spread of a rule's joins, from samples."""
     choices = [_choice(join, relation_of, store) for join in plan.joins]
     return spread_of([choice for choice in choices if choice is not None], len(store.pool.workers))
 
 
 def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
-    """What is planned of some joins."""
+    """The spread of some joins."""
     return Spread(
         "partitioned",
         workers,
@@ -302,7 +303,7 @@ def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
 def _choice(
     join: JoinPlan, relation_of: Callable[[str], Relation], store: BucketStore
 ) -> ShareChoice | None:
-    """The shares that a join will have, about; None if it only counts rows."""
+    """The estimated shares of a join; None if it only counts rows."""
     layout, bases, samples = store.laid_out(join, relation_of, planned=True)
     if not bases:
         return None

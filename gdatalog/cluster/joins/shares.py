@@ -1,12 +1,13 @@
-"""Shares: a join over relations that no worker holds whole, divided into cells, and the rows that
-each cell needs.
+"""Shares (as in the HyperCube algorithm): a join over relations that no worker holds whole is
+divided into cells; shares say which rows each cell needs.
 
-The keys of a domain fall into classes: consecutive ranges. A block gives each variable of the
-layout a class; its cell is the bindings that lie there. The rows of a source fall into buckets by
-the classes of their columns; a block needs the buckets that may have rows of its bindings.
+The keys of a domain are divided into classes, consecutive ranges. A block gives each variable of
+the layout a class; its cell is the bindings in these classes. The rows of a source are divided into
+buckets by the classes of their columns; a block needs the buckets that may have rows of its
+bindings.
 
-Shares are chosen by a `Histogram`: how many rows lie in each combination of fine classes, of which
-all coarser ones are made. Workers count their own rows, and the counts are added.
+Shares are chosen from a `Histogram`: the number of rows in each combination of fine classes, of
+which coarser ones consist. Workers count their own rows, and the driver adds the counts.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
 
-FINE = 128  # classes of a domain in a census
-MOST = 1 << 20  # numbers in the count of a source: with many dims, classes are fewer
+FINE = 128  # fine classes of a domain
+MOST = 1 << 20  # counts of a source; with many dims, there are fewer classes
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """`rows`: of each source how many rows are in each combination of its dims' fine classes."""
+    """`rows`: for each source, the number of rows in each combination of its dims' fine classes."""
 
     layout: Layout
     domains: tuple[Domain, ...]
@@ -43,7 +44,7 @@ class Histogram:
         return sum(int(rows.sum()) * each for rows, each in sizes)
 
     def weights(self, domain: int) -> Array:
-        """How many bytes lie in each fine class of a domain, column by column added up."""
+        """The bytes in each fine class of a domain, added up over columns."""
         found = np.zeros(self.domains[domain].classes)
         for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
             for axis, dim in enumerate(dims):
@@ -53,12 +54,12 @@ class Histogram:
         return found
 
     def restricted(self, names: Collection[str]) -> Histogram:
-        """The same where no other variables are to be told apart than these."""
+        """The histogram with only these variables restricted."""
         return replace(self, layout=self.layout.restricted(names))
 
     def shares(self, starts: Sequence[Sequence[int]]) -> Shares:
-        """The shares whose classes are runs of fine ones: of each domain the numbers of those
-        that begin one, 0 being the first."""
+        """Shares whose classes are ranges of fine ones. `starts`: for each domain, the number of
+        each class's first fine class; the first is 0."""
         domains = tuple(
             Domain(tuple(fine.bounds[at - 1] for at in first[1:]), fine.span)
             for fine, first in zip(self.domains, starts, strict=True)
@@ -74,7 +75,7 @@ class Histogram:
 def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ...]:
     """The fine classes of a layout's domains.
 
-    `samples`: some keys of each dim of each source, as many in proportion of each column.
+    `samples`: keys of each dim of each source, in proportion to the sources' rows.
     """
     most = max((len(dims) for dims in layout.dims), default=1)
     classes = min(FINE, max(2, int(MOST ** (1 / max(1, most)))))
@@ -86,7 +87,7 @@ def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ..
 
 
 def _domain(keys: Array, classes: int) -> Domain:
-    """Classes of about as many of the keys each; a key that alone is as many has its own."""
+    """Classes with about equally many keys each; a frequent key is a class of its own."""
     if len(keys) == 0:
         return Domain()
     keys = np.sort(keys)
@@ -99,8 +100,8 @@ def _domain(keys: Array, classes: int) -> Domain:
 
 
 def codes(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Domain]) -> Array:
-    """The combination of classes in which each row lies, as one number: ascending as tuples of
-    classes do. `keys`: the rows, by column. There is at least one dim."""
+    """The combination of each row's classes as one number, in the order of tuples of classes.
+    `keys`: the rows, by column. There is at least one dim."""
     code = np.zeros(len(keys[dims[0].column]), dtype=np.int64)
     for dim in dims:
         code = code * domains[dim.domain].classes + domains[dim.domain].of(keys[dim.column])
@@ -108,7 +109,7 @@ def codes(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Doma
 
 
 def count(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Domain]) -> Array:
-    """How many rows lie in each combination of classes."""
+    """The number of rows in each combination of classes."""
     shape = tuple(domains[dim.domain].classes for dim in dims)
     if not dims:
         length = len(next(iter(keys.values())))
@@ -117,11 +118,11 @@ def count(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Doma
     return found.astype(np.int64).reshape(shape)
 
 
-Block = tuple[int, ...]  # the class of each of the layout's variables
+Block = tuple[int, ...]  # the class of each variable of the layout
 
 
 class Bucket(NamedTuple):
-    """Rows of a source (by its number) whose columns lie in given classes, one for each dim."""
+    """The rows of a source (by its number) whose columns are in these classes, one for each dim."""
 
     source: int
     classes: tuple[int, ...]
@@ -129,8 +130,8 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Classes of keys: where each begins but the first, ascending. `span`: about the least and the
-    greatest key that there is."""
+    """Classes of keys: the start of each class but the first, ascending. `span`: about the least
+    and the greatest key."""
 
     bounds: tuple[int, ...] = ()
     span: tuple[int, int] = (0, 0)
@@ -140,14 +141,14 @@ class Domain:
         return len(self.bounds) + 1
 
     def key_range(self, first: int, last: int | None = None) -> KeyRange:
-        """The keys of a class, or of all from one to another."""
+        """The keys of a class, or of a range of classes."""
         last = first if last is None else last
         low = self.bounds[first - 1] if first else None
         return KeyRange(low, self.bounds[last] if last < len(self.bounds) else None)
 
     @property
     def widths(self) -> Array:
-        """How many bytes tell a key apart from the others of its class."""
+        """How many bytes distinguish the keys within each class."""
         least, greatest = self.span
         ends = np.array([least, *self.bounds, greatest + 1], dtype=np.float64)
         bits = np.log2(np.maximum(2.0, np.diff(ends)))
@@ -160,8 +161,8 @@ class Domain:
 
 @dataclass(frozen=True)
 class Shares:
-    """`rows`: how many rows each bucket has, by source: an array over the classes of its dims, as
-    `census.count` makes it. `row_bytes`: of a row of each source."""
+    """`rows`: for each source, the number of rows in each bucket, as an array over the classes of
+    its dims (see `count`). `row_bytes`: the bytes of a row of each source."""
 
     layout: Layout
     domains: tuple[Domain, ...]
@@ -172,7 +173,7 @@ class Shares:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Those that can have bindings, ascending."""
+        """The blocks that can have bindings, ascending."""
         return tuple(filter(self._possible, self._ordered(())))
 
     def _ordered(self, begun: Block) -> Iterator[Block]:
@@ -203,13 +204,14 @@ class Shares:
         return Cell({name: each for name, each in stretches.items() if each != KeyRange()})
 
     def cells(self, blocks: Collection[Block]) -> list[Cell]:
-        """The bindings of some blocks as few cells: one where no other block lies between."""
+        """The bindings of some blocks as few cells: blocks are joined if no other block lies
+        between."""
         return list(map(self._cell, self._boxes(list(blocks), self.blocks)))
 
     def _boxes(
         self, blocks: Sequence[Block], near: Sequence[Block]
     ) -> Iterator[tuple[tuple[int, int], ...]]:
-        """`near`: blocks of which those are all that could lie between."""
+        """`near`: the blocks that could lie between them."""
         if not blocks:
             return
         box = tuple((min(told), max(told)) for told in zip(*blocks, strict=True))
@@ -229,7 +231,7 @@ class Shares:
     # ----------------------------------------------------------------------------------- rows
 
     def buckets(self, block: Block) -> frozenset[Bucket]:
-        """The buckets that a block needs: those of them that have rows."""
+        """The non-empty buckets that a block needs."""
         return frozenset(
             self.bucket(number) for number in np.flatnonzero(self.needs([block])[0]).tolist()
         )
@@ -242,14 +244,14 @@ class Shares:
 
     @cached_property
     def sizes(self) -> Array:
-        """The bytes of all buckets, by their numbers."""
+        """The bytes of all buckets, by number."""
         each = zip(self.rows, self.row_bytes, strict=True)
         return np.concatenate([rows.reshape(-1) * size for rows, size in each])
 
     @cached_property
     def wires(self) -> Array:
-        """The bytes in which all buckets are moved, by their numbers: a key is told by where in
-        its class it stands."""
+        """The bytes that buckets take in transit, by number: keys are sent as offsets within their
+        classes."""
         found = []
         for at, (source, rows) in enumerate(zip(self.layout.sources, self.rows, strict=True)):
             dims, each = self.layout.dims[at], self.row_bytes[at] // len(source.columns)
@@ -262,7 +264,7 @@ class Shares:
         return np.concatenate(found)
 
     def needs(self, blocks: Sequence[Block]) -> Array:
-        """Which buckets blocks need: a row of marks for each block, a column for each bucket."""
+        """Which buckets each block needs, as a boolean matrix of blocks and buckets."""
         marks = np.zeros((len(blocks), len(self.sizes)), dtype=np.bool_)
         for at, block in enumerate(blocks):
             for number, role in enumerate(self._roles):
@@ -284,17 +286,17 @@ class Shares:
 
     @cached_property
     def _roles(self) -> tuple[Role, ...]:
-        """The roles that rows can have, each once."""
+        """The distinct roles of the join's tries."""
         return tuple(dict.fromkeys(role for role in self.layout.roles if role is not None))
 
     @cached_property
     def _asked(self) -> tuple[int, ...]:
-        """Those of them in which each binding needs rows."""
+        """The roles in which each binding needs a row."""
         return tuple(at for at, role in enumerate(self._roles) if role.sure)
 
     @cached_property
     def _in_role(self) -> list[Array]:
-        """The rows of each role's source that can be in it."""
+        """For each role, the rows of its source that can be in it."""
         found = []
         for role in self._roles:
             rows = self.rows[role.source]
@@ -309,7 +311,7 @@ class Shares:
         return tuple(slice(None) if each is None else block[each] for each in variables)
 
     def _region(self, role: int, block: Block) -> Array:
-        """How many rows a role has for a block, bucket by bucket."""
+        """The numbers of rows that a role has for a block, bucket by bucket."""
         found: Array = self._in_role[role][self._index(role, block)]
         return np.asarray(found)
 
@@ -321,7 +323,7 @@ class Shares:
 
     @cached_property
     def largest(self) -> int:
-        """The bytes that the block of the most bytes needs."""
+        """The most bytes that any block needs."""
         return int((self.needs(self.blocks) @ self.sizes).max()) if self.blocks else 0
 
     @cached_property
@@ -332,8 +334,8 @@ class Shares:
     # ----------------------------------------------------------------------------------- work
 
     def cost(self, block: Block) -> float:
-        """About how much work a block is: the rows that it reads, and the most bindings that it
-        can have if each variable is in as many roles as the one that is in the fewest."""
+        """The estimated work of a block: the rows that it reads, plus the most bindings that it can
+        have if each variable is in as many roles as the variable that is in the fewest."""
         held = [0] * len(block)
         rows, bindings = 0, 1.0
         for at in self._asked:
@@ -347,12 +349,13 @@ class Shares:
 
     @property
     def marks(self) -> int:
-        """How many entries `needs` of all blocks has at most."""
+        """An upper bound of the entries of `needs` for all blocks."""
         return self.most_blocks * len(self.sizes)
 
     @property
     def most_blocks(self) -> int:
-        """How many blocks there are at most: of variables in order, those that obey it."""
+        """An upper bound of the number of blocks: for ordered variables, only those that obey the
+        order."""
         classes = [self.domains[domain].classes for domain in self.layout.domain_of]
         return prod(
             comb(classes[chain[0]] + len(chain) - 1, len(chain)) for chain in self.layout.chains

@@ -1,7 +1,7 @@
-"""Calls that a cluster's workers run, and values that lie there.
+"""Calls that a cluster's workers run, and values that stay there.
 
-Whoever spreads work makes a `TaskStage`, adds calls to it, and takes what they give as they end;
-more can be added meanwhile. All that waits for the cluster waits here.
+To spread work, create a `TaskStage`, add calls to it, and iterate over it: it yields results as
+calls end. More calls can be added meanwhile. All waiting for the cluster happens in stages.
 
     stage = pool.stage("triangles", limits)
     for cell in cells:
@@ -9,14 +9,14 @@ more can be added meanwhile. All that waits for the cluster waits here.
     for call, rows in stage:
         ...
 
-What callers may rely on. A call is given once, whatever becomes of workers: those that die cost
-what they ran, and what only they had (`RemoteValue`) is made again from its call. A call may run
-twice, so it changes nothing but what it makes; what it is given it only reads, for other calls of
-the worker are given the same. An error of a call is raised from the iteration, and the other calls
-are cancelled; so are all if the iteration is left, or the query stopped: `current_watch()` in a
-call knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
-ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. The loss of
-something that the stage's `unrecoverable` names is raised, as `Lost`: it is not made again.
+Guarantees. A stage yields each call once, even if workers die: their calls run again, and values
+that only they had (`RemoteValue`) are recomputed. A call may run twice, so it has no side effects;
+it does not change its arguments, because the worker's other calls share them. If a call fails, the
+iteration raises its error and the stage cancels the other calls. It also cancels them if you leave
+the iteration or stop the query: `current_watch()` in a call then raises, and `Limits()` created
+there poll it. If a call needs more memory than a worker has, the stage raises `TooLarge`, unless
+its `smaller` function returns calls that together do the same work. Values that a stage lists as
+`unrecoverable` are not recomputed: if one is lost, the stage raises `Lost`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Pool(PoolWorkers):
-    """The workers of a connection, and calls that they run."""
+    """A connection's workers, and the calls that they run."""
 
     def broadcast(
         self,
@@ -63,24 +63,24 @@ class Pool(PoolWorkers):
         version: Hashable = None,
         once: bool = False,
     ) -> Broadcast:
-        """Has a value on all workers, once: the same key and version is the same value for as long
-        as that lives. With the key None it is another each time, and goes with what is returned.
-        `once`: few calls need it, and no worker keeps it."""
+        """Broadcasts a value. A key and version stand for the same value while that value lives.
+        With the key None, each broadcast is new, and workers drop it with the returned object.
+        `once`: few calls need it, so workers do not keep it."""
         return self.broadcaster.place(key, value, nbytes, version, once)
 
     def folder(self) -> str | None:
-        """A new folder that the driver and all workers see, removed by who asked for it; None
-        where there is no such place."""
+        """A new folder that the driver and all workers see, which the caller deletes; None if they
+        share no file system."""
         return tempfile.mkdtemp(dir=self.broadcaster.seen()) if self.shared else None
 
     @property
     def shared(self) -> bool:
-        """Whether there is such a place."""
+        """Whether the driver and all workers see a common folder."""
         return self.broadcaster.seen() is not None
 
     def stage(self, name: str, limits: Limits, smaller: Smaller | None = None) -> TaskStage:
-        """`name`: what is done, by the rule's name: for the dashboard and for who looks on.
-        `smaller`: calls that do the work of one that was too large; none where there are none."""
+        """`name`: what the calls do, with the rule's name, for the dashboard and progress.
+        `smaller`: returns smaller calls for one that was too large; may return none."""
         if self.connection.client.status == "closed":
             raise UsageError(
                 "the connection to the cluster was closed, and what lies on its workers is out of "
@@ -91,7 +91,7 @@ class Pool(PoolWorkers):
         return TaskStage(self, name, limits, smaller)
 
     def all(self, calls: Sequence[Call], name: str, limits: Limits) -> list[Any]:
-        """What some calls give, in their order."""
+        """The results of calls, in the calls' order."""
         stage = self.stage(name, limits)
         for number, call in enumerate(calls):
             stage.add(replace(call, tag=number))
@@ -101,5 +101,5 @@ class Pool(PoolWorkers):
     def bring(
         self, kept: Sequence[RemoteValue | RemoteElement], name: str, limits: Limits
     ) -> list[Any]:
-        """Values that lie on workers, in the order in which they are asked for."""
+        """Fetches values from workers, in the given order."""
         return self.all([Call(itself, (each,)) for each in kept], name, limits)

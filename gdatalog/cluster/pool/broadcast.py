@@ -1,13 +1,13 @@
-"""Values that lie on all workers, once each.
+"""Broadcast values, of which every worker has one copy.
 
-If all workers see a folder of the driver's, a value is a file there, which workers map when a call
-first needs it. Otherwise Dask scatters a copy, which is sent along with a call if a worker reported
-that it does not have the value (`MissingBroadcast`). If a worker dies or drops a value, another
-opens the file, or receives a copy.
+If all workers see a folder of the driver, a value is a file there; a worker maps it when a call
+first needs it. Otherwise Dask scatters a copy, which is sent with a call after a worker has
+reported that it lacks the value (`MissingBroadcast`). If a worker dies or drops a value, another
+worker opens the file or receives a copy.
 
-A value is known by a key for as long as it lives, because `id` gives the same number again later.
-Workers keep the values that were used last, in at most half of their memory; they drop a value when
-its key is unknown and nobody holds what `place` returned.
+A key identifies a value while the value lives, because `id` may return the same number again later.
+Workers keep the most recently used values, in at most half of their memory. They drop a value when
+its key is unknown and nobody holds the `Broadcast`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from gdatalog.cluster.workers.worker import own_memory
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 
-BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
-ALIGNED = 64  # bytes: what a vector instruction likes
+BAD = ("lost", "cancelled", "error")  # statuses of futures without a value
+ALIGNED = 64  # bytes: the alignment that vector instructions prefer
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastRef:
-    """What a value is known by on workers, and the file where it lies; None if it was sent.
-    `once`: workers do not keep it."""
+    """A value's identifier on workers, and its file; `path` is None if the value was sent. `once`:
+    workers do not keep it."""
 
     token: str
     path: str | None
@@ -51,20 +51,19 @@ class BroadcastRef:
 
 
 class MissingBroadcast(Exception):
-    """A worker that is asked for a value does not have it. `unseen`: it should see the file where
-    that lies."""
+    """A worker lacks a value that a call needs. `unseen`: it cannot see the value's file."""
 
     def __init__(self, unseen: bool) -> None:
         super().__init__(unseen)
         self.unseen = unseen
 
 
-_held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # those used last at the end
+_held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # in order of last use
 _lock = RLock()
 
 
 def value_of(ref: BroadcastRef, brought: Mapping[BroadcastRef, Any]) -> Any:
-    """The value; raises `MissingBroadcast` if nobody has brought it."""
+    """The value of a reference; raises `MissingBroadcast` if it is not available here."""
     with _lock:
         found = _held.get(ref.token)
         if found is not None:
@@ -86,7 +85,7 @@ def value_of(ref: BroadcastRef, brought: Mapping[BroadcastRef, Any]) -> Any:
 
 
 def forget(tokens: Iterable[str]) -> None:
-    """Lets go of values."""
+    """Drops values."""
     with _lock:
         for token in tokens:
             _held.pop(token, None)
@@ -104,7 +103,7 @@ def _keep(token: str, value: Any, size: int) -> None:
 
 
 def can_read(path: str, token: str) -> bool:
-    """Whether a file is seen here, and is the one that is meant."""
+    """Whether this process sees a file, and it contains the expected token."""
     try:
         return Path(path).read_text(encoding="utf-8") == token
     except OSError:
@@ -112,7 +111,7 @@ def can_read(path: str, token: str) -> bool:
 
 
 def write(value: Any, path: str) -> int:
-    """Writes a value so that its arrays can be mapped; how many bytes that takes."""
+    """Writes a value such that its arrays can be mapped; returns the file's size in bytes."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     views = [buffer.raw() for buffer in buffers]
@@ -126,8 +125,8 @@ def write(value: Any, path: str) -> int:
 
 
 def read(path: str) -> Any:
-    """The value of a file. Its arrays are mapped: they take no memory but of what is read, once
-    for all workers of a machine; what somebody changes is changed for nobody else."""
+    """Reads a value whose arrays are mapped: only pages that are read take memory, once for all
+    workers of a machine. Changes stay private to this process."""
     with open(path, "rb") as file:
         mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     at = 8 + int.from_bytes(mapped[:8], "little")
@@ -143,27 +142,27 @@ def read(path: str) -> Any:
 
 
 FOLDER = "GDATALOG_CLUSTER_FOLDER"  # names a folder that the driver and all workers see
-LINGER = 5.0  # seconds that a file stays for who may still read it
-OFTEN = 8  # times that something is begun again, at the most
-EVERY = 0.5  # seconds between two looks at what the cluster did not tell
-PAUSE = 0.05  # seconds before what failed is begun again
-HEARD = 1.0  # seconds for workers to hear what they may let go of, before nobody tells them
-ALONE = 30.0  # seconds without a worker, after which nobody waits for one any more
+LINGER = 5.0  # seconds that a file stays for workers that may still read it
+OFTEN = 8  # retries at most
+EVERY = 0.5  # seconds between checks for unreported changes
+PAUSE = 0.05  # seconds before a retry
+HEARD = 1.0  # seconds to tell workers on close which values to drop
+ALONE = 30.0  # seconds without workers until giving up
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class BroadcastCopy:
-    """What lies on the workers of a value."""
+    """The copies of a value on workers."""
 
     ref: BroadcastRef
     nbytes: int
-    future: Any = None  # a copy that workers fetch it from
+    future: Any = None  # a scattered copy, from which workers fetch
 
 
 class Broadcast:
-    """A value that lies on the workers, once each: an argument of calls, which are given it.
+    """A value that every worker has once: an argument of calls.
 
-    As long as this lives the value can be sent again: it stands in a file, or is held here.
+    While this lives, the value can be sent again: it is in a file, or held here.
     """
 
     __slots__ = ("__weakref__", "_value", "laid")
@@ -200,7 +199,7 @@ class Broadcast:
 
 @dataclass(slots=True)
 class _Known:
-    """What was placed under a key. `placed`: while nobody else has that, it is not held."""
+    """The value of a key. `placed`: its `Broadcast`, if somebody holds one."""
 
     value: Callable[[], Any]
     version: Hashable
@@ -210,7 +209,7 @@ class _Known:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Broadcaster:
-    """Where values are placed: `folder`, which all workers see, or None."""
+    """Broadcasts values. `folder`: one that all workers see, or None."""
 
     client: Any
     folder: Path | None = None
@@ -219,11 +218,11 @@ class Broadcaster:
     _all: weakref.WeakSet[BroadcastCopy] = field(default_factory=weakref.WeakSet)
     _gone: list[BroadcastRef] = field(default_factory=list)
     _old: list[tuple[float, str]] = field(default_factory=list)
-    _telling: list[Any] = field(default_factory=list)  # what workers are told now
+    _telling: list[Any] = field(default_factory=list)  # pending requests to workers
     _ends: list[Callable[[], Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Also where nobody closes it: a user's client goes on for others.
+        # Also if nobody closes the database: a user's client may live on.
         held = self.client, self._telling, self._all, self._gone
         self._ends.append(weakref.finalize(self, _forget_all, *held))
 
@@ -242,7 +241,7 @@ class Broadcaster:
         made = self._made(value, nbytes, once)
         try:
             ref = weakref.ref(value, _Forgetting(self._known, key))
-        except TypeError:  # not of a kind that can be watched: it stays
+        except TypeError:  # cannot be weakly referenced: keep it
             self._known[key] = _Known(lambda: value, version, made.laid, lambda: made)
         else:
             self._known[key] = _Known(ref, version, made.laid, weakref.ref(made))
@@ -255,7 +254,7 @@ class Broadcaster:
             path = str(folder / token)
             try:
                 size = current_watch().aside(lambda: write(value, path))
-            except OSError:  # a full disk: what is there stays, the rest is sent
+            except OSError:  # a full disk: existing files stay, later values are sent
                 self.folder = None
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -272,8 +271,8 @@ class Broadcaster:
         return Broadcast(laid, value)
 
     def brought(self, placed: Iterable[Broadcast], every: bool) -> dict[BroadcastRef, Any]:
-        """The futures of values that workers may not have: they are sent with a call. `every`: a
-        worker did not have one."""
+        """Futures of broadcast values to send along with a call. `every`: all values, because a
+        worker lacked one; otherwise those that workers do not keep."""
         found = {}
         for each in placed:
             if every or (each.sent and each.ref.once):
@@ -284,12 +283,12 @@ class Broadcaster:
         return found
 
     def _copied(self, value: Any) -> Any:
-        """The future of a copy that lies on some worker."""
+        """The future of a copy on a random worker."""
         for _ in range(OFTEN):
             workers = list(workers_of(self.client))
             worker = choice(workers)
             sending = self.client.scatter([value], [worker], hash=False, asynchronous=True)
-            # The worker has gone or is about to; the scheduler may no longer know it.
+            # The worker is dying or gone; the scheduler may no longer know it.
             with contextlib.suppress(OSError, KeyError):
                 return awaited(self.client, sending, partial(self._there, worker))[0]
             sleep(PAUSE)
@@ -304,7 +303,7 @@ class Broadcaster:
     # ------------------------------------------------------------------------------ folder
 
     def seen(self) -> Path | None:
-        """The folder that all workers see; made when it is first asked for."""
+        """The folder that all workers see, created on first use; None if there is none."""
         if not self._tried:
             self._tried = True
             self.folder = self._seen_by_all()
@@ -338,11 +337,11 @@ class Broadcaster:
         return None
 
     def send_all(self) -> None:
-        """From now on values are sent, for a worker does not see the folder."""
+        """From now on, sends values, because a worker cannot see the folder."""
         self._tried, self.folder = True, None
 
     def tidy(self, linger: float = LINGER) -> None:
-        """Has workers let go of what nobody needs any more."""
+        """Makes workers drop values that nobody needs, and deletes their files."""
         if self._gone:
             gone, self._gone[:] = self._gone[:], []
             self._old += [(monotonic(), ref.path) for ref in gone if ref.path is not None]
@@ -355,14 +354,14 @@ class Broadcaster:
         self._known.clear()
         forget_all, *others = self._ends
         forget_all()
-        for each in self._telling:  # else the client may be closed before it has said it
+        for each in self._telling:  # else the client might close before it has sent the request
             with contextlib.suppress(Exception):
                 each.result(HEARD)
         for end in others:
             end()
 
     def tell(self, function: Callable[..., Any], *args: Any) -> None:
-        """Has all workers call a function, and does not wait: one of them may be dying."""
+        """Makes all workers call a function; does not wait, because a worker may be dying."""
         _tell(self.client, self._telling, function, *args)
 
 
@@ -381,12 +380,12 @@ def _forget_all(
 ) -> None:
     tokens = {ref.token for ref in gone} | {each.ref.token for each in laid}
     if tokens:
-        with contextlib.suppress(Exception):  # Python ends, perhaps
+        with contextlib.suppress(Exception):  # Python may be shutting down
             _tell(client, telling, forget, sorted(tokens))
 
 
 def workers_of(client: Any) -> dict[str, int]:
-    """How many threads each worker has, by its address; waits a while if there is none."""
+    """The number of threads of each worker, by address; waits if there are no workers."""
     until = monotonic() + ALONE
     while True:
         workers: dict[str, int] = client.nthreads()
@@ -406,8 +405,8 @@ def _before(when: float) -> bool:
 
 
 def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None) -> Any:
-    """What work of a client gives, which whoever waits may stop; raises `OSError` if it is not
-    `alive` any more."""
+    """The result of a client's coroutine; polls for cancellation meanwhile. Raises `OSError` when
+    `alive` returns False."""
     waiting = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
     poll = poll or current_watch().poll
     looked = monotonic()
@@ -429,7 +428,7 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
 
 @dataclass(slots=True)
 class _Forgetting:
-    """A key's value is forgotten when it dies, unless the key is another's by then."""
+    """Removes a key when its value dies, unless the key has another value by then."""
 
     known: dict[Hashable, _Known]
     key: Hashable
@@ -441,7 +440,7 @@ class _Forgetting:
 
 
 def _new_folder(parent: Path) -> Path:
-    """A folder of this process; those of processes that were killed are swept away."""
+    """A folder of this process; deletes folders of processes that were killed."""
     mark = f"gdatalog-cluster-{socket.gethostname()}-"
     for other in parent.glob(f"{mark}*-*"):
         owner = other.name.removeprefix(mark).partition("-")[0]
@@ -451,7 +450,7 @@ def _new_folder(parent: Path) -> Path:
 
 
 def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # not one that was forked
+    if os.getpid() == process:  # not in a forked process
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -460,6 +459,6 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         pass
     return True

@@ -1,7 +1,7 @@
-"""Calls: how workers run them, what they leave there, and how that is recomputed.
+"""Calls: how workers run them, what results they keep, and how lost results are recomputed.
 
-A call is sent as bytes: a function and its arguments, in which values that lie on workers are only
-named. A call that nobody waits for any more stops at its next poll.
+A call is sent as bytes: a pickled function and its arguments, which refer to values on workers by
+name. A call stops at its next poll when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ LOOK = 0.05  # seconds between two looks at whether anybody waits
 
 
 class Outcome(NamedTuple):
-    """What a call gave, or what it raised."""
+    """A call's result, or the error that it raised."""
 
     value: Any
     error: BaseException | None = None
 
 
 def packed(value: Any, name: Callable[[Any], Any]) -> bytes:
-    """A value as bytes, in which everything that has a name by `name` is only named."""
+    """Pickles a value; objects for which `name` returns a name are replaced by that name."""
     file = io.BytesIO()
     _Packer(file, name).dump(value)
     return file.getvalue()
 
 
 class _Packer(pickle.Pickler):
-    # Not a class made for each value: that would be a circle, and hold what is kept for a while.
+    # A class of its own: one defined inside `packed` would be a reference cycle, which
+    # keeps the values alive until the garbage collector runs.
     def __init__(self, file: io.BytesIO, name: Callable[[Any], Any]) -> None:
         super().__init__(file, protocol=5)
         self.name = name
@@ -67,15 +68,15 @@ class _Unpacker(pickle.Unpickler):
 
 
 def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Any:
-    """What a call gives. `inputs`: what it names by numbers; `brought`: values that this worker may
-    not have."""
+    """Runs a call. `inputs`: remote values, which the call refers to by number; `brought`:
+    broadcast values that this worker may not have."""
     with _Caller().call():
         function, args = _Unpacker(body, inputs, brought).load()
         return function(*args)
 
 
 def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Outcome:
-    """The same of a call whose error goes back as what it gave: Dask would log it."""
+    """Like `run_call`, but returns errors as values, because Dask would log a raised error."""
     try:
         return Outcome(run_call(body, inputs, brought))
     except Exception as error:
@@ -83,7 +84,7 @@ def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef
 
 
 def _sendable(error: Exception) -> Exception:
-    """An error that can go back; one that nobody foresaw says where it was raised."""
+    """An error that can be pickled; unexpected ones get the worker's traceback as a note."""
     if not isinstance(error, (Error, MissingBroadcast)):
         error.add_note(f"On a worker:\n{format_exc()}")
     try:
@@ -94,12 +95,12 @@ def _sendable(error: Exception) -> Exception:
 
 
 def summary_of(value: Any, function: Callable[[Any], Any]) -> Any:
-    """What is to be told of a value that stays."""
+    """Summarises a value that stays on a worker."""
     return function(value)
 
 
 def part_of(value: Any, key: Any) -> Any:
-    """A part of a value that stays."""
+    """An item of a value that stays on a worker."""
     return value[key]
 
 
@@ -108,8 +109,8 @@ def itself(value: Any) -> Any:
 
 
 class _Caller(Watch):
-    """Who waits for a call, as the worker knows it: a task that was cancelled is waited for by
-    nobody, be it that a query was stopped or that its process died."""
+    """The caller of a call, as its worker sees it. When the driver stops a query or dies, Dask
+    cancels the task, and the call's next poll raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,18 +129,18 @@ class _Caller(Watch):
 
 
 def _task() -> tuple[Any, Any]:
-    """The worker's state, and the task that runs in this thread."""
+    """The worker's state, and the task that this thread runs."""
     worker = own_worker()
     return (None, None) if worker is None else (worker.state, worker.get_current_task())
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class RemoteValue:
-    """What a call gave, and left where it ran: an argument of further calls.
+    """A call's result that stays on its worker; it can be an argument of further calls.
 
-    `summary`: what the call's `summary` says of it. `part(key)`: of a dict or sequence the part of
-    a key: an argument of calls too; only that part moves. It lies there for as long as this object
-    lives; what was made of it does not need it any more.
+    `summary`: what the call's `summary` function returned. `part(key)`: an item of a dict or
+    sequence; as an argument of calls, only that item moves. The worker keeps the value as long as
+    this object lives; values computed from it do not need it.
     """
 
     future: Any
@@ -157,7 +158,7 @@ class RemoteValue:
 
 @dataclass(frozen=True, slots=True)
 class RemoteElement:
-    """A part of a value that is kept, as an argument of calls."""
+    """An item of a remote value, as an argument of calls."""
 
     kept: RemoteValue
     key: Any
@@ -165,11 +166,11 @@ class RemoteElement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of a module that workers import, and its arguments; those that are `Broadcast`,
-    `RemoteValue` or `RemoteElement`, also within others, are there what these stand for.
+    """A function of a module that workers can import, and its arguments. Workers get the values of
+    `Broadcast`, `RemoteValue` and `RemoteElement` arguments, also of nested ones.
 
-    `keep`: what it gives stays where it runs. `worker`: where it should run. `tag`: whatever the
-    caller knows it by. `summary`: of what stays, a function that says what is to be known here.
+    `keep`: the result stays on its worker. `worker`: the preferred worker. `tag`: identifies the
+    call for its caller. `summary`: a function that summarises a kept result for the driver.
     """
 
     function: Callable[..., Any]
@@ -181,11 +182,11 @@ class Call:
 
 
 class Lost(Exception):
-    """What a call was given is not there any more as it was, though its worker lives."""
+    """A call's input is no longer as it was, though its worker lives."""
 
 
 class TooLarge(MemoryLimitError):
-    """A call needs more memory than a worker has for it; in smaller parts it may do."""
+    """A call needs more memory than its worker has; smaller calls may fit."""
 
     def __init__(self, call: Call, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -194,10 +195,10 @@ class TooLarge(MemoryLimitError):
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Recipe:
-    """How a value that is kept was made, without what it was made of: that may be gone by now."""
+    """How to compute a remote value again; it does not keep the inputs alive."""
 
     body: bytes
-    inputs: tuple[tuple[Recipe | Origin | RemoteValue, tuple[Any, ...]], ...]  # of what, which part
+    inputs: tuple[tuple[Recipe | Origin | RemoteValue, tuple[Any, ...]], ...]  # source, item
     placed: tuple[Broadcast, ...]
     worker: str | None
     kept: Callable[[], RemoteValue | None] = lambda: None
@@ -205,8 +206,8 @@ class Recipe:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Origin:
-    """How a value is made again that no call has made: `make` gives its future. `lost`: what is
-    said if that comes to nothing."""
+    """How to compute a value again that no call computed: `make` returns its future. `lost`: the
+    error to raise if that fails."""
 
     make: Callable[[], Any]
     lost: Callable[[Any], Exception]
@@ -214,7 +215,7 @@ class Origin:
 
 
 def whole(each: RemoteValue | RemoteElement) -> RemoteValue:
-    """What is kept, or what it is a part of."""
+    """The remote value that an argument is, or is an item of."""
     return each.kept if isinstance(each, RemoteElement) else each
 
 
@@ -223,7 +224,7 @@ def future_of(each: RemoteValue | RemoteElement) -> Any:
 
 
 def made_as(kept: RemoteValue, recipe: Recipe | Origin | None) -> RemoteValue:
-    """The same, which from now on is made again as another was made that is what it is."""
+    """Sets how a value is computed again, for one that equals another value with that recipe."""
     kept.recipe = recipe
     if recipe is not None:
         recipe.kept = ref(kept)
@@ -231,11 +232,11 @@ def made_as(kept: RemoteValue, recipe: Recipe | Origin | None) -> RemoteValue:
 
 
 class Lineage:
-    """What one stage has made again of lost values.
+    """The lost values that one stage recomputes.
 
-    Dask runs lost tasks again that its scheduler knows, with all that they need. It does not know
-    how scattered data are made, nor anything after a restart. So a value has a recipe: the call
-    that made it. What it was made of is made first, if that is lost too, or was released.
+    Dask recomputes lost tasks that its scheduler knows, and their inputs. It does not know how
+    scattered data were computed, nor anything after a restart. So each value has a recipe, the call
+    that computed it; lost or released inputs are recomputed first.
     """
 
     def __init__(self, broadcaster: Broadcaster, submit: Callable[..., list[Any]]) -> None:
@@ -244,12 +245,12 @@ class Lineage:
         self._remade: dict[Recipe | Origin, Any] = {}  # futures
 
     def forget(self) -> None:
-        """What was made again may be what is not as it was."""
+        """Forgets recomputed values, because one of them may differ from the original."""
         self._remade.clear()
 
     def revived(self, each: RemoteValue | RemoteElement, every: bool) -> bool:
-        """Whether what a call needs was lost; then it is made again. `every`: from all that is
-        placed, for workers do not have it."""
+        """Whether an input was lost; if so, starts its recomputation. `every`: also sends all
+        broadcast values, because workers do not have them."""
         kept = whole(each)
         lost = kept.future.status in BAD
         part_lost = False
@@ -262,7 +263,7 @@ class Lineage:
         return lost or part_lost
 
     def _remake(self, recipe: Recipe | Origin, every: bool) -> None:
-        """Makes a value again, and before that what it is made of, as far as that is gone."""
+        """Recomputes a value, after those of its inputs that are gone."""
         todo = [recipe]
         while todo:
             each = todo[-1]
@@ -275,7 +276,7 @@ class Lineage:
                     raise each.lost(before)
                 self._made_again(each, each.make())
                 continue
-            there = [(*made, self._there(made[0])) for made in each.inputs]  # it may change soon
+            there = [(*made, self._there(made[0])) for made in each.inputs]  # may change soon
             needed = [source for source, _, future in there if future is None]
             if needed:
                 todo += [source for source in needed if not isinstance(source, RemoteValue)]
@@ -290,7 +291,7 @@ class Lineage:
             todo.pop()
 
     def _there(self, each: Recipe | Origin | RemoteValue) -> Any:
-        """The future of what is there; None if it has to be made."""
+        """The future of an existing value; None if it must be computed."""
         if isinstance(each, RemoteValue):
             return each.future
         kept = each.kept()

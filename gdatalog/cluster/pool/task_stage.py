@@ -1,4 +1,4 @@
-"""Calls for one purpose, at work: sent, waited for, and begun again where that must be."""
+"""A stage of calls: sends them to workers, waits for them, and retries them."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 
-PATIENT = 1.0  # seconds without an end of a call, after which the scheduler is asked to look
-TOGETHER = 64  # results that are fetched together, at the most
+PATIENT = 1.0  # seconds until the scheduler is asked to free forgotten tasks
+TOGETHER = 64  # results fetched together at most
 
 Smaller = Callable[[TooLarge], Iterable[Call]]
 
 
 @dataclass(slots=True, eq=False)
 class RunningCall:
-    """A call on its way: as bytes, in which what is placed or kept is only named."""
+    """A submitted call: its bytes, which name remote and broadcast values."""
 
     call: Call
     body: bytes
     inputs: list[RemoteValue | RemoteElement]
     placed: list[Broadcast]
     tries: int = 0
-    deaths: int = 0  # how often it may have been what ended its workers
-    missing: bool = False  # whether a worker did not have what is placed
+    deaths: int = 0  # how often its workers died while it ran
+    missing: bool = False  # whether a worker lacked a broadcast value
     given: Sequence[Any] = ()  # the futures of its inputs
-    made: Any = None  # the future of what is kept
+    made: Any = None  # the future of a result that stays
 
     @staticmethod
     def of(call: Call) -> RunningCall:
@@ -84,7 +84,7 @@ class RunningCall:
 
 
 class Submitter:
-    """Submits the tasks of a stage: they have its name, by which the dashboard shows them."""
+    """Submits a stage's tasks under the stage's name, which the dashboard shows."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
@@ -92,7 +92,7 @@ class Submitter:
         self._tasks = 0
 
     def __call__(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
-        """Futures of a function's calls, one for each entry of the lists."""
+        """Submits one task for each entry of the lists; returns their futures."""
         first, self._tasks = self._tasks, self._tasks + len(args[0])
         futures: list[Any] = self._client.map(
             function,
@@ -106,7 +106,7 @@ class Submitter:
 
 
 class TaskStage:
-    """Calls for one purpose, at work."""
+    """Calls that serve one purpose."""
 
     def __init__(
         self, pool: PoolWorkers, name: str, limits: Limits, smaller: Smaller | None = None
@@ -115,13 +115,13 @@ class TaskStage:
         self.name = name
         self.limits = limits
         self.smaller = smaller
-        self.unrecoverable: Collection[RemoteValue] = ()  # of these none is made again
-        self.reports = True  # progress; else whoever iterates does
+        self.unrecoverable: Collection[RemoteValue] = ()  # never recomputed
+        self.reports = True  # reports progress; else the caller does
         self._client = pool.connection.client
         self._submit = Submitter(self._client, name)
         self._lineage = Lineage(pool.broadcaster, self._submit)
         self._waiting: list[RunningCall] = []
-        self._running: dict[Any, RunningCall] = {}  # by the future that tells of it
+        self._running: dict[Any, RunningCall] = {}  # by the future of its result or summary
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._added = self._done = 0
         self._looked = self._worked = self._asked = monotonic()
@@ -131,18 +131,18 @@ class TaskStage:
         self._waiting.append(RunningCall.of(call))
 
     def defer(self, call: Call) -> RemoteValue:
-        """What a call will give and leave where it runs: an argument of calls from now on."""
+        """Submits a call at once; returns its future result, an argument of further calls."""
         run = RunningCall.of(call)
         self._make([run], call.worker)
         return self._kept(run, None)
 
     def start(self) -> None:
-        """Sends what was added; who iterates need not call it."""
+        """Sends the calls that were added; iterating does this too."""
         if self._waiting:
             self._send()
 
     def __iter__(self) -> Generator[tuple[Call, Any], None, None]:
-        """What calls give, as they end: results, or `RemoteValue` ones."""
+        """Yields calls and their results, as calls end; a result that stays is a `RemoteValue`."""
         try:
             while self._waiting or self._running:
                 self.start()
@@ -155,7 +155,7 @@ class TaskStage:
             self.cancel()
 
     def cancel(self) -> None:
-        """Calls off what is at work; what workers run ends at its next look."""
+        """Cancels all calls; workers stop them at their next poll."""
         self._waiting.clear()
         futures = list(self._running)
         futures += [run.made for run in self._running.values() if run.made]
@@ -168,7 +168,7 @@ class TaskStage:
     # ------------------------------------------------------------------------------ sending
 
     def _send(self) -> None:
-        """Sends all that waits."""
+        """Sends the waiting calls."""
         self._check_unrecoverable()
         waiting, self._waiting = self._waiting, []
         for each in {id(each): each for run in waiting for each in run.inputs}.values():
@@ -197,7 +197,7 @@ class TaskStage:
         return self._submit(function, worker, bodies, given, brought) if runs else []
 
     def _parts(self, parts: Sequence[RemoteElement]) -> None:
-        """Has parts of what is kept lie apart, each where the whole is."""
+        """Makes items of remote values tasks of their own, on the workers that hold the whole."""
         wanted = list({
             (id(part.kept), part.key): part
             for part in parts if part.key not in part.kept.parts
@@ -240,7 +240,7 @@ class TaskStage:
         return self._client.loop.asyncio_loop
 
     def _some(self) -> list[Any]:
-        """Futures that have ended, a few at the most; none if that takes long."""
+        """Futures that have ended, at most a few; none after a short wait."""
         self.limits.poll()
         self._check_unrecoverable()
         found = []
@@ -257,7 +257,7 @@ class TaskStage:
         return [future for future in dict.fromkeys(found) if future in self._running]
 
     def _found(self, futures: Sequence[Any]) -> Iterator[tuple[Call, Any]]:
-        """What calls gave that have ended; those that did not end well are begun again."""
+        """The results of calls that ended; failed calls are retried."""
         if futures:
             self._worked = monotonic()
         values = self._gathered([f for f in futures if self._brings(f)])
@@ -271,11 +271,11 @@ class TaskStage:
                 self._failed(run, future)
 
     def _brings(self, future: Any) -> bool:
-        """Whether what a future has comes here."""
+        """Whether a future's result comes to the driver."""
         return future.status == "finished" and self._running[future].made is not future
 
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
-        """What tasks gave; of those whose workers died meanwhile nothing."""
+        """Results of tasks; omits those whose workers have died meanwhile."""
         while futures:
             wanted = {future.key: future for future in futures}
             gather = self._client.gather(wanted, errors="skip", asynchronous=True)
@@ -310,22 +310,22 @@ class TaskStage:
     # ------------------------------------------------------------------------------- faults
 
     def _failed(self, run: RunningCall, future: Any) -> None:
-        """A task did not end well: its worker died, what it needed is lost, or it raised."""
+        """Handles a failed task: its worker died, an input is lost, or it raised an error."""
         self._connected()
         self._check_unrecoverable()
         error = None
-        if future.status == "error":  # a copy: the client holds its own, and that what raises it
+        if future.status == "error":  # a copy: the client keeps its own
             error = pickle.loads(pickle.dumps(future.exception()))
         killed = type(error).__name__ == "KilledWorker"
         missing, lost = isinstance(error, MissingBroadcast), isinstance(error, Lost)
-        if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
+        if isinstance(error, Interrupted):  # the worker cancelled it, not the driver
             error = None
-        if lost:  # what was made again may be what is not as it was
+        if lost:  # a recomputed value may differ from the original
             self._lineage.forget()
         revived = 0
         if error is None or killed or missing or lost:
             for each, future in zip(run.inputs, run.given, strict=True):
-                # It may have been made again for another run meanwhile.
+                # Another call may have recomputed it meanwhile.
                 revived += self._lineage.revived(each, missing) or future_of(each) is not future
         run.made = None
         if isinstance(error, MissingBroadcast):
@@ -365,7 +365,7 @@ class TaskStage:
             raise error
 
     def _killed(self, run: RunningCall) -> None:
-        """Workers died, one after the other, while they had this call, or one beside it."""
+        """Workers died one after the other while they ran this call, or another one beside it."""
         limit = min(self.pool.memory, default=0)
         most = f" of {format_bytes(limit)} each" if limit else ""
         large = TooLarge(
@@ -377,11 +377,11 @@ class TaskStage:
         if not self._smaller(large):
             if run.deaths:
                 raise large
-            run.deaths += 1  # which may have been those of one that ran beside it
+            run.deaths += 1  # another call may have killed them
             self._again(run)
 
     def _smaller(self, large: TooLarge) -> bool:
-        """Whether there are smaller calls in the place of one; then they are added."""
+        """Replaces a call by smaller ones; returns whether there are any."""
         smaller = list(self.smaller(large)) if self.smaller is not None else []
         for call in smaller:
             self.add(call)
@@ -396,13 +396,13 @@ class TaskStage:
             )
 
     def _check(self) -> None:
-        """Raises if there is nobody who could do the work."""
+        """Raises if no worker can do the work."""
         self._connected()
         waited = monotonic() - max(self._worked, self._asked)
         if monotonic() - self._worked > PATIENT:
             keys = [future.key for future in self._running]
             free = self._client.run_on_scheduler(set_free, wanted=keys, asynchronous=True)
-            asyncio.run_coroutine_threadsafe(free, self._loop)  # and nobody waits for it
+            asyncio.run_coroutine_threadsafe(free, self._loop)  # does not wait for the answer
         if waited > ALONE:
             self._asked = monotonic()
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()

@@ -1,4 +1,4 @@
-"""The workers that calls are sent to: how many there are now, and what they hold."""
+"""The workers that run calls: how many there are, and what they hold."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gdatalog.cluster.pool.broadcast import Broadcaster, workers_of
 from gdatalog.cluster.pool.calls import RemoteValue
 from gdatalog.cluster.workers.connection import Connection, workers_told
 
-SOON = 1.0  # seconds, after which workers that have come or gone are known
+SOON = 1.0  # seconds until new and lost workers are noticed
 
 
 class PoolWorkers:
-    """The workers of a connection, and what lies on all of them."""
+    """The workers of a connection, and the values broadcast to them."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -23,7 +23,7 @@ class PoolWorkers:
         self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
 
     def where(self, kept: Sequence[RemoteValue]) -> list[str | None]:
-        """The worker that has a value, of each; None where that is not known now."""
+        """A worker that holds each value; None if unknown."""
         client = self.connection.client
         keys = [each.future.key for each in kept]
         held = client.sync(client.scheduler.who_has, keys=keys) if keys else {}
@@ -31,12 +31,12 @@ class PoolWorkers:
 
     @property
     def workers(self) -> dict[str, int]:
-        """How many threads each worker has, by its address; waits a while if there is none."""
+        """The number of threads of each worker, by address; waits if there are no workers."""
         return workers_of(self.connection.client)
 
     @property
     def threads(self) -> dict[str, int]:
-        """The same, at most a second old, for frequent calls; empty if there is no worker."""
+        """The same, cached for a second, for frequent calls; empty if there are no workers."""
         when, threads = self._threads
         if not threads or monotonic() - when > SOON:
             threads = self.connection.client.nthreads()
@@ -45,13 +45,13 @@ class PoolWorkers:
 
     @property
     def slots(self) -> int:
-        """How many calls can be at work at once."""
+        """How many calls can run at once."""
         return max(1, sum(self.threads.values()))
 
     @property
     def info(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the scheduler reports of each worker, by its address, at most a second ago: a
-        request takes some milliseconds. Waits until there is a worker."""
+        """The scheduler's report of each worker, by address; waits until there is a worker. Cached
+        for a second, because a request takes milliseconds."""
         when, found = self._info
         while not found or monotonic() - when > SOON:
             workers_of(self.connection.client)
@@ -61,7 +61,7 @@ class PoolWorkers:
 
     @property
     def memory(self) -> list[int]:
-        """The bytes that workers may hold: of each that has a limit."""
+        """The memory limits of those workers that have one, in bytes."""
         limits = [each["memory_limit"] for each in self.info.values()]
         return [limit for limit in limits if limit]
 

@@ -1,8 +1,8 @@
-"""What owners have between two rounds, in files that the death of a worker does not lose.
+"""Checkpoints: the owners' rows between two rounds, in files that survive a worker's death.
 
-There are checkpoints if workers see a folder of the driver's. They are written and read block by
-block: an owner never holds its rows twice. The newest that is whole is kept, until the fixpoint
-ends. The driver asks for checkpoints; workers write and read them (`saved`, `restored`).
+Checkpoints need a folder that the driver and all workers see. They are written and read block by
+block, so an owner never holds its rows twice. The newest complete checkpoint is kept until the
+fixpoint ends. The driver requests checkpoints; workers write and read them (`saved`, `restored`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 
-# Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
-# a twentieth at the most; and when they took so many seconds: less is soon done again.
+# A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,
+# so it costs at most a twentieth, and at least LEAST seconds: less is soon repeated.
 SHARE, LEAST = 20.0, 5.0
-# Bytes a second until one was made and has told: what a machine writes that has room to keep it
-# for a moment. Where a folder is slower, the first one is dear, and others are rare.
+# Assumed bytes per second for the first checkpoint: files fit into the page cache. In a slower
+# folder the first checkpoint costs more, and later ones are rare.
 RATE = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What owners had, in files of a folder. `recipes`: how what they had is made again when this
-    is no more."""
+    """The owners' rows, in files of a folder. `recipes`: how the owners' states were computed, in
+    case the checkpoint is lost."""
 
     folder: str
     rows: Mapping[int, Sequence[SavedRows]]
@@ -68,15 +68,15 @@ class Checkpoints:
         self.last: Checkpoint | None = None
         self.made = 0
         self._rate = RATE
-        self._doubt = 1  # times that is waited longer, since making one failed
+        self._doubt = 1  # factor for the interval, doubled when a checkpoint failed
         self.wait()
 
     def wait(self) -> None:
-        """From now on rounds count that are to be worth another."""
+        """Restarts the interval until the next checkpoint."""
         self._since = perf_counter()
 
     def due(self, held: int) -> bool:
-        """Whether it is time for one; about so many bytes all owners hold."""
+        """Whether it is time for a checkpoint. `held`: the owners' rows, in bytes."""
         least = max(LEAST, SHARE * held / self._rate) * self._doubt
         return perf_counter() - self._since >= least and self.pool.shared
 
@@ -87,9 +87,8 @@ class Checkpoints:
         workers: Sequence[str],
         held: int,
     ) -> bool:
-        """Has all owners, by their `workers`, write what they have `kept`; those that `out` names
-        also what is on its way to others. Where there is no room for it, there is just none.
-        `held`: see `due`."""
+        """Writes the `kept` state of all owners; for those in `out`, also the rows that are in
+        transit to others. Returns False if there was no room. `held`: see `due`."""
         began = perf_counter()
         folder, found = self.pool.folder(), None
         try:
@@ -122,8 +121,8 @@ class Checkpoints:
     def restored(
         self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
     ) -> dict[int, RemoteValue]:
-        """What some owners had, as a step leaves it; raises `Lost` where that is not there any
-        more. `args`: what is said of each of them to `restored`."""
+        """The states of some owners; raises `Lost` if their files are gone. `args`: the arguments
+        of `restored` for each."""
         last = self.last
         assert last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
@@ -142,14 +141,14 @@ class Checkpoints:
 def _remove(folder: str | None) -> None:
     if folder is not None:
         gone = f"{folder}-gone"
-        with suppress(OSError):  # who still writes there finds no place any more
+        with suppress(OSError):  # late writers then fail
             os.rename(folder, gone)
         shutil.rmtree(gone, ignore_errors=True)
 
 
 def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
-    """The workers of owners: the same as before, as far as they are there and no other has nothing
-    to do meanwhile.
+    """Assigns owners to workers: the same as before, as far as these live and no other worker is
+    idle.
 
     >>> seated(["a", "b", "c"], ["b", "c"])
     ['b', 'b', 'c']
@@ -177,13 +176,13 @@ def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
 # On a worker.
 
 
-AT_ONCE = 1 << 20  # rows that are written together
+AT_ONCE = 1 << 20  # rows written together
 OUT = "out"
 
 
 class SavedRows(NamedTuple):
-    """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
-    their way. `path`: their file; None if they have no columns."""
+    """Rows in a checkpoint. `of`: the owner's table, or `OUT` for rows in transit. `path`: their
+    file; None if they have no columns."""
 
     of: str
     name: str
@@ -192,8 +191,8 @@ class SavedRows(NamedTuple):
 
 
 def saved(found: StepOutput, out: bool, folder: str) -> list[SavedRows]:
-    """Writes what an owner has into a folder that all workers see; and what it has for others, if
-    that is on its way."""
+    """Writes an owner's state into a folder that all workers see; with `out`, also its rows for
+    others."""
     limits, rows = Limits(), []
     for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
         if count and not blocks:
@@ -207,7 +206,7 @@ def saved(found: StepOutput, out: bool, folder: str) -> list[SavedRows]:
 
 
 def _out(found: StepOutput) -> Iterator[TableBlocks]:
-    """What is on its way to all owners together, who are known by the rows."""
+    """An owner's rows for all others together; reading them back splits them again."""
     parcels = [each.value for to, each in found.items() if isinstance(to, int)]
     for name in dict.fromkeys(name for parcel in parcels for name in parcel):
         rows = [parcel[name] for parcel in parcels if name in parcel]
@@ -216,8 +215,7 @@ def _out(found: StepOutput) -> Iterator[TableBlocks]:
 
 
 def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """The rows of some blocks: many of these together if they are small, one bit by bit if it is
-    large."""
+    """Rows in blocks of about `AT_ONCE` rows: small blocks are joined, large ones are cut."""
     small: list[Columns] = []
     for block in blocks:
         for start in range(0, len(block[0]), AT_ONCE):
@@ -237,7 +235,7 @@ def restored(
     symbols: SymbolTable,
     saved: Sequence[SavedRows],
 ) -> StepOutput:
-    """An owner as it was."""
+    """The state of an owner, from its checkpoint."""
     moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
     state = PartitionState(None, [each for each in moved if each[0] != OUT])
     owner = state.take(lambda: HashPartition(task, number, tries, fragments, symbols))
@@ -257,7 +255,7 @@ def restored(
 def _read_back(path: str) -> Columns:
     current_watch().poll()
     try:
-        # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
+        # Copied, because the next checkpoint deletes the file.
         return tuple(column.copy() for column in read(path))
     except OSError as error:
         raise StaleState from error

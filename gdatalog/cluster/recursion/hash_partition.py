@@ -1,8 +1,7 @@
-"""An owner of a part of a fixpoint's rows: what a worker does of each round.
+"""An owner of a hash partition of a fixpoint's rows: what a worker does in each round.
 
-Owners hand each other rows that may be new (derived), and rows that are (news), and nothing else.
-What an owner has is changed where it stands, by the one step that takes it over: see
-`PartitionState`.
+Owners send each other derived rows, which may be new, and news, which are new; nothing else. An
+owner's state is changed in place by the one step that takes it over: see `PartitionState`.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName, Value
 
-SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
+SMALL = 1 << 14  # bytes that a step may send through the driver
 
-# Rows of relations, or of places: columns, and how many rows, which without columns says all.
+# Rows by relation or distribution: columns, and the number of rows, which matters without columns.
 Parcel = dict[str, Rows]
-# Rows of an owner's: which table, of which name, how many rows, and these in blocks.
+# An owner's rows: the kind of table, its name, the number of rows, and their blocks.
 TableBlocks = tuple[str, str, int, Iterable[Columns]]
 
 
 class StaleState(Lost):
-    """What an owner had was changed by a step whose outcome is lost."""
+    """A later step has changed the owner's state, and its result is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """What all owners' steps have in common. `rules`: of each plan the number of its rule.
-    `counted`: for a profile."""
+    """What all owners' steps have in common. `rules`: the number of each plan's rule. `counted`:
+    count rows, for a profile."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -73,8 +72,8 @@ class PartitionTask:
 
 @dataclass(slots=True)
 class RuleStep:
-    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not given yet,
-    where that is counted."""
+    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not derived
+    before, if that is counted."""
 
     tried: int
     new: int
@@ -84,11 +83,11 @@ class RuleStep:
 
 @dataclass(slots=True)
 class StepSummary:
-    """What is to be known of a step where the driver is.
+    """What the driver needs to know of a step.
 
-    `out`: for which owners it has something, of how many bytes; `small`: all that, if it is little.
-    `new`: how many rows of each relation had not been there, `total`: how many are there now.
-    `sample`: of relations of best values the group of one that is new.
+    `out`: the bytes that it has for each owner; `small`: the rows themselves if they are few.
+    `new`: the number of new rows of each relation; `total`: of all rows. `sample`: a group that
+    improved, of each lattice relation.
     """
 
     out: dict[int, int]
@@ -104,9 +103,9 @@ class StepSummary:
 
 
 class StepOutput(dict[Any, Any]):
-    """What a step leaves: its "state", its "summary", and a `ShuffleBlock` for each owner
-    that it has something for. A step that is run again may have nothing where it had rows that
-    owners know since: that is nothing new."""
+    """The result of a step: its "state", its "summary", and a `ShuffleBlock` for each owner that
+    gets rows. A repeated step may have no rows where it had some, because their owners have them by
+    now."""
 
     def __missing__(self, owner: int) -> ShuffleBlock:
         return ShuffleBlock({}, own_address(), 0)
@@ -121,8 +120,8 @@ def given(owner: HashPartition, told: StepSummary | None, out: Mapping[int, Parc
 
 
 class PartitionState:
-    """What an owner has after a step. The next step takes it over and changes it; elsewhere it is
-    made again from blocks of rows, as far as they are still what they were."""
+    """An owner's state after a step. The next step takes the state over and changes it. On another
+    worker, the state is rebuilt from blocks of rows, if they are unchanged."""
 
     def __init__(self, owner: HashPartition | None, moved: Sequence[TableBlocks] | None = None):
         self._owner = owner
@@ -130,7 +129,7 @@ class PartitionState:
         self._lock = Lock()
 
     def take(self, made: Callable[[], HashPartition]) -> HashPartition:
-        """The owner; `made` makes one without rows, if it is not here as it was."""
+        """Takes the owner over; `made` creates an empty one if this process does not have it."""
         with self._lock:
             owner, self._owner = self._owner, None
         if owner is None:
@@ -141,19 +140,19 @@ class PartitionState:
         return owner
 
     def home_rows(self, name: str) -> Rows:
-        """All rows of a relation that are at home here."""
+        """The home rows of a relation."""
         for table, of, count, blocks in self.blocks():
             if (table, of) == ("homes", name):
                 return concatenate(list(blocks)), count
         raise KeyError(name)
 
     def seen(self) -> list[dict[int, StepCounts]]:
-        """What the plans did, as far as that is known here."""
+        """Row counts of the plans' steps, if this process has them."""
         owner = self._owner
         return [] if owner is None else owner.seen()
 
     def blocks(self) -> Iterator[TableBlocks]:
-        """All that is needed to go on elsewhere, as it lies here."""
+        """The rows from which another worker can rebuild the state."""
         with self._lock:
             if self._owner is not None:
                 yield from self._owner.blocks()
@@ -175,7 +174,7 @@ class PartitionState:
 
 
 class HashPartition(StratumRun):
-    """The part of a stratum's rows that a worker has, and its rules."""
+    """A worker's partition of a stratum's rows, and the rules that run over it."""
 
     def __init__(
         self,
@@ -197,7 +196,7 @@ class HashPartition(StratumRun):
         super().__init__(task.stratum, inputs)
         routes = task.routes
         self.homes = {name: self._table(name) for name in task.stratum.relations}
-        for name, table in self.tables.items():  # what this owner has found so far
+        for name, table in self.tables.items():  # what this owner has derived so far
             if isinstance(table, DeltaRelation):
                 table.passing = True
             if name in task.passing and isinstance(own := self.homes[name], DeltaRelation):
@@ -222,7 +221,7 @@ class HashPartition(StratumRun):
         )
 
     def called_by(self, limits: Limits) -> None:
-        """Who calls now looks on from now on."""
+        """Uses the current caller's limits from now on."""
         self.context.limits.watch, self.context.limits.poll = limits.watch, limits.poll
 
     @property
@@ -232,13 +231,13 @@ class HashPartition(StratumRun):
     # -------------------------------------------------------------------- from place to place
 
     def _stays(self) -> Iterator[tuple[str, DeltaRelation | LatticeRounds]]:
-        """What is at home here and is asked for again."""
+        """The home tables that are needed later."""
         for name, table in self.homes.items():
             if name not in self.task.passing or isinstance(table, LatticeRounds):
                 yield name, table
 
     def blocks(self) -> Iterator[TableBlocks]:
-        """All that has to be known to go on elsewhere."""
+        """The rows from which another worker can rebuild this partition."""
         indexes = ((name, self.tables[name]) for name in self.task.routes.indexes)
         for table, some in (("homes", self._stays()), ("indexes", indexes)):
             for name, each in some:
@@ -246,7 +245,7 @@ class HashPartition(StratumRun):
                 yield table, name, each.length, blocks if each.types else ()
 
     def load(self, table: str, name: str, rows: Rows) -> None:
-        """Has rows that `blocks` told."""
+        """Adds rows that `blocks` returned."""
         tables = self.homes if table == "homes" else self.tables
         tables[name].add(*rows)
 
@@ -257,7 +256,7 @@ class HashPartition(StratumRun):
     # ------------------------------------------------------------------------------- steps
 
     def settle(self, inbox: Sequence[Parcel]) -> dict[str, Relation]:
-        """Rows that others derived, and which are at home here: what of them is new."""
+        """Adds derived rows to the home tables; returns the new ones."""
         news: dict[str, Relation] = {}
         for name, table in self.homes.items():
             parts = [parcel[name] for parcel in inbox if name in parcel]
@@ -267,7 +266,7 @@ class HashPartition(StratumRun):
         return news
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
-        """The news dealt out to where rules follow them, or look them up."""
+        """The news, by owners whose rules follow or look them up."""
         out: dict[int, Parcel] = {}
         for name, place in self.task.routes.places.items():
             new = news[place.relation]
@@ -287,7 +286,7 @@ class HashPartition(StratumRun):
                 out.setdefault(owner, {})[name] = mine
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
-        """Has the news at hand that rules are to follow, and looks them up from now on."""
+        """Makes news available to rules, and adds them to the indexes."""
         routes = self.task.routes
         for name, place in routes.places.items():
             parts = [parcel[name] for parcel in inbox if name in parcel]
@@ -309,7 +308,8 @@ class HashPartition(StratumRun):
             self.context.limits.charge(f"{name} to look up", known.nbytes)
 
     def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
-        """What the news lead to, dealt out to where it is at home: what was not handed out yet."""
+        """Runs the rules on the news; returns derived rows that were not sent before, by home
+        owner."""
         derived: dict[str, list[Derived]] = {}
         found: dict[str, int] = {}
         did: dict[int, RuleStep] = {}
@@ -344,7 +344,7 @@ class HashPartition(StratumRun):
         return out, did
 
     def seen(self) -> list[dict[int, StepCounts]]:
-        """What happened at the steps of each plan, by their place among all of its steps."""
+        """Row counts at each plan's steps, by the step's place."""
         found: list[dict[int, StepCounts]] = []
         for plan in self.task.routes.plans:
             report = self.context.metrics.run_of(plan)
@@ -360,8 +360,7 @@ def _rows_of(relation: Relation) -> Rows:
 
 
 def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
-    """Rows by their owners: a hash of some of their columns says which. Without columns there is
-    but one."""
+    """Rows by owner, by a hash of the `home` columns. Without columns there is one owner."""
     columns, count = rows
     if not count:
         return {}
@@ -384,10 +383,10 @@ def step(
     before: StepOutput | None,
     inbox: Sequence[ShuffleBlock | Parcel | None],
 ) -> StepOutput:
-    """A step of an owner, after what it had `before`: its state, and what it has for owners.
+    """Runs an owner's step on its state `before`; returns the new state, and rows for owners.
 
-    `first`: what came is of those who derive; else it is news of those who settle. None of it:
-    what this owner itself had `before`.
+    `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
+    for this owner's own output of the step `before`.
     """
     began = perf_counter()
 
@@ -436,13 +435,13 @@ def summary_of(found: StepOutput) -> StepSummary:
 
 
 def seen_of(found: StepOutput) -> list[dict[int, StepCounts]]:
-    """What an owner's plans did."""
+    """Row counts of an owner's plans."""
     state: PartitionState = found["state"]
     return state.seen()
 
 
 def rows_at_home(found: StepOutput, name: str) -> Columns:
-    """All rows of a relation that are at home at an owner, after its last step."""
+    """An owner's home rows of a relation, after its last step."""
     state: PartitionState = found["state"]
     return state.home_rows(name)[0]
 
@@ -452,7 +451,7 @@ def size_of(parcel: Parcel) -> int:
 
 
 def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
-    """Rows that lie here, each once, as parcels for those at whom they are at home."""
+    """The distinct rows of values on this worker, as parcels for their home owners."""
     rows = sort_rows(concatenate([columns_of(value) for value in values]))
     parts = rows_by_partition((rows, len(rows[0])), home, owners)
     return [{name: parts[owner]} if owner in parts else {} for owner in range(owners)]
@@ -461,7 +460,7 @@ def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int
 def fragment_of(
     pieces: Sequence[ShuffleBlock], name: str, columns: tuple[str, ...], types: tuple[TypeName, ...]
 ) -> Relation:
-    """The rows of some parcels as a relation, of which an owner has this part."""
+    """An owner's part of a relation, from parcels."""
     some = [piece.value[name] for piece in pieces if name in piece.value]
     blocks, count = [rows for rows, _ in some], sum(count for _, count in some)
     return Relation.of_blocks(columns, types, blocks, count, len(blocks) < 2)

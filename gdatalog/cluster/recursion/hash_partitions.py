@@ -1,8 +1,9 @@
-"""A fixpoint whose rows several workers own: round by round they exchange what is new.
+"""A fixpoint whose rows are hash-partitioned among workers, the owners: they exchange new rows in
+each round.
 
-The driver starts the rules' first rows on their way, tells the owners of each round where what
-comes for them lies, and counts. A worker that dies takes its rows along: all owners go back to the
-last checkpoint (`checkpoints.py`), or begin again where there is none yet.
+The driver sends the first rows, tells owners in each round where their input is, and counts rows. A
+dead worker's rows are lost: then all owners go back to the last checkpoint (`checkpoints.py`), or
+start again if there is none.
 """
 
 from __future__ import annotations
@@ -53,19 +54,20 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import Keeper, RemoteRows
 
-TIMES = 4  # that owners go as far as a round in which a worker of theirs dies each time
-# Seconds for another worker to come where one died, before others have its part; and no more than
-# all has taken so far.
+TIMES = 4  # how often a round may start that a worker does not survive
+# Seconds to wait for a replacement of a dead worker, before others take its part; at most as long
+# as the fixpoint has run.
 SOON = 5.0
-LOOK = 0.05  # seconds between two looks at which there are
+LOOK = 0.05  # seconds between checks for new workers
 
 
 @dataclass(slots=True)
 class _Course:
-    """How far it is: what owners have, what is on its way to them, what they told.
+    """The state of the rounds: what owners have, what is in transit to them, and their summaries.
 
-    `inbox`: for each owner the numbers of those that have something for it; or what that is, where
-    it comes from here. `held`: bytes. `mark`: how far the record is."""
+    `inbox`: for each owner, the numbers of the owners that have rows for it, or rows that come from
+    the driver. `held`: the owners' bytes. `mark`: the position in the profile's record.
+    """
 
     mark: Mark
     kept: dict[int, RemoteValue] = field(default_factory=dict)
@@ -75,10 +77,12 @@ class _Course:
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
     following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
-    followed: list[RuleRound] = field(default_factory=list)  # of which it is not known what is new
+    followed: list[RuleRound] = field(
+        default_factory=list
+    )  # the same, until it is known which of their rows are new
 
     def again(self, kept: dict[int, RemoteValue], mark: Mark) -> _Course:
-        """The same, which goes on by itself."""
+        """An independent copy."""
         inbox = {owner: list(pieces) for owner, pieces in self.inbox.items()}
         totals, held, rounds = dict(self.totals), dict(self.held), list(self.rounds)
         return replace(
@@ -88,7 +92,7 @@ class _Course:
 
 class HashPartitions:
     """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
-    are dealt out among them; otherwise each has the whole of what its rules read."""
+    are partitioned too; otherwise each worker gets all that its rules read."""
 
     def __init__(
         self, pool: Pool, keeper: Keeper, splits: PartitionedStratum, parted: bool
@@ -124,7 +128,7 @@ class HashPartitions:
 
     @property
     def refusal(self) -> str | None:
-        """Why workers cannot do it; None if they can."""
+        """Why workers cannot run the stratum; None if they can."""
         return refusal_of(self.run, self.plans)
 
     def _length(self, name: str) -> int:
@@ -133,7 +137,7 @@ class HashPartitions:
     # --------------------------------------------------------------------------------- running
 
     def relations(self) -> dict[str, Relation]:
-        """The relations, when nothing is new any more."""
+        """Runs the fixpoint; returns its relations."""
         threads = self.pool.workers
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
@@ -148,7 +152,7 @@ class HashPartitions:
         try:
             while (found := self._fixpoint(course)) is None:
                 self._count_death(len(course.rounds))
-                course.kept.clear()  # before there is more of it
+                course.kept.clear()  # frees the old states first
                 course = self._back(derived)
         finally:
             self.checkpoints.drop()
@@ -159,11 +163,11 @@ class HashPartitions:
         return found
 
     def _fixpoint(self, course: _Course) -> dict[str, Relation] | None:
-        """What comes of it; None if a worker died, and what it had."""
+        """The fixpoint's relations; None if a worker died with its rows."""
         try:
             return self._rounds(course)
         except Lost as lost:
-            lost.__traceback__ = None  # it is a circle, perhaps, and would hold what is to go
+            lost.__traceback__ = None  # frees what the frames hold
             return None
 
     def _rounds(self, course: _Course) -> dict[str, Relation]:
@@ -198,8 +202,8 @@ class HashPartitions:
             )
 
     def _checkpoint(self, course: _Course) -> None:
-        """Where it is time, has all that owners have written down; and those that shared a worker,
-        since another was lost, go on where one has come."""
+        """Writes a checkpoint if it is due. After that, owners that shared a worker may move to a
+        new one."""
         held = sum(course.held.values())
         if not self.checkpoints.due(held):
             return
@@ -219,7 +223,7 @@ class HashPartitions:
         return self.task, owner, self.tries, self.fragments[owner], self.symbols
 
     def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
-        """What all owners begin with again, after one was lost."""
+        """The state to continue from, after an owner was lost."""
         until = perf_counter() + min(SOON, perf_counter() - self.began)
         while len(there := self.pool.workers) < len(set(self.workers)) and perf_counter() < until:
             self.context.limits.poll()
@@ -230,7 +234,7 @@ class HashPartitions:
             with suppress(Lost):
                 kept = self._restored(range(len(self.workers)))
                 course = self.saved.again(kept, self.saved.mark)
-        if course is None:  # of the checkpoint a part is lost, too
+        if course is None:  # there is no checkpoint, or a part of it is lost
             self.checkpoints.drop()
             course = self._first(derived)
         self.run.record.back_to(course.mark)
@@ -238,7 +242,7 @@ class HashPartitions:
         return course
 
     def _first(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
-        """The first rows, on their way to where they are at home."""
+        """The first rows, in transit to their home owners."""
         course = _Course(self.begin, followed=list(self.begun))
         parcels: dict[int, Parcel] = {}
         for name, parts in derived.items():
@@ -262,7 +266,7 @@ class HashPartitions:
         return course
 
     def _place(self) -> None:
-        """Has on the workers what the rules read of relations that do not grow."""
+        """Places what the rules read of relations that do not grow."""
         pool, scope, owners = self.pool, self.context.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
@@ -306,7 +310,7 @@ class HashPartitions:
         return Shuffle(self.pool, told, self.context.limits, self.workers)
 
     def _step(self, settling: bool, course: _Course) -> dict[int, StepSummary]:
-        """A step of each owner that something has come for; what they tell."""
+        """Runs a step of each owner that has input; returns the summaries."""
         stage = self._stage(course)
         for owner, pieces in course.inbox.items():
             before = course.kept.get(owner)
@@ -339,13 +343,13 @@ class HashPartitions:
         return stage
 
     def _piece(self, owner: int, piece: Any, course: _Course) -> Any:
-        """Something for an owner, as it is told of it; what is its own it has: None."""
+        """Input for an owner; None stands for its own output."""
         if not isinstance(piece, int):
             return piece
         return None if piece == owner else course.kept[piece].part(owner)
 
     def _round(self, told: Mapping[int, StepSummary], course: _Course) -> Round:
-        """What a round has come to, when all that it gave has settled."""
+        """Summarises a round, after all derived rows have settled."""
         names = [name for name in self.run.tables if name not in self.passing]
         for owner, each in told.items():
             course.totals[owner] = each.total
@@ -363,7 +367,7 @@ class HashPartitions:
     def _check_improving(
         self, told: Mapping[int, StepSummary], total: Mapping[str, int], number: int
     ) -> None:
-        """As rounds do: see `Rounds`."""
+        """Like in `Rounds`: raises if best values improve for ever."""
         run = self.run
         if number <= sum(total.values()) + 1 or any(map(is_clamped, run.stratum.rules)):
             return
@@ -373,7 +377,7 @@ class HashPartitions:
                 raise improves_for_ever(name, group, self.context.scope.symbols, rule)
 
     def _collected(self, course: _Course) -> dict[str, Relation]:
-        """All rows, here; or where they are at home, if they are many."""
+        """The relations: fetched, or if they are large left with their owners."""
         names = [name for name in self.run.tables if name not in self.passing]
         rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
         widths = {name: 8 * len(self.run.tables[name].types) for name in names}
@@ -408,7 +412,7 @@ class HashPartitions:
     # --------------------------------------------------------------------------------- telling
 
     def _rule_metrics(self, told: Mapping[int, StepSummary]) -> list[RuleRound]:
-        """Notes what rules did in a round, on all workers together."""
+        """Records what rules did in a round, on all workers together."""
         done: dict[int, RuleRound] = {}
         record = self.run.record
         for each in told.values():
@@ -426,7 +430,7 @@ class HashPartitions:
         return list(done.values())
 
     def _saw(self, seen: Sequence[Mapping[int, StepCounts]]) -> None:
-        """Tells a profile what an owner's plans did."""
+        """Adds the row counts of an owner's plans to the profile."""
         for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
             report = self.context.metrics.run_of(whole)
             if report is not None:
@@ -434,7 +438,7 @@ class HashPartitions:
                 report.saw({id(steps[at]): told for at, told in places.items()})
 
     def _record(self, found: Mapping[str, Relation]) -> None:
-        """Tells a profile what was done."""
+        """Records the fixpoint in the profile."""
         run, workers = self.run, len(self.workers)
         moved = f"{format_bytes(self.course.moved)} of rows moved between them"
         run.record.how = (*self.how, f"rounds on {workers} worker{'s' * (workers > 1)}: {moved}")
@@ -457,13 +461,14 @@ class HashPartitions:
 
 
 def remote_rows_of(derived: Derived) -> RemoteRows | None:
-    """Rows that lie on workers; None if they are here."""
+    """Derived rows that are on workers; None if they are in the driver."""
     blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
     return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.unfetched else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:
-    """Which of the new rows rules gave: as many as of those that owners had not given before."""
+    """Distributes the number of new rows among rules, in proportion to the rows that each owner
+    derived for the first time."""
     before = sum(did.new or 0 for did in rules)
     left = new
     for did in rules:

@@ -1,7 +1,7 @@
-"""A partitioned fixpoint on workers: each has ranges of the values that it is partitioned by.
+"""A partitioned fixpoint on workers: each takes ranges of the values of the partitioning column.
 
-A call follows its values piece by piece for a second and returns what it found; the rest of its
-range is divided again among idle workers. Workers exchange nothing, and no row comes twice.
+A call follows the values of its range piece by piece for a second, and returns what it found; idle
+workers divide the rest of the range again. Workers exchange nothing, and rows are distinct.
 """
 
 from __future__ import annotations
@@ -47,23 +47,27 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
 
-BUDGET = 1.0  # seconds, after which a call gives what it has
-SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
-PIECES, GROWING, SHORT = 16, 4, 0.1  # a range is run piece by piece, longer ones if it is short
+BUDGET = 1.0  # seconds until a call returns
+SMALL = 1 << 16  # bytes of rows that are sent with a call's summary
+PIECES, GROWING, SHORT = (
+    16,
+    4,
+    0.1,
+)  # pieces of a range, their growth, and the seconds below which they grow
 
 
-Seeds = Mapping[str, RowsByColumn]  # the rows to begin with, of each relation that has some
+Seeds = Mapping[str, RowsByColumn]  # the initial rows of each relation that has some
 
 
 def values_of(seeds: Seeds) -> Array:
-    """The values that any relation begins with, in order."""
+    """The initial values of all relations, ascending."""
     found = [part.values for part in seeds.values() if len(part.values)]
     return found[0] if len(found) == 1 else sorted_set(np.concatenate(found))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRangeTask:
-    """What all ranges of a fixpoint have in common. `plans`: those of its recursive rules."""
+    """What all ranges of a fixpoint have in common. `plans`: of its recursive rules."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -71,15 +75,15 @@ class KeyRangeTask:
     params: Mapping[str, Value]
     memory: int
     knobs: Knobs
-    counts: bool  # whether only the numbers of rows are asked for
+    counts: bool  # whether only numbers of rows are wanted
     tuning: Tuning = Tuning()
     device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
 
 
 @dataclass(slots=True)
 class RangeResult:
-    """What came of the first `done` values of a range: rows, or how many of each value. `left`: the
-    bytes of rows that stay where they were made, for they are many."""
+    """The result of a range's first `done` values: rows, or the number of rows of each value.
+    `left`: the bytes of rows that stay on the worker because they are many."""
 
     done: int
     rows: dict[str, Columns]
@@ -94,7 +98,7 @@ class RangeResult:
 
 
 class _Here(PartitionedStratum):
-    """The same fixpoint on a worker, which is given plans and tries."""
+    """The same fixpoint on a worker, with plans and tries that the driver sent."""
 
     def __init__(
         self,
@@ -113,14 +117,14 @@ class _Here(PartitionedStratum):
 
     @property
     def read_rows(self) -> int:
-        """How many rows the rules bring."""
+        """The number of rows that the rules read."""
         return sum({id(trie): trie.total for trie in self.tries.values()}.values())
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         return self.tries[ref]
 
     def piece(self, seeds: Seeds, counts: bool) -> RangeResult | None:
-        """What comes of all of some values."""
+        """The fixpoint of some values; None if it cannot run partitioned."""
         groups = dict.fromkeys(self.stratum.relations) | {
             name: part.on(self.ops.xp) for name, part in seeds.items() if len(part.values)
         }
@@ -143,12 +147,12 @@ def followed(
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
 ) -> RangeResult | None:
-    """What comes of a range's values, as many as there is time for; None if it cannot be told."""
+    """Follows a range's values until time is over; None if the fixpoint cannot run partitioned."""
     return _followed(task, seeds, tries, symbols, BUDGET)
 
 
 def light(found: RangeResult | None) -> RangeResult | None:
-    """The same to be sent, without rows if they are many."""
+    """The result as the driver gets it, without rows if they are many."""
     if found is None or found.nbytes <= SMALL:
         return found
     return replace(found, rows={}, left=found.nbytes)
@@ -163,8 +167,8 @@ def rows_of(
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
 ) -> Columns:
-    """The rows of a relation that came of the first `done` values. What was found may have been
-    lost and made again, and then it was others that there was time for."""
+    """The rows of a relation for the first `done` values. A kept result may have been lost and
+    recomputed, and then it may cover other values."""
     if found.done != done:
         values = values_of(seeds)
         low, end = int(values[0]), int(values[done - 1]) + 1
@@ -198,7 +202,7 @@ def _piece_by_piece(
     began, gpu = perf_counter(), here.context.device is not CPU
     values = values_of(seeds)
     parts: list[RangeResult] = []
-    # A GPU is busy with many values at once: it has all of them as one piece.
+    # A GPU runs many values at once, so all of them are one piece.
     at, size = 0, len(values) if gpu else -(-len(values) // PIECES)
     while at < len(values) and (budget is None or not parts or perf_counter() - began < budget):
         end = min(len(values), at + size)
@@ -224,12 +228,12 @@ def _piece_by_piece(
 
 
 def _brought(found: DistinctBlocks) -> DistinctBlocks:
-    """Rows of whichever device on the host."""
+    """Copies rows to the host."""
     return DistinctBlocks(list(map(rows_here, found.blocks)), found.count)
 
 
 def _joined(parts: Sequence[DistinctBlocks], arity: int) -> Columns:
-    """The rows of all blocks as columns, in 32 bits where they fit."""
+    """The rows of all blocks, with 32-bit columns where they fit."""
     blocks = [block for part in parts for block in part.blocks if len(block[0])]
     if not blocks:
         return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
@@ -241,14 +245,14 @@ def _no_relation(name: str) -> Relation:
 
 
 PARTS = 8  # ranges for each thread of a worker
-GPU_PARTS = 2  # ranges for each GPU, which follows very many values at once
-GPU_KNOWN = 1  # the same where it is known which values lead far
+GPU_PARTS = 2  # ranges for each GPU, which runs very many values at once
+GPU_KNOWN = 1  # the same if it is known which values derive many rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What came of the values from a number on; `kept`: where its rows are, if they are many, and
-    the arguments of the call that gave them."""
+    """The result of a range that starts at value `low`; `kept`: where its rows are, if they are
+    many, and the arguments of its call."""
 
     low: int
     found: RangeResult
@@ -257,7 +261,7 @@ class _Part:
 
 
 class KeyRangeFixpoint:
-    """A fixpoint that splits, and the workers that run it. `keeper`: who has what stays there."""
+    """A partitioned fixpoint, and the workers that run it. `keeper`: for rows that stay there."""
 
     def __init__(
         self, pool: Pool, keeper: Keeper, splits: PartitionedStratum, counts: bool
@@ -270,12 +274,12 @@ class KeyRangeFixpoint:
 
     @property
     def serves(self) -> bool:
-        """Whether there is something to begin with, and nothing that one machine must tell."""
+        """Whether there are initial values, and no rule that must run in one process."""
         some = any(group is not None for group in self.splits.groups.values())
         return some and not any(map(asks_for_ranks, self.splits.later))
 
     def relations(self) -> dict[str, Relation] | None:
-        """None if only rounds can tell what is right."""
+        """The fixpoint's relations; None if only rounds can compute them."""
         began = perf_counter()
         found = self._run()
         if found is None:
@@ -288,7 +292,7 @@ class KeyRangeFixpoint:
         return relations
 
     def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
-        """The rows of all parts; those that are many stay where they are."""
+        """The rows of all parts; many rows stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
         stays = stays_remote(sum(part.found.left for part in left), self.splits.context)
@@ -319,7 +323,7 @@ class KeyRangeFixpoint:
         return relations
 
     def numbers(self) -> dict[str, tuple[Array, Array]] | None:
-        """Of each relation how many rows there are for each value."""
+        """For each relation, the number of rows of each value."""
         began = perf_counter()
         found = self._run()
         if found is None:
@@ -336,7 +340,7 @@ class KeyRangeFixpoint:
         return numbers
 
     def _run(self) -> list[_Part] | None:
-        """What all values come to, part by part."""
+        """Runs all values; returns the results of their ranges."""
         splits, context = self.splits, self.splits.context
         limits, params = context.limits, context.scope.params
         groups = splits.groups.items()
@@ -388,7 +392,8 @@ class KeyRangeFixpoint:
         return found
 
     def _ended(self, stage: Any) -> Iterator[tuple[Call, Any]]:
-        """What calls gave. Where not even one value's rows have room that is told of the rules."""
+        """The results of calls. If not even one value's rows fit into memory, the error names the
+        rules."""
         try:
             with closing(iter(stage)) as ended:
                 yield from ended
@@ -397,15 +402,15 @@ class KeyRangeFixpoint:
 
     @property
     def _wanted(self) -> int:
-        """How many ranges there are at first."""
+        """The number of ranges at first."""
         if not self.pool.connection.gpus:
             return PARTS * self.pool.slots
         return (GPU_PARTS if self._far is None else GPU_KNOWN) * self.pool.slots
 
     @cached_property
     def _far(self) -> Array | None:
-        """How far each value is expected to lead, where steps go to smaller values only, or to
-        greater ones: as far as there are such values."""
+        """An estimate of each value's work, if all steps go to smaller values or all to greater
+        ones: the number of such values."""
         joins = [join for plan in self.splits.later for join in plan.joins]
         ranks = np.arange(1, len(self._values) + 1, dtype=np.int64)
         if all(map(falls, joins)):
@@ -413,13 +418,13 @@ class KeyRangeFixpoint:
         return ranks[::-1] if all(map(rises, joins)) else None
 
     def _of(self, low: int, high: int) -> Seeds:
-        """The rows of the values from one number on, below another."""
+        """The initial rows of a range of values, by number."""
         values = self._values
         end = int(values[high]) if high < len(values) else int(values[-1]) + 1
         return {name: rows.between(int(values[low]), end) for name, rows in self._seeds.items()}
 
     def _cuts(self, low: int, high: int, wanted: int) -> list[int]:
-        """Where the values from one number on are cut, into parts of about as many rows each."""
+        """Divides a range of values into parts with about equally many rows."""
         if low >= high:
             return []
         costs = np.ones(high - low, dtype=np.int64)
@@ -436,7 +441,7 @@ class KeyRangeFixpoint:
         return [low, *(low + inner[inner < high - low]).tolist(), high]
 
     def _record(self, rows: Mapping[str, int], seconds: float) -> None:
-        """Tells a profile what was done."""
+        """Records the fixpoint in the profile."""
         splits, workers = self.splits, self.pool.slots
         told = f"{splits.description}, on {workers} worker{'s' * (workers > 1)}"
         if self.gpu_calls:
@@ -451,11 +456,11 @@ class KeyRangeFixpoint:
 
 
 def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
-    """What a call may hold that has so many of a worker's threads."""
+    """What a call may hold that uses so many of a worker's threads."""
     budget: int = pool.connection.budget * threads
     return budget if limits.memory is None else min(budget, limits.memory)
 
 
 def device_for(pool: Pool, splits: PartitionedStratum) -> str:
-    """Where workers follow a fixpoint's values: on their CPUs where rules look into texts."""
+    """The device for a fixpoint's values: the CPU if rules read texts."""
     return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device

@@ -1,12 +1,13 @@
-"""Where the rows of a fixpoint go that several workers, its owners, make together.
+"""Routes: where new rows of a hash-partitioned fixpoint are sent.
 
-Each owner has a part of every recursive relation, by a hash: its home rows. A recursive rule
-follows new rows where all that it reads of them is at hand. So the new rows go to where a hash of
-one of their columns says, and so do the rows of those relations that are looked up by that column's
-value: whatever a row meets lies at the same owner. What is not looked up by it goes to all.
+Each owner has the rows of every recursive relation with certain hashes: its home rows. A recursive
+rule follows a new row on an owner that has all rows that the rule joins with it. So new rows are
+sent by a hash of one of their columns, and the relations that are looked up by that column are
+distributed by it as well: rows that join are on the same owner. Relations that are looked up
+otherwise are sent to all owners.
 
-A plan says by names where the rows are to be that it reads: `p@1` are the rows of p by the hash of
-column 1, `p@all` all rows, `p@home` those that are at home.
+A plan's relation names say how rows are distributed: `p@1` are the rows of p by the hash of column
+1, `p@all` all rows, `p@home` the home rows.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from gdatalog.records import dataclass, field, replace
 
 By = int | str  # a column, or one of these
 HOME, ALL = "home", "all"
-UNKNOWN = 1e12  # rows of a relation that grows: to send all of it to all is the last resort
+UNKNOWN = 1e12  # rows of a growing relation: sending all of it to all owners is the last resort
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The rows of a relation, by what they are dealt out."""
+    """The rows of a relation, and how they are distributed."""
 
     relation: str
     by: By
@@ -37,10 +38,10 @@ class Distribution:
 
 @dataclass(slots=True)
 class Routes:
-    """`plans`: one join each, which read places; `homes`: the columns whose hash says where a row
-    is at home; `places`: where new rows go from there, `indexes` those of which indexes are made;
-    `fragments`: places of relations that do not grow; `whole`: their tries that every owner has.
-    """
+    """`plans`: one join each, which read distributions; `homes`: the columns whose hash gives a
+    row's home owner; `places`: where new rows are sent from there, `indexes` those that are
+    indexed; `fragments`: distributions of relations that do not grow; `whole`: tries of such
+    relations that every owner has."""
 
     plans: list[RulePlan] = field(default_factory=list)
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Routes:
 
     @property
     def aligned(self) -> bool:
-        """Whether all new rows are followed where they are at home."""
+        """Whether all new rows are followed by their home owner."""
         return all(self.at_home(place) for place in self.places.values())
 
     def at_home(self, place: Distribution) -> bool:
@@ -64,9 +65,9 @@ def routes_of(
     length: Callable[[str], int],
     parted: bool,
 ) -> Routes:
-    """`plans` have one join each. `groups`: of each relation that grows the columns by which rows
-    may be dealt out. `parted`: whether the others are dealt out, too, of which `length` says how
-    long they are."""
+    """`plans` have one join each. `groups`: for each growing relation, the columns by which it may
+    be distributed. `parted`: whether other relations are distributed, too; `length` gives their
+    lengths."""
     routes = Routes()
     for plan in plans:
         (join,) = plan.joins
@@ -103,7 +104,7 @@ def _noted(routes: Routes, place: Distribution) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Weighing:
-    """By which column of the new rows a join is best dealt out."""
+    """By which column the new rows of a join should be distributed."""
 
     join: JoinPlan
     groups: Mapping[str, Sequence[int]]
@@ -111,7 +112,7 @@ class _Weighing:
     parted: bool
 
     def best(self) -> tuple[By, dict[int, int]]:
-        """A column, and by which columns the tries are dealt out that go with it, by number."""
+        """A column, and for each trie that it also distributes, by number, that trie's column."""
         given = self.join.given
         assert given is not None
         found: tuple[By, dict[int, int]] = HOME, {}

@@ -1,8 +1,8 @@
 """Data that workers load without the driver: Parquet files, and Dask's frames.
 
-Files stay where they are: a part of such a relation is some row groups of a file, which are read
-again whenever rows are needed. Workers turn the partitions of a frame into columns of keys, and
-keep those. Data are checked once; the driver only receives the distinct texts and gives them codes.
+Files stay where they are: a part of such a relation is some row groups of a file, which workers
+read whenever they need the rows. Workers convert a frame's partitions to columns of keys, and keep
+those. Data are checked once; the driver only receives the distinct texts, and assigns their codes.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from gdatalog.values import TypeName
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is one of Dask's frames, or a column of one, or an array or bag of rows."""
+    """Whether an object is a Dask frame or series, or a Dask array or bag."""
     return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
 
 
 def _delayed(data: Any) -> list[Any]:
-    """Its partitions. Those of an array are whole rows."""
+    """The partitions of an object. An array is first rechunked to whole rows."""
     if not hasattr(data, "rechunk"):
         return list(data.to_delayed())
     whole = data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
@@ -66,10 +66,10 @@ def _delayed(data: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramePartition:
-    """The columns of a partition, as far as that goes before texts have codes."""
+    """The columns of a partition, before its texts have codes."""
 
     table: Table
-    columns: Columns  # of a column of texts the places of its texts
+    columns: Columns  # for texts, their places in the table's texts
 
     @property
     def texts(self) -> list[Array]:
@@ -78,7 +78,7 @@ class FramePartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary:
-    """What the driver has to know of a partition."""
+    """What the driver needs to know of a partition."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
@@ -97,14 +97,14 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame of Dask's, whose partitions are computed again where they are lost."""
+    """A Dask frame, whose partitions are computed again if they are lost."""
 
     client: Any
     name: str
     delayed: Sequence[Any]
 
     def partitions(self) -> list[RemoteValue]:
-        """All of them, computed."""
+        """Computes all partitions."""
         futures = self.client.compute(list(self.delayed))
         return [
             made_as(
@@ -118,7 +118,7 @@ class Frame:
         return self.client.compute(self.delayed[number])
 
     def _lost(self, number: int, future: Any) -> DeviceError:
-        """It was made of what lay on a worker alone that has died."""
+        """The error if a partition depends on data that only a dead worker had."""
         told = f": {future.exception()}" if future.status == "error" else ""
         return DeviceError(
             f"{self.name}: partition {number} was lost with its worker, and Dask "
@@ -128,7 +128,7 @@ class Frame:
 
 
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
-    """The relation of a frame; None if it has no rows, or no columns."""
+    """The relation of a frame; None if it has no rows or no columns."""
     wanted = asked.wanted
     source = Frame(asked.keeping.pool.connection.client, wanted.name, _delayed(data))
     declared = wanted.declared
@@ -139,7 +139,7 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
         what = f"{wanted.name}, partition {number}" if len(source.delayed) > 1 else wanted.name
         args = (partition_of, (raw, columns, typed, what))
         stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
-    del raw  # what a partition was made of need not lie there any more
+    del raw  # releases the partition's source
     partitions: dict[int, RemoteValue] = {}
     for call, made in stage:
         if isinstance(made.summary, Error):
@@ -170,7 +170,7 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
 def _agree(
     name: str, first: int, known: PartitionSummary, number: int, told: PartitionSummary
 ) -> None:
-    """Raises if a partition has other columns or types than the first that has rows."""
+    """Raises if a partition's columns or types differ from those of the first non-empty one."""
     if told.names != known.names:
         raise DataError(
             f"{name}: partition {number} has {listed(told.names)}, "
@@ -191,8 +191,8 @@ def _agree(
 def partition_of(
     data: Any, columns: tuple[str, ...] | None, declared: TypedColumns | None, what: str
 ) -> FramePartition | Error:
-    """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
-    the user is: a worker would write of it into its log."""
+    """A checked partition of a frame, or its error; raised errors would appear in the worker's
+    log."""
     try:
         table = table_from(data, LoadOptions(columns), declared=declared, what=what)
     except Error as error:
@@ -216,19 +216,19 @@ def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Colu
     )
 
 
-TEXT_BYTES = 160  # that a short text takes in the symbol table
+TEXT_BYTES = 160  # of a short text in the symbol table
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Data that become a relation."""
+    """A load request, and its helpers."""
 
     wanted: Wanted
     symbols: SymbolTable
     keeping: RowKeeper
 
     def check_texts(self, count: int) -> None:
-        """Raises if there is no room for so many texts here."""
+        """Raises if so many texts do not fit into the driver's memory."""
         size, memory = count * TEXT_BYTES, self.wanted.memory
         if size > memory:
             raise MemoryLimitError(
@@ -244,13 +244,13 @@ class Loading:
 
 
 def own_keys(column: Array, kind: TypeName) -> Array:
-    """The keys of a column without texts, which nobody else can change."""
+    """The keys of a column without texts, in memory that nothing else can change."""
     keys = encode_column(column, kind, SymbolTable())
     return keys.copy() if keys is column else keys
 
 
 def keys_or_places(table: Table) -> Columns:
-    """The keys of columns; of those with texts the place of each row's text, in 32 bits."""
+    """The keys of columns; for texts, each row's place in the column's texts, in 32 bits."""
     return tuple(
         column.codes.astype(np.int32, copy=False)
         if isinstance(column, TextColumn)
@@ -259,14 +259,14 @@ def keys_or_places(table: Table) -> Columns:
     )
 
 
-# Fewer bytes than these are read here: to ask workers for them would take longer.
+# The driver reads smaller data itself, because asking workers would take longer.
 FEW = 32 << 20
-ROWS, BYTES = 1 << 22, 64 << 20  # that a worker reads at a time, at the most
-SHARE = 16  # of a worker's memory that what it reads at a time may take: one part of so many
+ROWS, BYTES = 1 << 22, 64 << 20  # that a worker reads at a time, at most
+SHARE = 16  # what a worker reads at a time takes at most this fraction of its memory
 
 
 def files_relation(asked: Loading, path: str) -> Relation | None:
-    """The relation of the Parquet files at a path; None if that is better read here."""
+    """The relation of the Parquet files at a path; None if the driver should read them."""
     files = files_of(path) if is_set(path) else [File(path)]
     if not all(file.path.lower().endswith(PARQUET) for file in files):
         return None
@@ -282,10 +282,10 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     elif found is not None:
         typed = found
     else:
-        return None  # what is wrong is told where they are read
+        return None  # reading them in the driver reports what is wrong
     if not rows or not typed.types or (8 * rows * len(typed.types) < FEW and not wanted.forced):
         return None
-    # A relation that is declared may call the columns otherwise: then they go by place.
+    # A declaration may rename the columns; then they match by position.
     columns = None if wanted.columns is None else tuple(wanted.columns)
     if found is not None and columns is None:
         columns = found.columns
@@ -301,7 +301,7 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
 
 
 def _check_names(footers: Sequence[Footer], columns: Sequence[str]) -> None:
-    """Raises if a file has not all columns: it is matched by their names."""
+    """Raises if a file lacks a column, because columns match by name."""
     for footer in footers:
         names = [name for name, _ in footer.types]
         lost = [name for name in columns if name not in names]
@@ -334,7 +334,7 @@ def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedCol
         for block, one in zip(blocks, all_seen, strict=True)
     ]
     relation = Relation.of_parts(typed.columns, typed.types, parts, asked.keeping)
-    # Whether texts are there both ways is not seen before they have codes.
+    # Without codes, a sketch cannot tell whether edges between texts are symmetric.
     if relation.remote is not None and typed.types != ("symbol", "symbol"):
         looks = [one.coded(asked.symbols) for one in all_seen]
         relation.remote.know(survey_of(looks, step))
@@ -342,7 +342,7 @@ def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedCol
 
 
 def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
-    """The codes of texts, on all workers."""
+    """The codes of texts, broadcast."""
     import pyarrow as pa
 
     codes = np.fromiter(map(asked.symbols.intern, texts), np.int32, len(texts))
@@ -355,14 +355,14 @@ def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:
-    """Some groups of a Parquet file, and which of their columns are the relation's."""
+    """Some row groups of a Parquet file, and their columns that the relation has."""
 
     groups: RowGroups
     columns: tuple[str, ...] | None
     declared: TypedColumns
 
     def table(self, only: Sequence[int] | None = None) -> Table:
-        """The rows, all columns or some. Those that go by their places are read together."""
+        """The rows: all columns, or some. Columns that match by position are read together."""
         path = self.groups.file.path
         if not os.path.exists(path):
             raise DataError(
@@ -379,7 +379,7 @@ class FileSplit:
         return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
-        """The rows, as keys: all columns, or some of them."""
+        """The rows as keys: all columns, or some."""
         found = keys_of(self.table(columns), texts)
         pick = columns is not None and self.columns is None
         return tuple(found[at] for at in columns or ()) if pick else found
@@ -387,7 +387,7 @@ class FileSplit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextCodes:
-    """The codes of some texts, which are an Arrow array."""
+    """The codes of texts, which are in an Arrow array."""
 
     texts: Any
     codes: Array
@@ -407,14 +407,14 @@ class TextCodes:
 
 @dataclass(frozen=True, slots=True)
 class SplitSummary:
-    """What a worker has seen of a block; `texts`: those of columns that hold texts, each once, as
-    Arrow arrays. In these columns the look is at their places."""
+    """The sketch of a split, and the distinct texts of its text columns, as Arrow arrays. In these
+    columns, the sketch has places in the texts."""
 
     look: PartSketch
     texts: Mapping[int, Any]
 
     def coded(self, symbols: SymbolTable) -> PartSketch:
-        """The look, when all texts have codes."""
+        """The sketch, after all texts got codes."""
         look = self.look
         for at, texts in self.texts.items():
             codes = np.fromiter(map(symbols.intern, texts.to_pylist()), np.int32, len(texts))
@@ -423,7 +423,7 @@ class SplitSummary:
 
 
 def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
-    """Reads a block, to see whether all is right with it."""
+    """Reads and checks a split."""
     import pyarrow as pa
 
     table = block.table()

@@ -1,4 +1,4 @@
-"""The keeper of rows that lie on workers: it fetches, compares, counts, exports and writes them."""
+"""Keeps rows on workers for the driver: fetches, deduplicates, counts, exports and writes them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.trie import RowTest
 from gdatalog.storage.writers import file_name, write_table
 
-TIMES = 16  # of what is exchanged at a time, that workers' memory is
+TIMES = 16  # exchanges take at most this fraction of the workers' memory
 
 
 @dataclass(slots=True, eq=False)
 class RowKeeper:
-    """The keeper of all that a database has on a cluster's workers.
+    """Keeps all rows that a database has on workers.
 
-    `memory`: what the database may hold, here. `held`: rows that were fetched.
+    `memory`: the database's limit in the driver. `held`: relations whose rows were fetched.
     """
 
     pool: Pool
@@ -120,13 +120,15 @@ class RowKeeper:
         from distributed.client import _get_global_client, _set_global_client
 
         values = [part.value for part in rows.make_distinct()]
-        # Those that are more than what lies on workers lie there from now on.
+        # Parts that must be read or filtered are computed now, and stay on workers.
         read = [at for at, value in enumerate(values) if not _lies(value)]
         calls = [(columns_of, (values[at],)) for at in read]
         for at, kept in zip(read, self._each("read rows", calls, True), strict=True):
             values[at] = kept
         client = self.pool.connection.client
-        if _get_global_client() is None:  # so that `compute()` asks those who have the rows
+        if (
+            _get_global_client() is None
+        ):  # so that `compute()` runs on the workers that have the rows
             _set_global_client(client)
         texts = None
         if "symbol" in shape.types:
@@ -178,7 +180,7 @@ class RowKeeper:
     def _counts(
         self, rows: RemoteRows, what: row_statistics.What, ranking: Ranking | None
     ) -> list[RemoteValue]:
-        """How often keys or ranks stand in the edges: an owner has those that are its own."""
+        """How often keys or ranks occur in the edges; each owner has the counts of its keys."""
         values, way = self.edges(rows)
         placed = (
             None if ranking is None else self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
@@ -191,7 +193,7 @@ class RowKeeper:
         )
 
     def edges(self, rows: RemoteRows) -> tuple[list[Any], row_statistics.Way]:
-        """The values of parts, and how their rows tell each edge once."""
+        """The values of parts, and how to read each edge of them once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
         if survey.symmetric:
@@ -211,12 +213,12 @@ class RowKeeper:
         return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
 
     def put(self, blocks: Sequence[Columns]) -> list[RemotePart]:
-        """Parts of rows that are here, none of which is empty."""
+        """Sends non-empty blocks of rows to workers."""
         made = self._each("send", [(tuple, (list(block),)) for block in blocks], True)
         return [replace(RemotePart.of(b), value=kept) for b, kept in zip(blocks, made, strict=True)]
 
     def _turns(self, nbytes: int) -> int:
-        """In how many turns so many bytes are exchanged: some of them lie there several times."""
+        """In how many turns to exchange so many bytes, because workers hold several copies."""
         limits = self.pool.memory
         return max(1, ceil(nbytes / (sum(limits) / TIMES))) if limits else 1
 
@@ -231,7 +233,7 @@ class RowKeeper:
         calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
         keep: bool = False,
     ) -> list[Any]:
-        """What calls give, in their order; `keep`: left where they ran."""
+        """The results of calls, in order. `keep`: they stay on their workers."""
         asked = [Call(function, args, keep) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
@@ -248,7 +250,7 @@ def _lies(value: Any) -> bool:
 
 
 def _futures(value: Any) -> Any:
-    """Futures in the place of what is kept."""
+    """Replaces remote values by their futures."""
     if isinstance(value, RemoteValue):
         return value.future
     if isinstance(value, dict):
@@ -273,12 +275,12 @@ def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> An
 
 
 def write_part(value: Any, shape: RemoteSchema, symbols: SymbolTable | None, path: str) -> int:
-    """Writes a part; how many bytes the file has."""
+    """Writes a part; returns the file's size in bytes."""
     write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
     return os.path.getsize(path)
 
 
 def _table(rows: Sequence[Columns], shape: RemoteSchema, symbols: SymbolTable | None) -> Table:
-    """Rows, in blocks, as people know them."""
+    """Blocks of rows, with keys decoded."""
     columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
     return Table(shape.names, shape.types, columns, sum(len(block[0]) for block in rows))

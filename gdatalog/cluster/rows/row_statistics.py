@@ -1,13 +1,14 @@
-"""What workers find out about the rows that they have: duplicates, degrees, and surveys.
+"""Statistics that workers compute of their rows: duplicates, degrees, and surveys.
 
 Duplicates: each row has a number, its keys side by side if they fit into 64 bits, else a hash.
-Owners receive the numbers; if no two are equal that is all. Otherwise rows with such a number go to
-owners too, with a second hash, which tell each part which of its rows are duplicates.
+Owners receive the numbers; if no two are equal, there are no duplicates. Otherwise rows with equal
+numbers are sent to owners with a second hash, and the owners tell each part which of its rows are
+duplicates.
 
-Degrees: each worker counts the vertices of its edges; owners add the counts up.
+Degrees: each worker counts the vertices of its edges; owners add up the counts.
 
-Surveys: a sketch of each part, and what the sketches say together. Distinct values are estimated
-from a 64-bit hash of the keys: of each column those with the least hashes are kept.
+Surveys: sketches of all parts, merged. Distinct values are estimated from 64-bit hashes of the
+keys: a sketch keeps each column's least hashes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _ROW_SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
 
 
 class NumberedRows(NamedTuple):
-    """The numbers of some of a part's rows; `part`: which one it is."""
+    """The numbers of some rows of a part, which `part` numbers."""
 
     part: int
     places: Array
@@ -50,12 +51,12 @@ class NumberedRows(NamedTuple):
 
 
 def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether rows whose columns have these least and greatest values fit into 64 bits."""
+    """Whether rows fit into 64 bits, given the least and greatest value of each column."""
     return len(spans) <= 2 and all(low >= INT32_MIN and high <= INT32_MAX for low, high in spans)
 
 
 def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
-    """The numbers of a part's rows whose turn it is: some at a time, so that they fit."""
+    """The numbers of a part's rows for one of several turns, each of which fits into memory."""
     numbers = numbers_of(columns_of(value), exact)
     if turns == 1:
         return numbers
@@ -64,7 +65,7 @@ def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
 
 
 def numbers_of(rows: Columns, exact: bool) -> Array:
-    """A number for each row. `exact`: keys side by side tell rows apart."""
+    """A number for each row. `exact`: the keys side by side, else a hash."""
     if not exact:
         return _hash(rows, _ROW_SEEDS[0])
     packed = rows[0].astype(np.int64)
@@ -74,19 +75,19 @@ def numbers_of(rows: Columns, exact: bool) -> Array:
 
 
 def split_plain(parts: Sequence[Array], owners: int) -> list[Array]:
-    """For each owner its numbers."""
+    """The numbers, by owner."""
     whole = (np.concatenate(parts),)
     return [numbers for (numbers,) in rows_by_owner(whole, whole, owners)]
 
 
 def met(pieces: Sequence[ShuffleBlock]) -> Array:
-    """The numbers that an owner has more than once, ascending."""
+    """An owner's numbers that occur more than once, ascending."""
     ordered = np.sort(np.concatenate([piece.value for piece in pieces]))
     return sorted_values(ordered[1:][~firsts(ordered)[1:]])
 
 
 def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> NumberedRows:
-    """Those rows of a part whose numbers are there more than once."""
+    """The rows of a part whose numbers occur more than once."""
     rows = columns_of(value)
     numbers = numbers_of(rows, exact)
     places = np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
@@ -103,7 +104,7 @@ def _hash(rows: Columns, seed: int) -> Array:
 
 
 def split_numbers(parts: Sequence[NumberedRows], owners: int) -> list[Columns]:
-    """For each owner its numbers, behind the part and the place that each has there."""
+    """Numbered rows by owner, with the part and place of each."""
     rows: list[Columns] = [
         (np.full(len(places), part, dtype=np.int32), places, *numbers)
         for part, places, numbers in parts
@@ -113,7 +114,7 @@ def split_numbers(parts: Sequence[NumberedRows], owners: int) -> list[Columns]:
 
 
 def repeated(pieces: Sequence[ShuffleBlock]) -> dict[int, Array]:
-    """Of an owner's rows the places, by part, of those that are there before."""
+    """The places of an owner's duplicate rows, by part; the first of equal rows is not included."""
     part, place, *numbers = concatenate([piece.value for piece in pieces])
     order = order_rows(numbers)
     again = np.ones(len(order), dtype=np.bool_)
@@ -136,23 +137,22 @@ def how_many(found: Mapping[int, Array]) -> dict[int, int]:
 
 
 def places_of(found: Sequence[Mapping[int, Array]], part: int) -> Array:
-    """The places of a part, of what all owners have found."""
+    """The places of a part's duplicate rows that all owners found."""
     return np.concatenate([each[part] for each in found if part in each])
 
 
-# The degrees of a graph whose edges lie on workers, counted there: the ranks of its vertices, and
-# how often ranks stand where.
+# The degrees of a graph whose edges are on workers.
 
 
-# How the rows tell each edge once: all of them, those that ascend, or once turned to ascend.
+# How to read each edge once: all rows, ascending rows, or all rows turned to ascend.
 Way = Literal["all", "ascending", "turned"]
-# What is counted: ends of edges; the lower key's rank; the lower rank; ranks in a column of both
-# ways of every edge that pass tests.
+# What to count: ends of edges; the lower key's rank; the lower rank; or the ranks in a column of
+# both directions of each edge, for rows that pass tests.
 What = Literal["ends", "keys", "ranks"] | tuple[int, tuple[RowTest, ...]]
 
 
 def edges_of(value: Any, way: Way) -> Columns:
-    """The edges of a part, from the lower key to the higher."""
+    """The edges of a part, each with its lower key first."""
     left, right = columns_of(value)
     if way == "ascending":
         rows = np.flatnonzero(left <= right)
@@ -161,7 +161,7 @@ def edges_of(value: Any, way: Way) -> Columns:
 
 
 def counts_of(value: Any, way: Way, what: What, ranking: Ranking | None) -> Columns:
-    """Keys or ranks, and how often each stands in a part."""
+    """Keys or ranks of a part, and how often each occurs."""
     low, high = edges_of(value, way)
     if what == "ends":
         keys = np.concatenate([low, high[low != high]])
@@ -194,7 +194,7 @@ def _ranks(low: Array, high: Array, what: What) -> Array:
 
 
 def split_counts(parts: Sequence[Columns], owners: int) -> list[Columns]:
-    """The counts of some parts, dealt out by what they are of."""
+    """The sums of some parts' counts, by owner."""
     rows = _added(concatenate(parts))
     return rows_by_owner(rows[:1], rows, owners)
 
@@ -204,7 +204,7 @@ def counts_together(pieces: Sequence[ShuffleBlock]) -> Columns:
 
 
 def _added(rows: Columns) -> Columns:
-    """Each key once, with the sum of its counts."""
+    """The sum of counts for each key."""
     keys, counts = rows
     first, groups = group_rows([keys], len(keys))
     sums = np.bincount(groups, weights=counts, minlength=len(first))
@@ -212,16 +212,16 @@ def _added(rows: Columns) -> Columns:
 
 
 def how_often(counts: Columns) -> Columns:
-    """The different counts, ascending, and how many keys have each."""
+    """The distinct counts, ascending, and how many keys have each."""
     return tuple(np.unique(counts[1], return_counts=True))
 
 
-# A survey of rows that lie in parts: a look at each part, and what the looks come to together.
+# A survey of a relation's parts: a sketch of each part, merged in the driver.
 
 
-SAMPLE = 100_000  # rows, of all parts together
-VALUES = 2048  # of a column that are kept of each part: they tell how many there are within 3 %
-STRETCH = 1 << 16  # rows that are looked at together: they stay in a cache
+SAMPLE = 100_000  # sampled rows of all parts together
+VALUES = 2048  # hashes of each column in a sketch: estimates distinct values within 3 %
+STRETCH = 1 << 16  # rows hashed at a time: they fit into a cache
 ALL = float(1 << 64)
 
 _SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
@@ -229,19 +229,19 @@ _SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctSketch:
-    """The values of a column whose hashes are below `limit`: those hashes, ascending."""
+    """The hashes below `limit` of a column's values, ascending."""
 
     hashes: Array
     limit: float
 
     @property
     def count(self) -> int:
-        """How many values the column has."""
+        """The estimated number of distinct values."""
         return round(len(self.hashes) / (self.limit / ALL))
 
     @staticmethod
     def of(column: Array) -> DistinctSketch:
-        # Some, but twice as many as are kept if all are different.
+        # A sample of hashes, twice as many as a sketch keeps if all values are distinct.
         share = 2 * VALUES / max(1, len(column))
         hashes = mixed(column, _SEEDS[0]) if share < 1 else column
         while share < 1:
@@ -252,7 +252,7 @@ class DistinctSketch:
         return DistinctSketch(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
 
     def cut(self) -> DistinctSketch:
-        """The same, of no more values than are kept."""
+        """The sketch with at most `VALUES` hashes."""
         if len(self.hashes) <= VALUES:
             return self
         return DistinctSketch(self.hashes[:VALUES], float(self.hashes[VALUES]))
@@ -266,8 +266,8 @@ class DistinctSketch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartSketch:
-    """What one part tells. `turned`: two numbers for the rows less those for the rows turned
-    round; those of all parts come to nothing where every row is there both ways."""
+    """The sketch of one part. `turned`: two sums of row hashes, minus the same of the rows turned
+    round. If every row occurs in both directions, the sums of all parts are zero."""
 
     rows: int
     nbytes: int
@@ -279,7 +279,7 @@ class PartSketch:
     turned: tuple[int, ...]
 
     def with_keys(self, at: int, keys: Array) -> PartSketch:
-        """The same, of a column in which places among some keys were seen for these."""
+        """The sketch after a column's codes, which were places in `keys`, became keys."""
         sample, values, spans = list(self.sample), list(self.values), list(self.spans)
         sample[at], values[at] = keys[sample[at]], DistinctSketch.of(keys)
         spans[at] = int(keys.min()), int(keys.max())
@@ -287,7 +287,7 @@ class PartSketch:
 
 
 def sketch_of(rows: Columns, start: int, step: int) -> PartSketch:
-    """`start`, `step`: the first row of the sample, and how many rows on the next one is."""
+    """Sketches rows. `start`, `step`: the first row of the sample, and the distance to the next."""
     pairs = permutations(range(len(rows)), 2)
     edges = len(rows) == 2
     return PartSketch(
@@ -303,7 +303,7 @@ def sketch_of(rows: Columns, start: int, step: int) -> PartSketch:
 
 
 def survey_of(looks: Sequence[PartSketch], step: int) -> Survey:
-    """What looks at all parts that have rows come to."""
+    """Merges the sketches of all non-empty parts."""
     rows = sum(look.rows for look in looks)
     sample = concatenate([look.sample for look in looks])
     values = [
@@ -352,12 +352,12 @@ def _turned(rows: Columns, seed: int) -> int:
 
 
 def _together(left: Array, right: Array, seed: int) -> Array:
-    """A number for each row, in which the columns' order counts."""
+    """A hash of each row that depends on the order of its columns."""
     return mixed(mixed(left, seed) + right.astype(np.int64).view(np.uint64), seed)
 
 
 def mixed(keys: Array, seed: int) -> Array:
-    """A 64-bit hash of each key, however wide it is."""
+    """A 64-bit hash of each key, the same for all integer widths."""
     hashes: Array = keys.astype(np.int64).view(np.uint64) + np.uint64(seed)
     hashes ^= hashes >> np.uint64(30)
     hashes *= np.uint64(0xBF58_476D_1CE4_E5B9)
@@ -368,6 +368,6 @@ def mixed(keys: Array, seed: int) -> Array:
 
 
 def sorted_values(hashes: Array) -> Array:
-    """Each once, ascending."""
+    """The distinct hashes, ascending."""
     ordered = np.sort(hashes)
     return ordered[firsts(ordered)]

@@ -1,9 +1,9 @@
-"""The rows of parts on workers, and how they move: to owners, by a hash of each row.
+"""The rows of parts on workers, and how they are shuffled to owners by a hash of each row.
 
-A worker splits what it has into a block for each owner; owners fetch theirs and merge them, so
-equal rows meet. Bytes are counted where they arrive from another worker. Nothing passes the driver.
+A worker splits its rows into a block for each owner; owners fetch and merge their blocks, so equal
+rows meet. Bytes are counted where they arrive from another worker. No rows pass through the driver.
 
-The value of a part is an argument of calls, one of these (`columns_of`):
+The value of a part, as an argument of calls, is one of these (`columns_of`):
 
     columns of keys                       what a call returned and left there
     an object with `columns()`            the same, with more beside
@@ -30,16 +30,16 @@ from gdatalog.storage.table import Array
 
 
 class PartReader(Protocol):
-    """How rows are read."""
+    """Reads a part's rows, for example from a file."""
 
     def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
-        """As keys, all columns or some; `texts`: what tells the codes of texts, where there are
+        """The rows as keys, all columns or some. `texts`: the codes of their texts, if there are
         any."""
         ...
 
 
 def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
-    """The rows of a part, as a worker is given its value: all columns, or some of them."""
+    """The rows of a part's value on a worker: all columns, or some."""
     if isinstance(value, dict) and "read" in value:
         found: Columns = value["read"].read(value["texts"], columns)
         return found
@@ -54,16 +54,16 @@ def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
 
 
 def piece_of(value: Any, start: int, stop: int) -> Columns:
-    """Some of the rows."""
+    """A range of a part's rows."""
     return tuple(column[start:stop] for column in columns_of(value))
 
 
-AT_ONCE = 1 << 28  # bytes of what lies on a worker that are dealt out together, at the most
-SHARE = 8  # and no more than this part of what the worker has left
-OWNED = 1 << 26  # bytes for each owner: where there is more, a worker is several of them
+AT_ONCE = 1 << 28  # bytes that a call partitions, at most
+SHARE = 8  # and at most this fraction of a worker's memory for data
+OWNED = 1 << 26  # bytes for each owner; if there are more, a worker is several owners
 
-# Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
-# more to know it by.
+# Splits the parts of one worker. Called with the parts, the number of owners, and further
+# arguments; returns a value for each owner.
 Split = Callable[..., Sequence[Any]]
 
 
@@ -76,20 +76,20 @@ class ShuffleBlock:
     nbytes: int
 
     def __sizeof__(self) -> int:
-        return self.nbytes  # by which Dask knows what it holds
+        return self.nbytes  # for Dask's memory accounting
 
     @property
     def moved(self) -> int:
-        """The bytes that were fetched from another worker, said where it is used."""
+        """The bytes fetched from another worker; called where the block is used."""
         return 0 if self.made_on == own_address() else self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """Owners: as many as `workers` names, some of which may be the same.
+    """A shuffle to owners, one for each entry of `workers`; a worker may be several owners.
 
-    `nbytes`: about what is exchanged, if that is known. What lies on one worker is dealt out some
-    at a time, for what is made of it is as much again.
+    `nbytes`: about how much is exchanged, if known. The parts of one worker are split a few at a
+    time, because splitting copies them.
     """
 
     pool: Pool
@@ -100,7 +100,7 @@ class Shuffle:
 
     @staticmethod
     def over(pool: Pool, name: str, limits: Limits, nbytes: int) -> Shuffle:
-        """To owners on all workers, of which each is to have not too much of so many bytes."""
+        """A shuffle to owners on all workers, each of which gets a limited number of bytes."""
         workers = sorted(pool.workers)
         owned = min(OWNED, 2 * _at_once(pool))
         count = max(len(workers), -(-nbytes // owned))
@@ -108,11 +108,8 @@ class Shuffle:
         return Shuffle(pool, name, limits, owners, nbytes)
 
     def partition(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
-        """For each owner the blocks that are for it: `ShuffleBlock`s that lie where they were made,
-        as arguments of calls.
-
-        `parts`: what lies on workers, or what stands for it.
-        """
+        """Splits parts by owner. Returns each owner's `ShuffleBlock`s, as arguments of calls; they
+        stay where they were made."""
         owners = len(self.workers)
         some = max(1, _at_once(self.pool) * len(parts) // max(1, self.nbytes))
         calls = [
@@ -130,8 +127,8 @@ class Shuffle:
         *args: Any,
         summary: Callable[[Any], Any] | None = None,
     ) -> list[RemoteValue]:
-        """What a function, of an owner's pieces and some arguments, gives for each owner; it
-        lies there. `summary`: says what is to be known of it here."""
+        """Calls a function with each owner's blocks and some arguments; the results stay on the
+        owners' workers. `summary`: summarises each result for the driver."""
         calls = [
             Call(function, (list(mine), *args), True, worker, summary=summary)
             for worker, mine in zip(self.workers, pieces, strict=True)
@@ -139,19 +136,18 @@ class Shuffle:
         return self.pool.all(calls, f"{self.name}: merge", self.limits)
 
     def distinct(self, parts: Sequence[Any]) -> list[RemoteValue]:
-        """Of parts that have columns each row once: `OwnedRows`, one for each owner, which tell
-        their `PartSize`."""
+        """The distinct rows of parts: `OwnedRows` for each owner, summarised by `PartSize`."""
         return self.merge(self.partition(parts, split_rows), distinct_of, summary=size_of)
 
 
 def _at_once(pool: Pool) -> int:
-    """The bytes that a call may begin with."""
+    """The bytes of parts that a call may split."""
     left = min(map(left_of, pool.memory), default=AT_ONCE * SHARE)
     return max(1 << 20, min(AT_ONCE, int(left / SHARE)))
 
 
 class PartSize(NamedTuple):
-    """How many rows a part has, what they take, and how much came from another worker."""
+    """The number of rows of a part, their bytes, and how many bytes came from other workers."""
 
     rows: int
     nbytes: int
@@ -160,7 +156,7 @@ class PartSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnedRows:
-    """The sorted distinct rows of an owner, and the bytes of them that came from elsewhere."""
+    """The sorted distinct rows of an owner, and how many of their bytes came from other workers."""
 
     rows: Columns
     moved: int
@@ -170,7 +166,7 @@ class OwnedRows:
 
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
-    """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
+    """Groups parts by worker. Parts of unknown location (None) are groups of their own."""
     found: dict[str, list[Any]] = {}
     single: list[tuple[str | None, list[Any]]] = []
     for part, where in zip(parts, place_of(pool, parts), strict=True):
@@ -182,7 +178,7 @@ def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[An
 
 
 def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
-    """The worker on which each part lies; None: on none, or it is not known."""
+    """The worker that has each part; None if unknown."""
     rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
     lying = [part for part in rows if isinstance(part, RemoteValue)]
     places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
@@ -190,7 +186,7 @@ def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
 
 
 def parts_of(owned: Sequence[RemoteValue]) -> list[RemotePart]:
-    """What told its `PartSize`, as the parts of a relation; those without rows are left out."""
+    """The non-empty parts of a relation, from values whose summary is a `PartSize`."""
     parts = (RemotePart(kept, kept.summary.rows, kept.summary.nbytes) for kept in owned)
     return [part for part in parts if part.rows]
 
@@ -199,7 +195,7 @@ def parts_of(owned: Sequence[RemoteValue]) -> list[RemotePart]:
 
 
 def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[ShuffleBlock]:
-    """What is for each owner, of parts that lie here."""
+    """Splits parts into a block for each owner."""
     from dask.sizeof import sizeof
 
     here = own_address()
@@ -207,15 +203,15 @@ def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[S
 
 
 def owner_of(rows: Columns, owners: int) -> Array:
-    """The number of each row's owner: the same wherever the row is found, however wide its
-    columns are."""
+    """The number of each row's owner; it does not depend on the worker, nor on the width of
+    columns."""
     high = row_numbers(rows).view(np.uint64) >> np.uint64(32)
     numbers: Array = (high * np.uint64(owners)) >> np.uint64(32)
     return numbers.astype(np.min_scalar_type(max(owners - 1, 0)))
 
 
 def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
-    """Rows dealt out by some of their columns, `keys`, each owner's in the order that they had."""
+    """Splits rows by owner, by the columns `keys`; keeps their order."""
     numbers = owner_of(keys, owners)
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=owners))
@@ -223,13 +219,13 @@ def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
 
 
 def split_rows(parts: Sequence[Any], owners: int) -> list[Columns]:
-    """The distinct rows of some parts, dealt out."""
+    """The distinct rows of parts, by owner."""
     rows = sort_rows(concatenate(list(map(columns_of, parts))))
     return rows_by_owner(rows, rows, owners)
 
 
 def distinct_of(pieces: Sequence[ShuffleBlock]) -> OwnedRows:
-    """The rows of some pieces, each once."""
+    """The distinct rows of blocks."""
     rows = sort_rows(concatenate([one.value for one in pieces]))
     return OwnedRows(rows, sum(one.moved for one in pieces))
 

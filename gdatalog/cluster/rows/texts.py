@@ -1,8 +1,8 @@
-"""Texts where the work is: what a join reads of the symbol table, and what workers make anew.
+"""Symbols on workers: which texts a join needs, and texts that workers make.
 
-Most joins only ask whether symbols are equal, for which their codes serve. Those that look into
-texts, or order them, are given the table. A text that a worker makes gets a code above those of
-the table, which means nothing elsewhere: it comes with the rows, and is given its code there.
+Most joins only compare symbols for equality, for which codes suffice. Joins that read or order
+texts get the symbol table. A text that a worker makes gets a code above those of the table, valid
+only there: the text comes back with the rows, and the driver assigns its code.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from gdatalog.values import TypeName, Value
 
 
 def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
-    """The table as it is now, on all workers; what was placed before it had more goes."""
+    """The current symbol table, broadcast; older versions are dropped."""
     return pool.broadcast(("texts", id(symbols)), symbols, version=len(symbols))
 
 
 def texts_for(
     pool: Pool, plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
 ) -> Broadcast | FewTexts:
-    """What workers are given for a symbol table."""
+    """The symbol table that workers need for these plans."""
     if any(map(reads_texts, plans)):
         return placed_texts(pool, symbols)
     return FewTexts.of(plans, params, symbols)
 
 
 def asks_for_ranks(plan: RulePlan) -> bool:
-    """Whether a rule computes with the places of symbols among all others, which are one table's
-    at one time."""
+    """Whether a rule uses the ranks of symbols among all others, which only one table at one time
+    defines."""
     return any(
         part.function == "ord" and part.args[0].type == "symbol"
         for expr in expressions_of(plan)
@@ -59,7 +59,7 @@ def asks_for_ranks(plan: RulePlan) -> bool:
 
 
 def reads_texts(plan: RulePlan) -> bool:
-    """Whether the texts behind symbols matter to a rule's joins, and not only which are equal."""
+    """Whether a rule's joins need the texts of symbols, not only their equality."""
     for expr in expressions_of(plan):
         for part in _parts(expr):
             if not isinstance(part, Apply) or part.function in ("=", "!="):
@@ -75,7 +75,7 @@ def reads_texts(plan: RulePlan) -> bool:
     specs: list[Gather | Reduction] = [*plan.gathers, *reductions]
     if any(spec.kind in ("min", "max", "any_value") and _of_symbols(spec) for spec in specs):
         return True
-    # What fails is told of with the values that it failed on.
+    # Error messages show the values of a failing expression.
     return any(
         may_fail(join.steps)
         and any(isinstance(step, Join) and step.type == "symbol" for step in all_steps(join.steps))
@@ -84,7 +84,7 @@ def reads_texts(plan: RulePlan) -> bool:
 
 
 def makes_texts(expressions: Iterable[Expr]) -> bool:
-    """Whether computing them may give texts that are in no table yet."""
+    """Whether evaluating expressions may make texts that are in no table yet."""
     return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
 
 
@@ -93,7 +93,7 @@ def _of_symbols(spec: Gather | Reduction) -> bool:
 
 
 def expressions_of(plan: RulePlan) -> Iterator[Expr]:
-    """What a rule's joins compute."""
+    """The expressions that a rule's joins evaluate."""
     for join in plan.joins:
         yield from join.outputs
         for step in all_steps(join.steps):
@@ -110,7 +110,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 
 
 class FewTexts(SymbolTable):
-    """The texts that plans name, under the codes that a larger table has for them."""
+    """A symbol table with only the texts that plans name, under their codes in a larger table."""
 
     def __init__(self, codes: Mapping[str, int], length: int) -> None:
         super().__init__()
@@ -143,20 +143,20 @@ class FewTexts(SymbolTable):
 
 @dataclass(slots=True)
 class NewTexts:
-    """Texts that a worker made, by the codes that they have there, ascending."""
+    """Texts that a worker made, in ascending order of their codes there."""
 
     codes: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     texts: list[str] = field(default_factory=list)
 
     @staticmethod
     def among(columns: Sequence[Array], known: int, symbols: SymbolTable) -> NewTexts:
-        """Those of some columns' codes that are not below `known`."""
+        """The texts of those codes in columns that are at least `known`."""
         found = [column[column >= known] for column in columns]
         codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
         return NewTexts(codes, symbols.texts_of(codes))
 
     def coder(self, symbols: SymbolTable) -> Callable[[Array], Array]:
-        """From codes there to codes of this table."""
+        """Translates codes of the worker to codes of this table."""
         here = np.array([symbols.intern(text) for text in self.texts], dtype=np.int64)
 
         def recoded(column: Array) -> Array:
@@ -169,13 +169,13 @@ class NewTexts:
 
 
 def symbol_columns(blocks: Sequence[Columns], types: Sequence[TypeName]) -> list[Array]:
-    """The columns of some rows that hold symbols."""
+    """The symbol columns of rows."""
     places = [at for at, kind in enumerate(types) if kind == "symbol"]
     return [block[at] for block in blocks for at in places]
 
 
 def gathered_symbols(gathering: Gathering, keys: Sequence[TypeName]) -> list[Array]:
-    """The same of what was gathered, by keys of these types."""
+    """The symbol columns of a gathering whose keys have these types."""
     found: list[Array] = []
 
     def seen(column: Array) -> Array:

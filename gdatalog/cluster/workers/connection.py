@@ -1,6 +1,6 @@
-"""The connection to a Dask cluster: whom an address names, its client, and its workers.
+"""The connection to a Dask cluster: its address, its client, and its workers.
 
-Workers are known as they were at the last `look`: which there are, and what each has.
+Workers are known as of the last `look`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 
-PORT = 8786  # a Dask scheduler's, where no other is said
-ANSWER_TIME = 10.0  # seconds for whoever should answer
+PORT = 8786  # the default port of Dask schedulers
+ANSWER_TIME = 10.0  # seconds to wait for an answer
 LONGEST_GREETING = 1 << 20
 CURE = 'pip install "gdatalog[cluster]"'
 _SCHEMES = ("tcp", "tls", "ucx", "ws", "wss", "inproc")
@@ -37,7 +37,7 @@ _ADDRESS = re.compile(r"(?:(\w+)://)?(\[[^]]+\]|[^:/\[\]]+)(?::(\d+))?(/.*)?")
 
 
 def dask() -> Any:
-    """The module `distributed`; an error that names the cure where it is not installed."""
+    """The module `distributed`; raises an error with a hint if it is not installed."""
     check_installed()
     try:
         import distributed
@@ -49,13 +49,13 @@ def dask() -> Any:
 
 
 def check_installed() -> None:
-    """An error, if Dask is not; it is not imported for that."""
+    """Raises if Dask is not installed; does not import it."""
     if find_spec("dask") is None or find_spec("distributed") is None:
         raise DeviceError("a cluster cannot be used: Dask is not installed", hint=CURE)
 
 
 def address_of(named: str) -> str:
-    """The address that is meant, whole.
+    """The complete address of a scheduler.
 
     >>> address_of("10.0.0.7:8786")
     'tcp://10.0.0.7:8786'
@@ -99,7 +99,7 @@ def _of_file(path: str) -> str:
 
 
 def client_of(address: str) -> Any:
-    """A client of the scheduler at an address, which is not the default for what else uses Dask."""
+    """A client of the scheduler at an address; not Dask's default client."""
     distributed = dask()
     _knock(address)
     try:
@@ -123,7 +123,7 @@ def client_of(address: str) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Whether anybody listens, told at once: Dask itself asks again and again."""
+    """Raises at once if nobody listens at an address; Dask itself would retry for long."""
     scheme, _, rest = address.partition("://")
     if scheme not in ("tcp", "tls"):
         return
@@ -152,8 +152,8 @@ def _knock(address: str) -> None:
 
 
 def _greeted(found: socket.socket, address: str) -> None:
-    """Dask speaks first, the length of what it says before all. Who else answers may leave a client
-    of Dask's waiting for ever."""
+    """Checks that a Dask scheduler answers: it sends the length of its first message. Another
+    server might make a Dask client wait for ever."""
     told = b""
     with suppress(TimeoutError, ConnectionError):
         while len(told) < 8 and (more := found.recv(8 - len(told))):
@@ -166,37 +166,37 @@ def _greeted(found: socket.socket, address: str) -> None:
 
 
 def refused(cluster: Any) -> UsageError:
-    """What is said of something that is no cluster at all."""
+    """The error for an object that is not a cluster."""
     return UsageError(f"not a cluster: {cluster!r}", hint=f"it is {_FORMS}")
 
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
-_UNREAD = "Error during deserialization of the task graph"  # how Dask's scheduler begins
+_UNREAD = "Error during deserialization of the task graph"  # the start of Dask's message
 
 
 class Connection:
-    """A client of Dask's, and what it leads to.
+    """A Dask client and its cluster.
 
-    What was started for it ends with it; a client or a cluster that a user handed over stays.
+    Closing it ends what was started for it; a user's client or cluster stays open.
     """
 
     def __init__(self, client: Any, own: list[Any] | None = None, device: str = "cpu") -> None:
         self.client = client
         self.device = device  # of workers: "cpu", "auto" or "cuda"
         self.address = str(client.scheduler.address)
-        self.dashboard = str(client.dashboard_link)  # where a browser sees what the cluster does
+        self.dashboard = str(client.dashboard_link)  # the dashboard's URL
         self._workers: tuple[Worker, ...] | None = None
-        # Also when nobody closes the database: when it is gone, at the latest when Python ends.
-        self.close = finalize(self, _close, own or [])  # what is to be closed, in this order
+        # Also runs when the database is garbage-collected, or when Python ends.
+        self.close = finalize(self, _close, own or [])  # closed in this order
 
     @staticmethod
     def open(cluster: Any, memory: int, threads: int = 0, device: str = "cpu") -> Connection:
-        """`cluster`: a client, what Dask calls a cluster, a scheduler's address, or "local", which
-        starts `threads` workers that may hold `memory` bytes together; without a number, one for
-        each GPU that they may use, or else for each core."""
+        """Connects. `cluster`: a client, a Dask cluster object, a scheduler's address, or "local",
+        which starts `threads` workers that share `memory` bytes; by default one for each GPU that
+        they may use, or else for each core."""
         check_installed()
-        quiet = "distributed" not in sys.modules  # nobody else uses Dask here
+        quiet = "distributed" not in sys.modules  # nothing else in this process uses Dask
         own: list[Any] = []
         try:
             if cluster == "local" and not threads:
@@ -213,7 +213,7 @@ class Connection:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Those that there were when they were last looked at."""
+        """The workers as of the last look."""
         if self._workers is None:
             self.again()
         assert self._workers is not None
@@ -227,16 +227,16 @@ class Connection:
 
     @property
     def budget(self) -> int:
-        """The bytes that a call may hold, on whichever worker."""
+        """The bytes that a call may hold, on any worker."""
         return min(worker.budget for worker in self.workers)
 
     @property
     def gpus(self) -> bool:
-        """Whether each worker uses a GPU, as far as is known before it is asked to."""
+        """Whether each worker should have a GPU; only opening one tells for sure."""
         return self.device != "cpu" and all(worker.gpu for worker in self.workers)
 
     def again(self) -> None:
-        """Looks at the workers once more."""
+        """Looks at the workers again."""
         if self.client.status != "running":
             raise self.lost()
         self._workers = look(self.client)
@@ -266,7 +266,8 @@ class Connection:
 
 
 def raises_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
-    """A method of what has a `connection`: whatever fails because that is lost says so."""
+    """Decorates a method of an object with a `connection`: errors caused by a lost connection say
+    so."""
 
     @wraps(method)
     def told(*given: Given.args, **named: Given.kwargs) -> Made:
@@ -315,14 +316,14 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
 
 
 def _silence() -> None:
-    """What becomes of the connection is told by errors, not by Dask's logs beside answers."""
+    """Silences Dask's logs: errors report what happens to the connection."""
     for name in [*logging.root.manager.loggerDict, "distributed"]:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _close(own: list[Any]) -> None:
-    """Closes what is ours, whatever has become of it by now."""
+    """Closes own objects, and ignores errors."""
     while own:
         with suppress(Exception):
             own.pop(0).close()
@@ -331,15 +332,15 @@ def _close(own: list[Any]) -> None:
 # Looking at workers.
 
 
-VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
-IN_TIME = 30.0  # seconds for the first worker to come: a queue's may begin all at once
-USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
-# A number that tells the package's files from others; line ends may be those of the machine.
+VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this module
+IN_TIME = 30.0  # seconds for the first worker to start: those of a queue may all start late
+USED = 0.6  # share of a worker's memory at which Dask starts to spill
+# A checksum of the package's files; line ends may differ.
 _SOURCES = (
     "__import__('zlib').crc32(b''.join(file.read_bytes().replace(b'\\r', b'') for file in "
     "sorted(__import__('pathlib').Path(__import__('gdatalog').__path__[0]).rglob('*.py'))))"
 )
-# Evaluated where gdatalog may be missing, by a Python that may be another: a text.
+# Source text, because another Python evaluates it, perhaps without gdatalog.
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
     f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES}, "
@@ -350,8 +351,8 @@ _PYTHON = "{}.{}".format(*sys.version_info)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process that runs so many calls at once. `memory`: the bytes that it may hold, as Dask was
-    told, or else its share of its machine's. `gpu`: whether its machine may have a GPU."""
+    """A worker process. `memory`: its limit in bytes, or else its share of the machine's memory.
+    `gpu`: whether its machine may have a GPU."""
 
     address: str
     name: str
@@ -371,7 +372,7 @@ class Worker:
 
 
 def look(client: Any) -> tuple[Worker, ...]:
-    """The workers of a cluster, which has some and can run our work: else an error."""
+    """The cluster's workers; raises if there are none, or if they cannot run our calls."""
     until = monotonic() + IN_TIME
     while True:
         told = _there(client)
@@ -379,7 +380,7 @@ def look(client: Any) -> tuple[Worker, ...]:
         answers = {at: it for at, it in found.items() if not isinstance(it, OSError)}
         if answers:
             found = answers  # the others have just died
-        elif monotonic() < until:  # so have all; others come in their place, perhaps
+        elif monotonic() < until:  # all have just died; others may replace them
             sleep(PATIENCE)
             continue
         told = {address: of for address, of in told.items() if address in found}
@@ -388,9 +389,9 @@ def look(client: Any) -> tuple[Worker, ...]:
     places: dict[str, Any] = {f"the worker at {address}": found[address] for address in told}
     try:
         places["the scheduler"] = client.run_on_scheduler(eval, _LOOK)
-    except ImportError as problem:  # it reads what we send it, too
+    except ImportError as problem:  # the scheduler unpickles our calls, too
         places["the scheduler"] = problem
-    except Exception:  # some are told to run nothing, and nothing is known of them
+    except Exception:  # some schedulers run no functions; then we know nothing of them
         pass
     _check(places)
     mates = Counter(of["host"] for of in told.values())
@@ -408,13 +409,13 @@ def look(client: Any) -> tuple[Worker, ...]:
 
 
 def _natural(name: object) -> tuple[int, str]:
-    """Worker 2 comes before worker 10."""
+    """A sort key: worker 2 comes before worker 10."""
     text = str(name)
     return len(text) if text.isdecimal() else sys.maxsize, text
 
 
 def _there(client: Any) -> Mapping[str, Any]:
-    """What the scheduler tells of its workers, after a while if there are none yet."""
+    """The scheduler's report of its workers; waits if there are none."""
     until = monotonic() + IN_TIME
     while True:
         found = workers_told(client)
@@ -431,10 +432,10 @@ def _there(client: Any) -> Mapping[str, Any]:
 
 
 def workers_told(client: Any) -> Mapping[str, Any]:
-    """What the scheduler tells of each worker, by its address."""
+    """The scheduler's report of each worker, by address."""
     while True:
         told: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-        # A client asks every two seconds for itself, without workers, and may give that instead.
+        # The client's own poll, every two seconds, omits workers; it may be returned instead.
         if told.keys() >= client.nthreads().keys():
             return told
 
@@ -448,7 +449,7 @@ def _check(places: Mapping[str, Any]) -> None:
 
 
 def problem_of(found: Any) -> tuple[str, str] | None:
-    """What is wrong with a place, and the cure, by what it said of itself."""
+    """What is wrong with a worker or the scheduler, and a hint, from its report."""
     if isinstance(found, OSError):
         return f"it does not answer: {found}", "see whether it still runs; its log says more"
     if isinstance(found, BaseException):
@@ -472,5 +473,5 @@ def problem_of(found: Any) -> tuple[str, str] | None:
 
 @cache
 def sources() -> int:
-    """The number that tells this package's files from others of the same version."""
+    """The checksum of this package's files."""
     return int(eval(_SOURCES))

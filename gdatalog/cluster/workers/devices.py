@@ -1,6 +1,6 @@
-"""The device of a worker: a GPU, if its machine has one that no other worker uses, else the CPU.
+"""A worker's device: a GPU of its machine that no other worker uses, or else the CPU.
 
-It is opened once for a process. Calls use a GPU one after the other, and give arrays of the host.
+A process opens its device once. Calls use a GPU one at a time, and return host arrays.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie, TrieLevel
 
-SHORT = 1 << 31  # entries, below which a GPU's offsets take 32 bits
+SHORT = 1 << 31  # entries, below which a GPU's offsets have 32 bits
 
 Made = TypeVar("Made")
 
 _opened: dict[str, OpenDevice] = {}
-_locked: list[Any] = []  # files that say which GPU is ours, as long as this process runs
+_locked: list[Any] = []  # lock files of GPUs, held by this process
 _opening, _using = Lock(), Lock()
 _copies: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
 
@@ -39,10 +39,10 @@ def on_device(
     tries: Mapping[TrieRef, Trie],
     run: Callable[[Device, Mapping[TrieRef, Trie]], Made],
 ) -> Made:
-    """What `run` gives on this worker's device, and with tries that lie there.
+    """Calls `run` with this worker's device, and tries in its memory.
 
-    `asked`: "cpu", "auto", or "cuda". What a GPU refuses, and what it has not enough memory for, is
-    run on the CPU.
+    `asked`: "cpu", "auto", or "cuda". The CPU runs what a GPU cannot run or has too little memory
+    for.
     """
     opened = own_device(asked)
     device = opened.device
@@ -51,7 +51,7 @@ def on_device(
             with _using, opened.use():
                 return run(device, {ref: _copy(trie, device) for ref, trie in tries.items()})
         except (NotOnDevice, MemoryLimitError):
-            pass  # it has less memory than its machine
+            pass  # the CPU may have more memory
     return run(CPU, tries)
 
 
@@ -90,7 +90,7 @@ def gpus() -> int:
 
 
 def _is_ours(number: int) -> bool:
-    """Whether no other worker of this machine uses a GPU; then none does from now on."""
+    """Whether no other worker of this machine uses a GPU; if so, locks it for this process."""
     try:
         import fcntl
 
@@ -113,7 +113,7 @@ def _is_ours(number: int) -> bool:
 
 
 def _copy(trie: Trie, device: Device) -> Trie:
-    """A trie of the host on a GPU, which is kept there as long as it is here."""
+    """A copy of a host trie on a GPU, cached as long as the host trie lives."""
     found = _copies.get(trie)
     if found is None:
         xp = device.ops.xp
@@ -129,12 +129,12 @@ def _copy(trie: Trie, device: Device) -> Trie:
 
 
 def rows_here(rows: Columns) -> Columns:
-    """Rows of whichever device as arrays of the host."""
+    """Copies rows of any device to the host."""
     return tuple(map(brought, rows))
 
 
 def gathering_here(gathering: Gathering) -> None:
-    """Has the groups of a gathering on the host, and merged there from now on."""
+    """Moves the groups of a gathering to the host, which merges them from now on."""
     gathering.ops = CPU.ops
     gathering.blocks = [rows_here(block) for block in gathering.blocks]
     for rows in gathering.sets:

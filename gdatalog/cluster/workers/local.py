@@ -1,8 +1,8 @@
-"""Workers of this machine: a process of their own starts them, watches over them and ends them.
+"""Workers on this machine: a process of their own starts, watches and ends them.
 
-So the user's process has no scheduler in it, which would wait while that computes; a script needs
-no `if __name__ == "__main__":`; Ctrl-C is not heard by workers; what Dask logs is not said; and if
-the user's process is killed, all of them end with it.
+So the driver has no scheduler, which would wait while the driver computes; scripts need no `if
+__name__ == "__main__":`; Ctrl-C does not reach workers; Dask's logs are not shown; and if the
+driver is killed, the workers end too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PROGRAM = (
     "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given.pop('path');"
     "from gdatalog.cluster.workers.local import serve; serve(**given)"
 )
-# What workers import, imported once: they are forked from the process that did.
+# Imported once: workers are forked from a process that has imported these.
 _PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.joins.cells")
-# Workers have the cores to themselves: by default Dask looks a hundred times a second at which line
-# of Python runs, which tells nothing of compiled loops, and takes a twentieth of a core.
+# Dask's profiler samples the running line of Python 100 times a second. It says nothing about
+# compiled loops, and takes 5 % of a core.
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -43,15 +43,15 @@ _QUIET = {
 
 @dataclass(slots=True)
 class LocalWorkers:
-    """A scheduler and its workers, as long as this is not closed."""
+    """A scheduler and its workers; they run until this is closed."""
 
     process: subprocess.Popen[bytes]
-    folder: str  # what they write
-    address: str = ""  # the scheduler's; "" until it has said it
+    folder: str  # their files
+    address: str = ""  # the scheduler's; "" until it has started
 
     @staticmethod
     def start(workers: int, memory: int) -> LocalWorkers:
-        """So many, of a thread each; `memory`: bytes for all of them."""
+        """Starts single-threaded workers, which share `memory` bytes."""
         folder = tempfile.mkdtemp(prefix="gdatalog-cluster-")
         given = {"path": sys.path, "workers": workers, "memory": memory, "folder": folder}
         said = Path(folder, "log")
@@ -65,8 +65,8 @@ class LocalWorkers:
             )
         own = LocalWorkers(process, folder)
         try:
-            with suppress(ImportError):  # which is told when it is used
-                import_module("distributed")  # takes as long as the others take
+            with suppress(ImportError):  # reported on first use
+                import_module("distributed")  # takes as long as starting the others
             own.address = _first_line(process)
         except BaseException:
             own.close()
@@ -82,7 +82,7 @@ class LocalWorkers:
         return own
 
     def close(self) -> None:
-        """Ends them all; what they have kept goes."""
+        """Ends all processes, and deletes their files."""
         with suppress(OSError):
             self.process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         try:
@@ -95,7 +95,7 @@ class LocalWorkers:
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """What the process says first; "" if it ends before. Ctrl-C is heard meanwhile."""
+    """The first line that the process prints; "" if it ends before. Ctrl-C works meanwhile."""
     found: list[bytes] = []
     hand = CancellableThread(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]  # it is a pipe
     hand.start()
@@ -105,7 +105,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(leader: int) -> None:
-    """Kills a process and all that it has started."""
+    """Kills a process and all processes that it started."""
     with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(leader, signal.SIGKILL)
@@ -117,12 +117,12 @@ def _end(leader: int) -> None:
 
 
 def serve(workers: int, memory: int, folder: str) -> None:
-    """Starts the workers, says their scheduler's address, and ends them with stdin."""
+    """Starts the workers, prints their scheduler's address, and ends them when stdin closes."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # what workers print is nobody's answer
+    os.dup2(2, 1)  # workers' output must not mix with the address
     if sys.platform == "linux":
         multiprocessing.set_forkserver_preload(list(_PRELOADED))
-        forkserver.ensure_running()  # it imports while this process does
+        forkserver.ensure_running()  # it imports in parallel with this process
     import dask
     from distributed import LocalCluster
 

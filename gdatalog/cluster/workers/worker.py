@@ -1,5 +1,5 @@
-"""The worker that runs this: its memory, and the rows that it keeps there or in files; and what
-the scheduler runs for a stage that waits."""
+"""The worker process that runs a call: its memory, and the rows that it keeps in memory or in
+files. Also, what the scheduler runs for a waiting stage."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ import numpy as np
 
 from gdatalog.storage.rows import Columns
 
-ITSELF = 240 << 20  # bytes that a worker takes which does nothing, compiled loops included
-PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
+ITSELF = 240 << 20  # bytes that an idle worker takes, compiled loops included
+PAUSE = 0.8  # share of its memory at which Dask pauses a worker
 
 
 def left_of(memory: int) -> float:
-    """What a worker of so much memory does not need for itself, until Dask lets it pause."""
+    """The bytes that a worker has for data before Dask pauses it."""
     return max(memory / 16, PAUSE * memory - ITSELF)
 
 
 def own_worker() -> Any:
-    """Dask's worker, whose call runs in this thread; None outside of one."""
+    """Dask's worker that runs this thread's call; None outside of a worker."""
     from distributed import get_worker
 
     try:
@@ -37,32 +37,32 @@ def own_worker() -> Any:
 
 
 def own_address() -> str:
-    """Its address; nothing outside of a worker."""
+    """This worker's address; empty outside of a worker."""
     worker = own_worker()
     return "" if worker is None else str(worker.address)
 
 
 def own_memory() -> int | None:
-    """The bytes that it may hold; None where nothing limits it."""
+    """This worker's memory limit in bytes; None if it has none."""
     worker = own_worker()
     return None if worker is None else worker.memory_manager.memory_limit or None
 
 
 def own_threads() -> int:
-    """How many calls it runs at once."""
+    """How many calls this worker runs at once."""
     worker = own_worker()
     return 1 if worker is None else int(worker.state.nthreads)
 
 
-UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
-# Of a worker's memory, and of what it does not need for itself: what buckets take in memory.
+UNLIMITED = 4 << 30  # a worker's memory if it has no limit
+# Buckets in memory take at most these shares of a worker's memory, and of its memory for data.
 STORED, STORED_OF_LEFT = 1 / 8, 1 / 4
-# And what slices take on their way, of which there are some copies.
+# The same for slices in transit, of which there are some copies.
 MOVING, MOVING_OF_LEFT, MOST_MOVING, COPIES = 1 / 32, 1 / 16, 32 << 20, 4
 
 
 def room_of(memory: int) -> float:
-    """What is left of a worker's memory for the calls that it runs."""
+    """The bytes that a worker has for its calls."""
     left = left_of(memory)
     moving = int(min(MOST_MOVING, memory * MOVING, left * MOVING_OF_LEFT))
     return left - _stored_of(memory) - COPIES * moving
@@ -73,9 +73,8 @@ def _stored_of(memory: int) -> int:
 
 
 class StoredRows:
-    """Rows of at least one column that a worker keeps: in memory while there is room, else in a
-    file, of which any range is read by itself. (Dask would read a value that it has spilled as a
-    whole.)"""
+    """Rows that a worker keeps, with at least one column: in memory while there is room, else in a
+    file, from which it can read ranges. (Dask would read a spilled value as a whole.)"""
 
     def __init__(self, columns: Columns) -> None:
         self.rows = len(columns[0])
@@ -83,7 +82,7 @@ class StoredRows:
         self._columns: Columns | None = None
         size = sum(column.nbytes for column in columns)
         if _stored.take(size):
-            # A part of a longer array would keep all of it.
+            # A view would keep the whole array.
             self._columns = tuple(c if c.base is None else c.copy() for c in columns)
             finalize(self, _stored.give, size)
         else:
@@ -98,7 +97,7 @@ class StoredRows:
     def read(
         self, start: int = 0, stop: int | None = None, only: Sequence[int] | None = None
     ) -> Columns:
-        """The rows from one place to another; of some columns, if said."""
+        """A range of the rows; all columns, or only some."""
         stop = self.rows if stop is None else stop
         wanted = range(len(self.kinds)) if only is None else only
         if self._columns is not None:
@@ -122,14 +121,14 @@ class StoredRows:
 
 
 class _Room:
-    """The memory of this process that stored rows may take."""
+    """The memory of this process for stored rows."""
 
     def __init__(self) -> None:
         self._left: int | None = None
-        self._lock = RLock()  # the collector may give back while this thread takes
+        self._lock = RLock()  # the garbage collector may call `give` during `take`
 
     def take(self, size: int) -> bool:
-        """Whether there is so much left; then it is taken."""
+        """Reserves memory; returns whether there was enough."""
         with self._lock:
             if self._left is None:
                 self._left = _stored_of(own_memory() or UNLIMITED)
@@ -155,12 +154,13 @@ def _remove(path: Path) -> None:
 
 
 def set_free(dask_scheduler: Any, wanted: Sequence[str] = ()) -> None:
-    """Lets tasks go on that Dask (2026.8) has forgotten.
+    """Resumes tasks that Dask (2026.8) has forgotten.
 
-    Those that may run anywhere, but that should have run on a worker which died when there was no
-    other: they are looked at only when that very worker comes back. And those that are `wanted`, or
-    that these wait for, and that were lost when one that they need had failed before: they would
-    wait for it for ever. It is tried again, and what it ends in comes to them."""
+    First, tasks that may run anywhere but preferred a worker that died when there was no other:
+    Dask reconsiders them only when that worker comes back. Second, `wanted` tasks, or their
+    dependencies, that were lost after one of their own dependencies had failed: they would wait for
+    ever. Retrying that dependency passes its result or error on to them.
+    """
     stuck = {ts.key: "processing" for ts in dask_scheduler.unrunnable if ts.loose_restrictions}
     if stuck and dask_scheduler.running:
         dask_scheduler.transitions(stuck, stimulus_id="gdatalog-set-free")
