@@ -17,7 +17,7 @@ import numpy as np
 import gdatalog as gd
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
-from gdatalog.engine.fixpoint import stratum
+from gdatalog.engine import fixpoint
 
 _NOTE = "CPU seconds of planning alone; a machine that others use may need twice as much"
 
@@ -86,7 +86,7 @@ def drawn(atoms: int, variables: int) -> str:
 def planned(text: str, times: int) -> float:
     """The CPU seconds that planning a rule takes, the statistics there."""
     spent = 0.0
-    plan_rule = stratum.plan_rule
+    plan_rule = fixpoint.plan_rule
 
     def timed(*args: Any, **options: Any) -> Any:
         nonlocal spent
@@ -97,7 +97,7 @@ def planned(text: str, times: int) -> float:
             spent += process_time() - started
 
     seen = []
-    with patch.object(stratum, "plan_rule", timed), gd.connect(device="cpu") as db:
+    with patch.object(fixpoint, "plan_rule", timed), gd.connect(device="cpu") as db:
         for name, table in _data().items():
             db[name] = table
         for number in range(times + 1):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
+from gdatalog.plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
-from gdatalog.engine.session.knobs import Strategy, seconds_of
+from gdatalog.engine.session import Strategy, seconds_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
@@ -19,7 +19,7 @@ from gdatalog.starting import Start
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
 
 if TYPE_CHECKING:
-    from gdatalog.engine.facts.files import Folders
+    from gdatalog.engine.facts import Folders
     from gdatalog.parser import Program
     from gdatalog.relations import Inserted, Relations
     from gdatalog.report import Explanation, Profile
@@ -379,7 +379,7 @@ class Database(PatternQueries):
         [(1, 2), (1, 3), (2, 3)]
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.facts.files import Folders
+            from gdatalog.engine.facts import Folders
             from gdatalog.parser.syntax import Query
 
             program = self._workspace.parse(text, name or "<run>")
@@ -413,7 +413,7 @@ class Database(PatternQueries):
         `timeout` seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.facts.files import Folders
+            from gdatalog.engine.facts import Folders
 
             name = os.fspath(path)
             program = self._workspace.parse_file(name)
@@ -431,7 +431,7 @@ class Database(PatternQueries):
         folders: Folders,
         strategy: Strategy,
     ) -> dict[str, Result]:
-        from gdatalog.engine.facts.files import to_stdout, write_relation
+        from gdatalog.engine.facts import to_stdout, write_relation
         from gdatalog.result import Result
 
         workspace = self._workspace

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
-from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine.session import Strategy
 from gdatalog.progress import OnProgress
 
 if TYPE_CHECKING:

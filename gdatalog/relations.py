@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
-from gdatalog.planner.check.checked import Cause, Schema, count
+from gdatalog.planner.check import Cause, Schema, count
 from gdatalog.planner.check.walk import ruled
 from gdatalog.records import dataclass
 from gdatalog.result import Result

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.account import default_limit
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
-from gdatalog.engine.session.knobs import parse_size, seconds_of, threads_of
+from gdatalog.engine.session import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.threads import uncollected, whole_imports
 
@@ -93,7 +93,7 @@ class Start:
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
         """Creates the database's state; imports the engine."""
         with _importing, whole_imports(), uncollected():
-            from gdatalog.engine.facts.files import FilePolicy
+            from gdatalog.engine.facts import FilePolicy
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 

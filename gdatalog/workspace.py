@@ -18,10 +18,10 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.facts.files import FilePolicy, Folders, read_text
+from gdatalog.engine.facts import FilePolicy, Folders, read_text
 from gdatalog.engine.facts.inputs import FilesRead, extended
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session.knobs import Knobs, strategy_of
+from gdatalog.engine.session import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Memory
 from gdatalog.engine.session.text_session import Session, Settings, schemas_of
@@ -32,7 +32,7 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Cause, Schema, caution_of, count
+from gdatalog.planner.check import Cause, Schema, caution_of, count
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.records import replace

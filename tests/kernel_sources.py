@@ -20,7 +20,7 @@ from gdatalog.engine.device import CPU, Cpu
 from gdatalog.gpu_ops.driver import whole
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.plan import JoinPlan, TrieRef
 from gdatalog.printer.arguments import layouts_of
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable

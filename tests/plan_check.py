@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.plan.effects import binds, participants, reads
-from gdatalog.plan.nest import Paths
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Branch,
     Compact,
     Guard,
@@ -18,6 +16,8 @@ from gdatalog.plan.nodes import (
     Tally,
     slots,
 )
+from gdatalog.plan.effects import binds, participants, reads
+from gdatalog.plan.nest import Paths
 from gdatalog.plan.stratum import (
     Again,
     Copy,

@@ -13,7 +13,7 @@ import pytest
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse
-from gdatalog.planner.check.checked import Checked, Schema
+from gdatalog.planner.check import Checked, Schema
 from gdatalog.planner.check.program import check
 from gdatalog.values import TypeName
 

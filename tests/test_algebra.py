@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog.engine import fixpoint
 from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
-from gdatalog.engine.fixpoint import stratum
 from gdatalog.parser import parse
-from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
+from gdatalog.plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite import algebra as planned
 from gdatalog.planner.rewrite import elimination
@@ -43,7 +43,7 @@ PATTERNS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     """The plans of rules that are made, each checked."""
     made: list[RulePlan] = []
-    plan_rule = stratum.plan_rule
+    plan_rule = fixpoint.plan_rule
 
     def noted(*args: Any, **kwargs: Any) -> RulePlan:
         plan = plan_rule(*args, **kwargs)
@@ -51,7 +51,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
         made.append(plan)
         return plan
 
-    monkeypatch.setattr(stratum, "plan_rule", noted)
+    monkeypatch.setattr(fixpoint, "plan_rule", noted)
     yield made
 
 

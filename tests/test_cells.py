@@ -13,8 +13,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.rules import run_rule
+from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
-from gdatalog.plan.nodes import JoinPlan
 from tests.plan_check import check_join_plan
 
 EDGES = np.random.default_rng(5).integers(0, 30, (200, 2))
@@ -60,6 +60,6 @@ def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
     db["E"], db["S"] = EDGES, np.concatenate([EDGES, EDGES[:, ::-1]])
     db["F"] = [(n / 2, n % 5) for n in range(30)]
     db["T"] = [(f"t{n}", f"a{n % 5}") for n in range(30)]
-    monkeypatch.setattr("gdatalog.engine.fixpoint.stratum.run_rule", by_cells)
+    monkeypatch.setattr("gdatalog.engine.fixpoint.run_rule", by_cells)
     found = db.query(QUERIES[query], strategy=strategy)
     assert met == [len(found)] and len(found) > 0

@@ -23,7 +23,7 @@ from gdatalog.parser.syntax import (
     Rule,
     Var,
 )
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check
 from gdatalog.planner.check.walk import variables
 from tests.tables import checked, said, schema, table

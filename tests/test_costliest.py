@@ -10,8 +10,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.metrics import Index, RuleRound, RuleRun
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.plan.nodes import Join, RulePlan, TrieRef
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.plan import Join, RulePlan, TrieRef
+from gdatalog.planner.check import CheckedRule
 from gdatalog.report import Profile
 from gdatalog.report.hints import KnownIndexes, hint_of, shared_join
 from gdatalog.report.rules import RuleRan

@@ -6,7 +6,7 @@ import pytest
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.planner.check.program import check
 from tests.draw import PROFILES, Drawn, drawn
 from tests.oracle import evaluate

@@ -16,7 +16,7 @@ import gdatalog
 from gdatalog.engine.facts import encoding
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.planner.check.program import check
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result

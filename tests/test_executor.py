@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.executors.expansion import FrontierExpansion
-from gdatalog.plan.effects import without
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Assign,
     Compact,
@@ -25,6 +24,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
 )
+from gdatalog.plan.effects import without
 from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

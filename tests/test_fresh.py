@@ -9,7 +9,7 @@ import gdatalog as gd
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.executors import lftj
 from gdatalog.records import replace
 from gdatalog.storage.table import Array

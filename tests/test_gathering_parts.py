@@ -12,7 +12,7 @@ from gdatalog.cluster.rows.shuffle import owner_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan.nodes import Gather, Slot
+from gdatalog.plan import Gather, Slot
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.parser.parse import parse
-from gdatalog.planner.check.checked import Checked
+from gdatalog.parser import parse
+from gdatalog.planner.check import Checked
 from gdatalog.planner.check.program import check
 from gdatalog.planner.check.walk import walk
 from tests.draw import PROFILES, Drawn, programs

@@ -12,7 +12,7 @@ import pytest
 
 from gdatalog.engine.session import evaluation
 from gdatalog.engine.session.remembered import LastUse
-from gdatalog.planner.check.checked import Stratum
+from gdatalog.planner.check import Stratum
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation
 

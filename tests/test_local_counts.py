@@ -14,13 +14,12 @@ import pytest
 import gdatalog as gd
 from gdatalog import calls, patterns
 from gdatalog.account import Account
-from gdatalog.engine import depth, sums
+from gdatalog.engine import depth, fixpoint, sums
 from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import CountOverflow
-from gdatalog.engine.fixpoint import stratum
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
-from gdatalog.plan.nodes import RulePlan, Tally, Term
+from gdatalog.plan import RulePlan, Tally, Term
 from gdatalog.printer import module, reuse
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.nest_state import KeptIntersection
@@ -47,7 +46,7 @@ SHAPES = {
 def terms(monkeypatch: pytest.MonkeyPatch) -> list[Term]:
     """The terms of the plans that are made, each checked."""
     made: list[Term] = []
-    plan_rule = stratum.plan_rule
+    plan_rule = fixpoint.plan_rule
 
     def noted(*args: Any, **kwargs: Any) -> RulePlan:
         plan = plan_rule(*args, **kwargs)
@@ -55,7 +54,7 @@ def terms(monkeypatch: pytest.MonkeyPatch) -> list[Term]:
         made.extend(plan.terms)
         return plan
 
-    monkeypatch.setattr(stratum, "plan_rule", noted)
+    monkeypatch.setattr(fixpoint, "plan_rule", noted)
     return made
 
 

@@ -19,8 +19,7 @@ from gdatalog.errors import (
     SourceText,
     TypeMismatchError,
 )
-from gdatalog.parser import format_node, parse
-from gdatalog.parser.parse import read_source
+from gdatalog.parser import format_node, parse, read_source
 from gdatalog.parser.syntax import And, Compare, Member, Query, Values
 from gdatalog.values import is_list
 from tests.oracle import answers

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,
@@ -25,8 +24,9 @@ from gdatalog.plan.nodes import (
     RangeBound,
     Slot,
 )
+from gdatalog.plan.effects import all_steps
+from gdatalog.planner.order import Assumed
 from gdatalog.planner.order.cost import Estimates
-from gdatalog.planner.order.sizes import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
 from tests.tuned import tune

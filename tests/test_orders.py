@@ -12,15 +12,16 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import maintenance, rounds, stratum
+from gdatalog.engine import fixpoint
+from gdatalog.engine.fixpoint import maintenance, rounds
 from gdatalog.parser import parse
-from gdatalog.plan.nodes import RulePlan, Version
+from gdatalog.plan import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner import plan_rule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
+from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.sizes import Assumed, RelationStatistics
-from gdatalog.planner.rules import plan_rule
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
 
@@ -175,7 +176,7 @@ class plans_made:
             made.append((rule, options.get("first", True)))
             return plan_rule(rule, *args, **options)
 
-        modules = stratum, rounds, maintenance
+        modules = fixpoint, rounds, maintenance
         self._patches = [patch.object(module, "plan_rule", making) for module in modules]
         for each in self._patches:
             each.start()

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.errors import SourceText, Span
-from gdatalog.parser import parse
-from gdatalog.parser.parse import read_source
+from gdatalog.parser import parse, read_source
 
 # Pieces that facts are made of, and some that break them.
 names = st.sampled_from(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gdatalog.errors import ParseError, SourceText
+from gdatalog.parser import RULES, UnexpectedError, build
 from gdatalog.parser.builder import Builder
-from gdatalog.parser.parse import RULES, UnexpectedError, build
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from tests.parser_tables import TABLES, lark_of, made

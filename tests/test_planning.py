@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan.nodes import Apply, Constant, Join, JoinPlan, RangeBound, Slot
+from gdatalog.plan import Apply, Constant, Join, JoinPlan, RangeBound, Slot
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser

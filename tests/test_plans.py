@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import stratum
-from gdatalog.plan.format import format_rule
-from gdatalog.plan.nodes import (
+from gdatalog.engine import fixpoint, strata
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,
@@ -41,6 +39,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.plan.format import format_rule
 from gdatalog.report.plan_tree import stratum_label
 from gdatalog.report.rules import rule_text
 from gdatalog.report.tree import about
@@ -77,7 +76,7 @@ def loaded(data: dict[str, Any]) -> gd.Database:
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     """The plans that planning makes, each checked as it is made."""
     plans: list[RulePlan] = []
-    make = stratum.plan_rule
+    make = fixpoint.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -86,7 +85,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
         plans.append(plan)
         return plan
 
-    monkeypatch.setattr(stratum, "plan_rule", checked)
+    monkeypatch.setattr(fixpoint, "plan_rule", checked)
     yield plans
     assert plans
 

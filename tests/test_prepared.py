@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import stratum
+from gdatalog.engine import fixpoint
 from gdatalog.engine.session import prepared
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
-from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.check import program
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.plan import RulePlan
+from gdatalog.planner.check import CheckedRule, program
 from gdatalog.storage.relation import Relation
 
 TRIANGLES = "n(count()) <- E(a,b), E(b,c), E(a,c)."
@@ -49,7 +48,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     watched(prepared, "parse_with_cautions", "parsed")
     watched(program, "examine", "checked")
-    watched(stratum, "plan_rule", "planned")
+    watched(fixpoint, "plan_rule", "planned")
     yield done
 
 

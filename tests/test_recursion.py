@@ -18,7 +18,7 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog.codegen import native
 from gdatalog.engine.fixpoint import lattice_worklist, runs
-from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine.session import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import loop_tables
 from tests import test_engine_oracle as oracle

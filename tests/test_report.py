@@ -14,8 +14,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
-from gdatalog.engine.session.knobs import Strategy
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.engine.session import Strategy
+from gdatalog.plan import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable, wrong_by
 from gdatalog.values import width

@@ -15,8 +15,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.fixpoint import rounds, variants
 from gdatalog.executors import fresh
-from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.rules import plan_rule
+from gdatalog.plan import RulePlan
+from gdatalog.planner import plan_rule
 from gdatalog.storage.table import Array
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."

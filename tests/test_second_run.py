@@ -14,10 +14,9 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, native, objects
-from gdatalog.engine import choose
-from gdatalog.engine.fixpoint import maintenance, rounds, stratum
-from gdatalog.engine.session import prepared
-from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine import choose, fixpoint
+from gdatalog.engine.fixpoint import maintenance, rounds
+from gdatalog.engine.session import Strategy, prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.check import program
@@ -102,7 +101,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
     for module, name in (
         (prepared, "parse_with_cautions"),
         (program, "examine"),
-        (stratum, "plan_rule"),
+        (fixpoint, "plan_rule"),
         (rounds, "plan_rule"),
         (maintenance, "plan_rule"),
     ):

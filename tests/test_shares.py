@@ -19,8 +19,8 @@ from gdatalog.cluster.joins.shares import Histogram, Shares, count, fine
 from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules import run_rule
+from gdatalog.plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
-from gdatalog.plan.nodes import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.table import Array
 
@@ -90,7 +90,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
         return run_rule(plan, sources, *args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("gdatalog.engine.fixpoint.stratum.run_rule", looked_at)
+        patched.setattr("gdatalog.engine.fixpoint.run_rule", looked_at)
         db.query(query).fetchall()
     return found
 

@@ -17,6 +17,7 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
 from gdatalog.engine.rules import run_rule
+from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.cells import (
     Cell,
     IndexUse,
@@ -30,7 +31,6 @@ from gdatalog.plan.cells import (
     sliced,
 )
 from gdatalog.plan.effects import one_row_each
-from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.schedule import schedule, serpentine
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, slice_of
@@ -236,7 +236,7 @@ def test_cells_of_a_join_give_its_rows(
         db.workspace.force(scans="never")
         for name, rows in data.items():
             db[name] = rows
-        patched.setattr("gdatalog.engine.fixpoint.stratum.run_rule", by_cells)
+        patched.setattr("gdatalog.engine.fixpoint.run_rule", by_cells)
         db.query((QUERIES | MORE)[query]).fetchall()
     assert checked
 

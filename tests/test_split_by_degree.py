@@ -11,7 +11,7 @@ import pytest
 import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.parser import parse
-from gdatalog.plan.nodes import RulePlan, Term
+from gdatalog.plan import RulePlan, Term
 from gdatalog.planner.rewrite import orbits
 from tests.cuda_host import needs_compiler
 from tests.draw_patterns import drawn_pattern

@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import stratum
+from gdatalog import planner
+from gdatalog.engine import fixpoint
 from gdatalog.parser import parse
-from gdatalog.plan.nodes import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
-from gdatalog.planner import build, rules
+from gdatalog.plan import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
+from gdatalog.planner import build
 from gdatalog.planner import items as body
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
 from gdatalog.planner.order import symmetry
@@ -66,7 +67,7 @@ def loaded(**relations: Any) -> gd.Database:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
     """The plans that are made, each checked as it is made."""
     made: list[RulePlan] = []
-    make = stratum.plan_rule
+    make = fixpoint.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -74,7 +75,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
         made.append(plan)
         return plan
 
-    monkeypatch.setattr(stratum, "plan_rule", checked)
+    monkeypatch.setattr(fixpoint, "plan_rule", checked)
     return made
 
 
@@ -439,7 +440,7 @@ def test_what_is_known_of_a_graph() -> None:
 
 def test_rewriting_is_switched_in_one_place() -> None:
     """These tests reach what they force by its name."""
-    assert rules.one_of_each is symmetry.one_of_each
+    assert planner.one_of_each is symmetry.one_of_each
     assert build.in_degree_order is symmetry.in_degree_order
 
 

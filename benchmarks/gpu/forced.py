@@ -12,7 +12,7 @@ import numpy as np
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
-from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine.session import Strategy
 from gdatalog.gpu_ops.driver import Driver
 
 MILLISECOND = 1_000_000

@@ -27,18 +27,18 @@ from gdatalog.engine.choose import TooSlow, time_limit
 from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.strategies import counted_relations
-from gdatalog.engine.fixpoint.stratum import atoms
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.rules import run_rule
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import OnWorkers, Spread, SpreadWay
 from gdatalog.plan.tuning import Bytes, TooManyRows, When
-from gdatalog.planner.check.checked import Stratum
+from gdatalog.planner.check import Stratum
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows

@@ -33,9 +33,9 @@ from gdatalog.engine.run import PlanRun
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import RowSet
+from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.cells import ends, paired, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
-from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host

@@ -20,9 +20,9 @@ from gdatalog.calls import Limits
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.parallel import cut_at_first
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
+from gdatalog.plan import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.plan.nodes import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.plan.tuning import Tuning, When
 from gdatalog.records import dataclass

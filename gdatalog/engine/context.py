@@ -10,12 +10,12 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.prepared import Plans
-from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Declared
 from gdatalog.storage.relation import Relation

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.executors.frontier import Frontier, Ops, describe_failure
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan import RulePlan
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps, KnownRows, RowOps, brought, is_on_host
 from gdatalog.storage.relation import Relation

@@ -10,6 +10,7 @@ from gdatalog.account import Account, default_limit
 from gdatalog.calls import Limits
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import CPU, Device
+from gdatalog.plan import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.cells import (
     CellSlices,
     IndexUse,
@@ -23,7 +24,6 @@ from gdatalog.plan.cells import (
 )
 from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
-from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
 from gdatalog.plan.schedule import Level, schedule
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value

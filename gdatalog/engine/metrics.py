@@ -19,10 +19,10 @@ from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.frontier import Ops
 from gdatalog.executors.levelwise import StepCounts
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation

@@ -17,8 +17,8 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.host_tries import HostTries, root_of
 from gdatalog.engine.metrics import RuleRun
+from gdatalog.plan import JoinPlan, Step, TrieRef
 from gdatalog.plan.cells import Numbers, Schedule, roles, roots
-from gdatalog.plan.nodes import JoinPlan, Step, TrieRef
 from gdatalog.plan.placement import InPages
 from gdatalog.plan.schedule import (
     Heat,
@@ -47,8 +47,8 @@ from gdatalog.engine.host_tries import (
     scheduled,
     too_large,
 )
+from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import IndexUse, Sizes, needed, orders
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import InCells
 from gdatalog.plan.schedule import READ_COSTS, SECTOR, schedule
 from gdatalog.storage.relation import Relation

@@ -21,8 +21,8 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.executors.frontier import Frontier, Ops
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.sinks import Sink
+from gdatalog.plan import Apply, Expr, JoinPlan
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.plan.nodes import Apply, Expr, JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -38,8 +38,8 @@ from gdatalog.calls import Block
 from gdatalog.executors.frontier import WEIGHT
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, RowSet
+from gdatalog.plan import Join
 from gdatalog.plan.cells import Cell, KeyRange, within
-from gdatalog.plan.nodes import Join
 from gdatalog.plan.placement import Shared
 
 if TYPE_CHECKING:

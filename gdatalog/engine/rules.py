@@ -12,8 +12,8 @@ from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import TURN, PlanRun
+from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import may_fail
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.records import replace
 
 

@@ -26,9 +26,9 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
+from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nest import ascends, groups_of
-from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns

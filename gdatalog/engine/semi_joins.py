@@ -16,8 +16,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext
-from gdatalog.plan.effects import may_fail, participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Assign,
     Branch,
@@ -32,6 +31,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.keys import encode_value

@@ -17,8 +17,8 @@ from functools import partial
 
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.encoding import encode
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, Since, rule_plans, run_here
-from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.session.folding import copied, copy_of
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.session.remembered import settled
@@ -35,7 +35,7 @@ from gdatalog.plan.stratum import (
     StratumPlan,
 )
 from gdatalog.plan.tuning import Grown
-from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation

@@ -29,13 +29,13 @@ from gdatalog.engine.exact_counts import (
     primes_below,
     times_each,
 )
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
+from gdatalog.plan import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import entries
-from gdatalog.plan.nodes import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
 from gdatalog.records import dataclass, field, replace

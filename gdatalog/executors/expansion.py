@@ -23,7 +23,7 @@ from gdatalog.executors.frontier import (
     weighing,
 )
 from gdatalog.executors.sinks import LevelWalk, Sink
-from gdatalog.plan.nodes import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
+from gdatalog.plan import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
 from gdatalog.records import replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from gdatalog.plan.nodes import Expr
+from gdatalog.plan import Expr
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import EvaluationError
+from gdatalog.plan import Apply, Filter, Join, Slot, Step, slots
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_expr
-from gdatalog.plan.nodes import Apply, Filter, Join, Slot, Step, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value
 from gdatalog.values import timestamp_to_text

@@ -16,7 +16,7 @@ from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Ops, values_of
-from gdatalog.plan.nodes import Gather, Reduction, Slot
+from gdatalog.plan import Gather, Reduction, Slot
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array

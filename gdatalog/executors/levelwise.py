@@ -35,8 +35,7 @@ from gdatalog.executors.frontier import (
 )
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
-from gdatalog.plan.effects import binds, may_fail, without
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,
@@ -49,6 +48,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Step,
 )
+from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array

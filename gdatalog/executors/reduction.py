@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Ops, weighing
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
+from gdatalog.plan import Branch, Expr, Reduction, Slot
 from gdatalog.plan.effects import may_fail
-from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 

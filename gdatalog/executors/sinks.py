@@ -12,7 +12,7 @@ from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import FailedRows, Frontier, Ops, Roots, times, weight_of
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan.nodes import Expr, Participant, Slot, Step
+from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array

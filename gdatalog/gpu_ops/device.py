@@ -11,9 +11,9 @@ from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
-from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.printer.expressions import printable
 from gdatalog.storage.on_device import is_on_host

@@ -21,7 +21,7 @@ from gdatalog.cpu_ops.functions import evaluate as on_host
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.rows import DeviceMarkedRows, RowOperations
-from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.tables import fill
 from gdatalog.storage.symbols import SymbolTable

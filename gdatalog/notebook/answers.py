@@ -11,9 +11,9 @@ from typing import Any
 
 from gdatalog.cancellation import Watch, interrupt_message
 from gdatalog.database import Database
-from gdatalog.engine.facts.files import Folders, to_stdout, write_relation
+from gdatalog.engine.facts import Folders, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session.knobs import Strategy
+from gdatalog.engine.session import Strategy
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
@@ -24,7 +24,7 @@ from gdatalog.records import dataclass
 from gdatalog.relations import catalog
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell.messages import ProgressLine, aligned, say, tuples
+from gdatalog.shell import ProgressLine, aligned, say, tuples
 from gdatalog.shell.statements import known_size
 from gdatalog.values import visible_html, visible_lines
 

@@ -43,12 +43,12 @@ from gdatalog.notebook.options import (
     parameters,
 )
 from gdatalog.opening import connect
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
+from gdatalog.shell import size_of
 from gdatalog.shell.commands.rules import rules_text
-from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
 from gdatalog.values import visible, visible_lines
 

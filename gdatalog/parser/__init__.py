@@ -1,9 +1,33 @@
-"""The parser: from text to syntax tree, and back."""
+"""The parser: from text to syntax tree, and back.
 
+A text is parsed one statement at a time, so that one error does not hide the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gdatalog.cancellation import LONG_TEXT, apart
+from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
+from gdatalog.parser.builder import Builder
+from gdatalog.parser.failure import Failure, sql, sql_comment
 from gdatalog.parser.format import format_node, format_program
-from gdatalog.parser.parse import expand_includes, parse, parse_with_cautions
-from gdatalog.parser.scanner import is_complete, split_statements
-from gdatalog.parser.syntax import Program
+from gdatalog.parser.heads import statement
+from gdatalog.parser.lists import facts
+from gdatalog.parser.mistakes import explain
+from gdatalog.parser.scanner import (
+    NESTING,
+    Scanned,
+    is_complete,
+    scan,
+    split_statements,
+    too_deep,
+)
+from gdatalog.parser.syntax import Include, Program, Statement
+from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
+from gdatalog.parser.tokens import MANY_CONSTANTS, Token
 
 __all__ = [
     "Program",
@@ -15,3 +39,283 @@ __all__ = [
     "parse_with_cautions",
     "split_statements",
 ]
+
+# How often parsing may resume inside a statement that lacks its dot; each time scans that
+# statement again.
+MOST_RESUMED = 20
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
+    """Parses a program; raises all its syntax errors together.
+
+    `bare`: a statement may be a body alone, which becomes a Query (in Python and at the prompt). A
+    statement's span excludes its dot.
+    """
+    return parse_with_cautions(text, name, bare=bare)[0]
+
+
+def parse_with_cautions(
+    text: str, name: str = "<query>", *, bare: bool = False
+) -> tuple[Program, tuple[Caution, ...]]:
+    """Like `parse`, but also returns cautions about text that probably means something else."""
+    program, cautions, errors = read_source(SourceText(name, text), bare)
+    raise_together(errors)
+    return program, cautions
+
+
+def read_source(
+    source: SourceText, bare: bool, fast: bool = True
+) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
+    """Parses what is valid, and returns all errors. `fast`: facts and long lists of constants may
+    take the fast path."""
+    return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
+
+
+def _read_source(
+    source: SourceText, bare: bool, fast: bool
+) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
+    if not source.text.isascii() and (half := _HALF.search(source.text)):
+        # A lone surrogate cannot be printed: the error shows a replacement.
+        shown = SourceText(source.name, _HALF.sub("\ufffd", source.text))
+        return (
+            Program(()),
+            (),
+            [
+                ParseError(
+                    "here stands half of a character",
+                    Span(shown, half.start(), half.end()),
+                    hint="is the text read in the encoding that it is written in?",
+                )
+            ],
+        )
+    statements: list[Statement] = []
+    cautions: list[Caution] = []
+    errors: list[ParseError] = []
+    at, size = 0, len(source.text)
+    resumed = 0
+    while at < size:
+        if fast:
+            at = facts(source, at, statements)
+        scanned = scan(source, at, fast)
+        cautions += scanned.cautions
+        at, begin = scanned.end, at
+        if scanned.tokens:
+            wrong: list[ParseError] = []
+            read = len(statements)
+            resume = _read_statement(scanned, bare, statements, wrong)
+            if wrong and any(token.type in MANY_CONSTANTS for token in scanned.tokens):
+                # Without the fast path the error has a precise place.
+                wrong = []
+                del statements[read:]
+                resume = _read_statement(scan(source, begin, False), bare, statements, wrong)
+            errors += wrong
+            if resume is not None and resumed < MOST_RESUMED:
+                at = resume
+                resumed += 1
+    return Program(tuple(statements)), tuple(cautions), errors
+
+
+def _read_statement(
+    scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
+) -> int | None:
+    """Adds the statement or its errors; returns where to resume, if before the statement's end."""
+    tokens = scanned.tokens
+    comment = sql_comment(tokens)  # `-- x` would also be a valid bare query: minus minus x
+    if comment is not None:
+        errors.append(comment[0])
+        return comment[1]
+    wrong = [token.value for token in tokens if token.type == "ERROR"]
+    if wrong:
+        foreign = sql(tokens)
+        if foreign is not None:
+            errors.append(foreign[0])
+            return foreign[1]
+        errors += _first_of_each(wrong)
+        return None
+    try:
+        read = statement(build(tokens), bare)
+    except ParseError as error:
+        errors.append(error)
+        return None
+    except UnexpectedError as unexpected:
+        explained, resume = explain(Failure(tokens, unexpected.at, scanned.stop))
+        errors.append(explained)
+        return resume
+    if len(tokens) > NESTING:
+        deep = _too_deep(read)
+        if deep is not None:
+            errors.append(too_deep(deep))
+            return None
+    statements.append(read)
+    if scanned.stop == "lost":
+        last = tokens[-1]
+        errors.append(
+            ParseError(
+                "a statement ends with a dot, which is missing here",
+                Span(last.source, last.end, last.end),
+                hint="put one before the directive that follows",
+            )
+        )
+    return None
+
+
+def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
+    """The errors of a statement's tokens, each message once."""
+    return list({error.message: error for error in reversed(errors)}.values())[::-1]
+
+
+def _too_deep(read: Statement) -> Span | None:
+    """The span where the tree exceeds the nesting limit, or None."""
+    level: list[Any] = [read]
+    for _ in range(NESTING):
+        level = [part for node in level for part in _below(node)]
+        if not level:
+            return None
+    return level[0].span  # type: ignore[no-any-return]  # the builder makes nodes, which have spans
+
+
+def _below(node: Any) -> Iterator[Any]:
+    """The child nodes; `rest` of a comparison holds pairs (operator, node)."""
+    for name in node.__slots__:
+        part = getattr(node, name)
+        for item in part if isinstance(part, tuple) else (part,):
+            inner = item[-1] if isinstance(item, tuple) else item
+            if hasattr(inner, "span"):
+                yield inner
+
+
+# The LALR parser: runs the builder on the tokens of a statement.
+#
+# Its tables are generated in advance (`tests/parser_tables.py`), which saves time at the start.
+
+
+class UnexpectedError(Exception):
+    """Raised at the first invalid token; `at` is its index (the number of tokens: at the end)."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+# The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule
+# that contains it.
+_MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
+
+
+def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
+    """By token or symbol, the next state, or ~n to reduce by rule n."""
+    found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
+    for at in shared:
+        found |= SHARED[at]
+    return found | own
+
+
+ACTIONS = [_actions(*state) for state in STATES]
+
+
+def build(tokens: Sequence[Token]) -> Any:
+    """Parses tokens into a statement."""
+    states = [0]
+    values: list[Any] = []
+    for at, token in enumerate(tokens):
+        kind = token.type
+        action = ACTIONS[states[-1]].get(kind)
+        while action is not None and action < 0:
+            _reduce(~action, states, values)
+            action = ACTIONS[states[-1]].get(kind)
+        if action is None:
+            raise UnexpectedError(at)
+        states.append(action)
+        values.append(token)
+    while states[-1] != ACCEPTED:
+        action = ACTIONS[states[-1]].get(END)
+        if action is None:
+            raise UnexpectedError(len(tokens))
+        _reduce(~action, states, values)
+    return values[0]
+
+
+def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
+    """Replaces the parts of a rule, on top of the stack, by one value."""
+    symbol, size, _, spliced = RULES[rule]
+    first = len(values) - size
+    parts = values[first:]
+    del values[first:], states[first + 1 :]
+    if spliced:
+        # A list such as `a, b, c` grows in place.
+        flat: list[Any] = parts[0] if spliced[0] == 0 else []
+        for place, part in enumerate(parts):
+            if place not in spliced:
+                flat.append(part)
+            elif place or part is not flat:
+                flat += part
+        parts = flat
+    make = _MAKERS[rule]
+    values.append(parts if make is None else make(parts))
+    states.append(ACTIONS[states[-1]][symbol])
+
+
+# `.include "lib.dl"` is replaced by the statements of that file.
+
+Read = Callable[[str, Span], Program]
+
+
+DEEPEST = 100
+
+
+def expand_includes(program: Program, read: Read) -> Program:
+    """Replaces each `.include` by the statements of its file, recursively.
+
+    `read(path, span)` parses a file. `span` is the directive; its source resolves relative paths.
+    Spans of the file must name it in `span.source`, which detects cycles. The errors of all files
+    are raised together.
+    """
+    errors: list[ParseError] = []
+    statements = _expand(program, read, (), errors)
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
+    return Program(tuple(statements))
+
+
+def _expand(
+    program: Program, read: Read, above: tuple[Span, ...], errors: list[ParseError]
+) -> list[Statement]:
+    """Expands a program; `above` holds the directives that led here, the outermost first."""
+    found: list[Statement] = []
+    for node in program.statements:
+        if not isinstance(node, Include):
+            found.append(node)
+            continue
+        trail = (*above, node.span)
+        cycle = _cycle(trail)
+        if cycle is not None:
+            errors.append(cycle)
+            break
+        try:
+            below = read(node.path, node.span)
+        except ParseError as error:
+            errors += [part for part in error.all if isinstance(part, ParseError)]
+            continue
+        found += _expand(below, read, trail, errors)
+    return found
+
+
+def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
+    """The error if the last directive's file is already being included, or if the nesting is too
+    deep."""
+    *above, last = trail
+    names = [span.source.name for span in above]
+    if last.source.name in names:
+        steps = above[names.index(last.source.name) :]
+        files = [*(span.source.name for span in steps), last.source.name]
+        return ParseError(
+            "files that include each other: " + " -> ".join(files),
+            steps[-1],
+            hint="put what both need into a file that includes neither",
+            notes=[Note("which is included here", span) for span in steps[:-1]],
+        )
+    if len(trail) > DEEPEST:
+        return ParseError(f"files are included more than {DEEPEST} deep", last)
+    return None

@@ -17,9 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.plan.effects import all_steps, binds, may_fail, participants
-from gdatalog.plan.nest import Paths, recoded
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Branch,
     Constant,
@@ -33,6 +31,8 @@ from gdatalog.plan.nodes import (
     Slot,
     Step,
 )
+from gdatalog.plan.effects import all_steps, binds, may_fail, participants
+from gdatalog.plan.nest import Paths, recoded
 from gdatalog.records import dataclass, field, replace
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,

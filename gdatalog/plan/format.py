@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,
@@ -33,6 +32,7 @@ from gdatalog.plan.nodes import (
     Term,
     TrieRef,
 )
+from gdatalog.plan.effects import all_steps
 from gdatalog.records import dataclass
 from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gdatalog.plan.effects import all_steps, binds, one_row_each, participants, reads
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Assign,
     Branch,
@@ -32,6 +31,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
     slots,
 )
+from gdatalog.plan.effects import all_steps, binds, one_row_each, participants, reads
 from gdatalog.records import dataclass
 
 

@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from gdatalog.plan import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.plan.cells import (
     Cell,
     CellSlices,
@@ -32,7 +33,6 @@ from gdatalog.plan.cells import (
 )
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import Paths, TrieNode, recoded
-from gdatalog.plan.nodes import Branch, Join, JoinPlan, Participant, Seek, Step, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 

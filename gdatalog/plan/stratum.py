@@ -10,8 +10,8 @@ rows, rounds or bytes, never times: a program runs the same way each time.
 
 from __future__ import annotations
 
+from gdatalog.plan import RulePlan
 from gdatalog.plan.format import format_rule
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import Local, Placement
 from gdatalog.plan.tuning import Condition, Unsuited, When
 from gdatalog.records import dataclass

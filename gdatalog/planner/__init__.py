@@ -1,1 +1,324 @@
+"""The planner: a join for each alternative of a checked rule, then aggregates and the head."""
 
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+from gdatalog.parser.syntax import Chain, Var
+from gdatalog.parser.syntax import Expr as SyntaxExpr
+from gdatalog.plan import (
+    Expr,
+    Gather,
+    GivenRows,
+    JoinPlan,
+    Restore,
+    RulePlan,
+    Slot,
+    Term,
+    Version,
+)
+from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.planner.atoms import given_of, scan_of, scanning
+from gdatalog.planner.build import PlanBuilder
+from gdatalog.planner.check import CheckedRule, Schema
+from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
+from gdatalog.planner.items import (
+    AtomItem,
+    Conjunction,
+    Item,
+    as_gather,
+    variables_of,
+    variables_of_exprs,
+)
+from gdatalog.planner.normalise import Normaliser, count_variables
+from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.symmetry import one_of_each
+from gdatalog.planner.passes import compact_rows
+from gdatalog.planner.rewrite.algebra import NEVER, Algebra, signed_sum
+from gdatalog.planner.rewrite.correlated import pays, tabled
+from gdatalog.records import replace
+from gdatalog.values import TypeName
+
+# Aggregates of a set of bindings, without multiplicity.
+SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
+
+
+def plan_rule(
+    rule: CheckedRule,
+    schemas: Mapping[str, Schema],
+    param_types: Mapping[str, TypeName],
+    sizes: Statistics,
+    recursive: Collection[str] = (),
+    *,
+    first: bool = True,
+    old: Version = "old",
+    params: Params | None = None,
+    scans: int | None = None,
+    orders: Orders | None = None,
+    tuning: Tuning = DEFAULT,
+    algebra: Algebra = NEVER,
+) -> RulePlan:
+    """The plan of a rule; `recursive` are the relations of its stratum.
+
+    In the first round of a fixpoint only alternatives without a recursive atom derive rows. Later
+    rounds have one join for each recursive atom, which reads the delta; earlier atoms read all
+    rows, later ones only the `old` rows, so that no pair is joined twice. Earlier and later are by
+    the stratum's order of relations, in which a round evaluates them.
+
+    `scans`: an alternative of one atom scans its relation if that has at least so many rows.
+    `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
+    simpler counts.
+    """
+    plan_join = partial(
+        _plan_join,
+        sizes=sizes,
+        recursive=recursive,
+        params=params,
+        orders=orders or Orders(),
+        tuning=tuning,
+    )
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    normal = Normaliser(
+        rule.types,
+        schemas,
+        param_types,
+        count_variables(nodes),
+    )
+    alternatives = normal.body(rule.body)
+    head_items: list[Item] = []
+    computed = _computed_per_group(rule)
+    head: tuple[Expr, ...] = tuple(
+        normal.expression(arg, head_items) if arg in computed else normal.head(arg, head_items)
+        for arg in rule.head.args
+    )
+    gathers = tuple(normal.gathers)
+    alternatives = [(*items, *head_items) for items in alternatives]
+    plain = first and not gathers and len(alternatives) == 1
+    closed = as_gather(alternatives[0], head) if plain else None
+    if closed is not None:
+        alternatives, gathers, head = closed
+    tables = None
+    if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
+        tables = tabled(
+            alternatives[0],
+            lambda body, live: plan_join(body, (), live, True),
+            *(sizes, params, orders or Orders(), tuning, algebra),
+        )
+    if tables is not None:
+        other = plan_rule(
+            rule, schemas, param_types, sizes, params=params, orders=orders, tuning=tuning
+        )
+        reads = variables_of_exprs(head)
+        join = plan_join(tables.items, head, reads, False, sizes=tables.sizes)
+        plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
+        plan = replace(plan, within=tables.rules, otherwise=other)
+        if algebra.mode != "auto" or pays(plan, other, tables):
+            return plan
+    followed: list[GivenRows | None] = []
+    if first:
+        alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
+        followed = [None] * len(alternatives)
+        if scans is not None:
+            for at, items in enumerate(alternatives):
+                scan = scan_of(items, sizes, scans)
+                if scan is not None:
+                    followed[at], alternatives[at] = scan
+    else:
+        variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
+        alternatives = [items for items, _ in variants]
+        followed = [given for _, given in variants]
+    if not gathers:
+        joins = tuple(
+            plan_join(items, head, variables_of_exprs(head), False, given=given)
+            for items, given in zip(alternatives, followed, strict=True)
+        )
+        return RulePlan(rule.head.name, joins, head, span=rule.span)
+
+    gathered = {gather.variable for gather in gathers}
+    keys = tuple(
+        Slot(name, normal.type_of(name)) for name in sorted(variables_of_exprs(head) - gathered)
+    )
+    targets = frozenset().union(*(variables_of_exprs(g.targets) for g in gathers))
+    live = frozenset(key.name for key in keys) | targets
+    bag = not all(gather.kind in SET_KINDS for gather in gathers)
+    own = [_own(*each) for each in zip(alternatives, followed, strict=True)]
+    groups = _groups(own) if bag else [[at] for at in range(len(alternatives))]
+    joins_list: list[JoinPlan] = []
+    numbers: list[tuple[int, ...]] = []
+    bindings: list[tuple[Slot, ...]] = []
+    terms: tuple[Term, ...] = ()
+    otherwise: RulePlan | None = None
+    for group in groups:
+        if len(group) == 1:
+            outputs: tuple[Slot, ...] = ()
+            items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
+            if given is None and not keys and all(gather.kind == "count" for gather in gathers):
+                items, orbit = one_of_each(items, sizes, tuning)
+            join = plan_join(items, (), live, bag, given=given)
+            plans = [replace(join, orbit=orbit)]
+            alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
+            if alone and algebra != NEVER:
+                args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
+                found = signed_sum(*args, tuple(key.name for key in keys), tuple(targets))
+                if found is not None:
+                    counted = head, keys, gathers, ((0,),), ((),)
+                    otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
+                    plans, terms = list(found[0]), found[1]
+        else:
+            # Alternatives that bind the same variables share a set of bindings.
+            names = sorted(own[group[0]] | live)
+            outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
+            needed = frozenset(names)
+            plans = [
+                plan_join(alternatives[at], outputs, needed, False, given=followed[at])
+                for at in group
+            ]
+        numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
+        bindings.append(outputs)
+        joins_list += plans
+    return RulePlan(
+        rule.head.name,
+        tuple(joins_list),
+        head,
+        keys,
+        gathers,
+        tuple(numbers),
+        tuple(bindings),
+        terms,
+        otherwise,
+        rule.span,
+    )
+
+
+def _adds_up(gather: Gather) -> bool:
+    """Whether the aggregate of a signed sum is exactly the signed sum of the aggregates."""
+    return gather.kind == "count" or (gather.kind == "sum" and gather.type == "int")
+
+
+def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
+    """The arguments of an aggregated head that are computed once for each group: those with an
+    aggregate, and those whose variables are keys. Others are keys, computed for each binding; so is
+    a Chain, which defines fresh variables."""
+    if not rule.aggregated:
+        return []
+    args = rule.head.args
+    whole = [arg for arg in args if contains_head_aggregate(arg)]
+    keys = {arg.name for arg in args if isinstance(arg, Var)}
+    for arg in whole:
+        keys |= variables_beside(arg)
+    return [
+        *whole,
+        *(
+            arg
+            for arg in args
+            if variables(arg).keys() <= keys and not any(isinstance(p, Chain) for p in walk(arg))
+        ),
+    ]
+
+
+def plan_over(
+    rule: CheckedRule,
+    schemas: Mapping[str, Schema],
+    param_types: Mapping[str, TypeName],
+    sizes: Statistics,
+    name: str,
+    plan: RulePlan,
+    params: Params | None = None,
+    tuning: Tuning = DEFAULT,
+) -> RulePlan | None:
+    """The plan of a rule for some rows of relation `name` at a time, in any order: the results of
+    disjoint parts add up.
+
+    `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
+    once, or cannot be planned so.
+    """
+    over = plan_rule(
+        rule, schemas, param_types, sizes, (name,), first=False, params=params, tuning=tuning
+    )
+    others = {ref.relation for join in over.joins for ref in join.tries}
+    if len(over.joins) != len(plan.joins) or name in others:
+        return None
+    shared = {key.name for key in over.keys}
+    shared.update(name for gather in over.gathers for name in variables_of_exprs(gather.targets))
+    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
+
+
+def _plan_join(
+    items: Conjunction,
+    outputs: Sequence[Expr],
+    live: frozenset[str],
+    bag: bool,
+    sizes: Statistics,
+    recursive: Collection[str],
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    given: GivenRows | None = None,
+) -> JoinPlan:
+    names = () if given is None else tuple(slot.name for slot in given.slots)
+    rows = 1.0
+    if given is not None:
+        rows = sizes(given.relation, "full" if given.columns else "delta").rows
+    asked = [output.name for output in outputs if isinstance(output, Slot)]
+    builder = PlanBuilder(sizes, asked, params=params, orders=orders, tuning=tuning)
+    steps = builder.whole(items, live, bag, frozenset(names), rows)
+    if any(isinstance(step, Restore) for step in steps):
+        other = PlanBuilder(sizes, asked, False, params, orders, tuning)
+        others = other.whole(items, live, bag, frozenset(names), rows)
+        if other.cost <= builder.cost:
+            builder, steps = other, others
+    tries = builder.tries()
+    if not bag:
+        steps = compact_rows(steps, tries, live, recursive, names)
+    given = None if given is None else replace(given, rows=rows)
+    join = JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
+    return join if join.scan is None else replace(scanning(join, live), cost=rows + join.cost)
+
+
+def _deltas(
+    items: Conjunction, recursive: Collection[str], old: Version
+) -> Iterator[tuple[Conjunction, GivenRows]]:
+    """A conjunction once for each recursive atom, with the given rows that replace the atom.
+
+    Atoms of relations that come earlier in the stratum's order read all rows.
+    """
+    places = [
+        at
+        for at, item in enumerate(items)
+        if isinstance(item, AtomItem) and item.relation in recursive
+    ]
+    names = list(recursive)
+    order = {
+        at: (names.index(item.relation), at)
+        for at, item in enumerate(items)
+        if isinstance(item, AtomItem) and at in places
+    }
+    for delta in places:
+        changed: list[Item] = []
+        for at, item in enumerate(items):
+            if at in places and at != delta:
+                assert isinstance(item, AtomItem)
+                before = order[at] < order[delta]
+                item = replace(item, version="full" if before else old)
+            if at != delta:
+                changed.append(item)
+        followed = items[delta]
+        assert isinstance(followed, AtomItem)
+        given, tests = given_of(followed)
+        yield (*tests, *changed), given
+
+
+def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
+    """The program's variables that a conjunction binds, without fresh ones."""
+    found = {slot.name for slot in given.slots} if given is not None else set()
+    return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
+
+
+def _groups(own: Sequence[frozenset[str]]) -> list[list[int]]:
+    """The numbers of alternatives that bind the same variables, in groups."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for at, names in enumerate(own):
+        groups.setdefault(names, []).append(at)
+    return list(groups.values())

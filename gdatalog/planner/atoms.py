@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from gdatalog.plan.effects import all_steps, reads
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Expr,
     GivenRows,
@@ -22,6 +21,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
     slots,
 )
+from gdatalog.plan.effects import all_steps, reads
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
     AggregateItem,
@@ -35,10 +35,10 @@ from gdatalog.planner.items import (
     TestItem,
     variables_of_exprs,
 )
+from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.search_space import Order
-from gdatalog.planner.order.sizes import RelationStatistics, Statistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

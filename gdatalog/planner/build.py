@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf
 
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Assign,
     Branch,
@@ -61,10 +61,10 @@ from gdatalog.planner.items import (
     variables_of,
     widens,
 )
+from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern_maker import PatternMaker
 from gdatalog.planner.order.search_space import RESTORED, Order
-from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
 from gdatalog.values import TypeName

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gdatalog.plan.nodes import Apply, Constant, Parameter, Slot
+from gdatalog.plan import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
-from gdatalog.planner.order.sizes import Statistics
+from gdatalog.planner.order import Statistics
 from gdatalog.values import Value
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}

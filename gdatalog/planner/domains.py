@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, get_args
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, children, rebuild, walk
 from gdatalog.planner.comparisons import FLIPPED

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from gdatalog.errors import NOWHERE, Span
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Branch,
     Constant,

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.parser.syntax import And, Literal, Not, Or
+from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gdatalog.plan.effects import all_steps, binds, participants, reads
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,
@@ -34,6 +33,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.plan.effects import all_steps, binds, participants, reads
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.items import AtomItem, Item, NotItem, variables_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.plan import Join, RangeBound, Slot, Step
 from gdatalog.plan.nest import TrieNode, unequal
-from gdatalog.plan.nodes import Join, RangeBound, Slot, Step
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.nest_state import BitsetWords, Constraint, KnownPositions, RecodedList
 from gdatalog.records import dataclass, replace

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gdatalog.plan.nodes import Step
+from gdatalog.plan import Step
 from gdatalog.printer.nest_state import KnownPositions, NestState
 from gdatalog.records import dataclass
 

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.key_sets import LEAST_SHIFT, LEAST_SLOTS
+from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step
 from gdatalog.plan.nest import groups_of, level_of
-from gdatalog.plan.nodes import Compact, Expr, Generate, Join, JoinPlan, Step
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf

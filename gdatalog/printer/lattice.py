@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
+from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument, TrieLayout
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.module import ROWS, PrintedPlan, module_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.nodes import Expr, Gather, Reduction, Slot, Step
+from gdatalog.plan import Expr, Gather, Reduction, Slot, Step
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.nest_state import KnownPositions
 

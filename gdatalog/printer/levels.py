@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.plan import Filter, Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.plan.nest import TrieNode, recoding
-from gdatalog.plan.nodes import Filter, Generate, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.lists import LevelLists, Walk, walk_of
 from gdatalog.printer.measure import (
     last_pair,

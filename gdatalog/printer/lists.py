@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from gdatalog.plan import Join, RangeBound, Slot
 from gdatalog.plan.nest import TrieNode
-from gdatalog.plan.nodes import Join, RangeBound, Slot
 from gdatalog.printer.nest_state import Buffer, KnownPositions, NestState, Range
 from gdatalog.records import dataclass, field
 

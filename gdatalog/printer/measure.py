@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gdatalog.plan import Join, Slot, Step
 from gdatalog.plan.nest import measurable, unequal
-from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import (
     LevelLists,
     Walk,

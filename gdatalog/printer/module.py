@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.plan import Generate, GivenRows, Join, JoinPlan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import Generate, GivenRows, Join, JoinPlan
 from gdatalog.printer.arguments import Argument, LevelArgument, TrieLayout
 from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import ExpressionPrinter

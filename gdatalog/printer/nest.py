@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from gdatalog.plan.nest import TrieNode
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Compact,
     Expr,
     Participant,
     Step,
 )
+from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.nest_state import KnownPositions, NestState

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nest import Paths, Recoding, TrieNode
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Expr,
     JoinPlan,
     RangeBound,
     Tally,
     TrieRef,
 )
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import Paths, Recoding, TrieNode
 from gdatalog.printer.arguments import Arguments, LevelArgument, TrieLayout
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.records import dataclass, field, replace

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.plan import Generate, Join, Participant, Slot, Step
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
-from gdatalog.plan.nodes import Generate, Join, Participant, Slot, Step
 from gdatalog.printer.bitsets import (
     ascends,
     constraints_of,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Branch,
     Compact,

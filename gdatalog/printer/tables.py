@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope, call, evaluate, to_keys, to_values
-from gdatalog.plan.nodes import Apply, Expr, slots
+from gdatalog.plan import Apply, Expr, slots
 from gdatalog.records import dataclass
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
+from gdatalog.plan import Filter, Join, Seek, Slot, Step, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
-from gdatalog.plan.nodes import Filter, Join, Seek, Slot, Step, Tally
 from gdatalog.printer.arguments import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads

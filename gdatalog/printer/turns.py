@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gdatalog.plan import Join
 from gdatalog.plan.nest import TrieNode
-from gdatalog.plan.nodes import Join
 from gdatalog.printer.lists import LevelLists, Walk
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.nest_state import CountTable, KnownPositions

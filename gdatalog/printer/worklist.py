@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from gdatalog.plan import Expr, JoinPlan, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import Expr, JoinPlan, Step
 from gdatalog.printer.arguments import Arguments, TrieLayout
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.module import PrintedPlan, module_of

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdatalog.engine.fixpoint.stratum import UNKNOWN
+from gdatalog.engine.fixpoint import UNKNOWN
 from gdatalog.errors import UsageError
-from gdatalog.planner.check.checked import did_you_mean
+from gdatalog.planner.check import did_you_mean
 from gdatalog.records import dataclass, replace
 from gdatalog.report.tree import ReportNode, many
 

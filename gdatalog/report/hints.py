@@ -12,8 +12,8 @@ from gdatalog.engine.choose import unprintable
 from gdatalog.engine.metrics import Index, Metrics
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
-from gdatalog.plan.nodes import Compact, Join, TrieRef
-from gdatalog.planner.check.checked import CheckedRule, conjuncts, either, own_name
+from gdatalog.plan import Compact, Join, TrieRef
+from gdatalog.planner.check import CheckedRule, conjuncts, either, own_name
 from gdatalog.planner.check.walk import rebuild, variables, walk
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace

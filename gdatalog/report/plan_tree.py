@@ -8,15 +8,15 @@ from typing import Protocol
 
 from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.device import Device
-from gdatalog.engine.fixpoint.stratum import UNKNOWN
+from gdatalog.engine.fixpoint import UNKNOWN
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
-from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, OnWorkers, Spread
 from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.account import Costs
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
 from gdatalog.report.hints import costliest

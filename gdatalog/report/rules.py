@@ -9,6 +9,17 @@ from typing import Any, Protocol
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
+from gdatalog.plan import (
+    Branch,
+    Generate,
+    GivenRows,
+    Join,
+    JoinPlan,
+    RulePlan,
+    Step,
+    Tally,
+    TrieRef,
+)
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import (
     Labels,
@@ -20,18 +31,7 @@ from gdatalog.plan.format import (
     term_label,
 )
 from gdatalog.plan.nest import groups_of
-from gdatalog.plan.nodes import (
-    Branch,
-    Generate,
-    GivenRows,
-    Join,
-    JoinPlan,
-    RulePlan,
-    Step,
-    Tally,
-    TrieRef,
-)
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field

@@ -14,16 +14,16 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
+from gdatalog.engine.session import FORMS
 from gdatalog.engine.session.evaluation import Evaluation
-from gdatalog.engine.session.knobs import FORMS
 from gdatalog.engine.session.magic_sets import part_of, rewritten_for
 from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import format_node
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan import RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.plan.stratum import OnTheHost
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.report.folded import folded, is_large, named_part
 from gdatalog.report.plan_tree import (
     WORTH_A_WORD,

@@ -1,1 +1,223 @@
+"""The command line and the prompt; here their messages on stderr, and the progress line."""
 
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable
+from threading import Event, Thread
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from gdatalog import __version__
+from gdatalog.errors import Error
+from gdatalog.progress import Progress, duration, format_bytes
+from gdatalog.values import cut, visible, visible_lines, width
+
+if TYPE_CHECKING:
+    from gdatalog.cancellation import Watch
+    from gdatalog.storage.relation import Relation
+
+RED, YELLOW, CALM = "31", "33", "36"
+_KINDS = "|".join(sorted({"error", "internal error", *(k.kind for k in Error.__subclasses__())}))
+# Coloured are the kind of an error, but not its place, and carets and hints.
+_PAINTED = (
+    (re.compile(rf"^((?:.+:\d+:\d+: )?)((?:{_KINDS}):)", re.M), f"1;{RED}"),
+    (re.compile(r"^((?:.+:\d+:\d+: )?)(warning:)", re.M), f"1;{YELLOW}"),
+    (re.compile(r"^( *\|\s*)(\^+)", re.M), f"1;{RED}"),
+    (re.compile(r"^( *)(hint: .*)", re.M), CALM),
+)
+
+PROMPT = "gdatalog> "
+GOES_ON = "     ...> "
+
+
+def took(seconds: float, whom: str) -> str:
+    """Formats a duration, with the device unless that is the CPU."""
+    return f"{seconds:.3f} s" if whom == "cpu" else f"{seconds:.3f} s, {whom}"
+
+
+def say(text: str) -> None:
+    """Prints text on stderr, with control characters escaped."""
+    text = visible_lines(text)
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(painted(text) if _has_colours() else text, file=sys.stderr, flush=True)
+
+
+def _has_colours() -> bool:
+    """Whether stderr is a terminal with colours, and the user did not disable them."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and sys.stderr.isatty()
+
+
+def painted(text: str) -> str:
+    """Adds terminal colours to a message."""
+    for what, colour in _PAINTED:
+        text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
+    return text
+
+
+def say_error(error: BaseException) -> None:
+    """Prints a user's error with its place and hint."""
+    if isinstance(error, Error):
+        say(str(error))
+    else:
+        say(f"error: {error or type(error).__name__}")
+
+
+def say_unexpected(error: BaseException) -> None:
+    """Prints an internal error, and asks to report it."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    say(
+        f"internal error: {what} -- please report this with what you ran "
+        "(GDATALOG_DEBUG=1 shows where it happened)"
+    )
+    if os.environ.get("GDATALOG_DEBUG"):
+        say("".join(traceback.format_exception(error)).rstrip())
+
+
+def tuples(count: int) -> str:
+    return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+def size_of(relation: Relation) -> str:
+    """The size of a relation; an upper bound where workers have not removed duplicates yet."""
+    if relation.counted:
+        return tuples(relation.length)
+    return f"at most {tuples(relation.at_most)}, on the workers"
+
+
+def short_size_of(relation: Relation) -> str:
+    """The same as a number, without a unit."""
+    return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
+
+
+def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Lines of three columns; the second is aligned right."""
+    shown = [(visible(first), second, visible(third)) for first, second, third in rows]
+    wide, deep = (max((width(row[at]) for row in shown), default=0) for at in (0, 1))
+    return "\n".join(
+        f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in shown
+    )
+
+
+def banner(device: str = "") -> str:
+    """The first line of the prompt."""
+    where = f" on {device}" if device else ""
+    return (
+        f"gdatalog {__version__}{where}. A statement ends with a dot. .help helps, Ctrl-D leaves."
+    )
+
+
+# The progress line of a long call; it disappears when the call ends.
+
+AFTER = 2.0  # seconds until the line appears
+EVERY = 0.2
+LONGEST_BAR, LEAST_BAR = 30, 8
+
+
+class ProgressLine:
+    """A context manager that shows a progress line on a terminal.
+
+    Its own thread polls the database's watch, so that times advance also while a long step reports
+    nothing.
+    """
+
+    def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
+        self.stream = stream
+        self.watch = watch
+        self.after = after
+        self.what = ""
+        self._ended = Event()
+        self._thread: Thread | None = None
+        self._started = 0.0
+
+    def __call__(self, what: str) -> ProgressLine:
+        """Names what is evaluated: `with line("tr"):`."""
+        self.what = what
+        return self
+
+    def __enter__(self) -> None:
+        if self._thread is None and self.stream.isatty():
+            self._started = perf_counter()
+            self._ended.clear()
+            self._thread = Thread(target=self._show, daemon=True)
+            self._thread.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            thread.join()
+
+    def _show(self) -> None:
+        shown = ""
+        while not self._ended.wait(EVERY):
+            before = shown
+            shown = self.text(self._columns()) if self._is_time() else ""
+            if shown or before:
+                self.stream.write(f"\r\x1b[2K{shown}")
+                self.stream.flush()
+        if shown:
+            self.stream.write("\r\x1b[2K")
+            self.stream.flush()
+
+    def _is_time(self) -> bool:
+        """Whether to show the line: after a delay, but at once during compilation, which users do
+        not expect."""
+        if perf_counter() - self._started >= self.after:
+            return True
+        now = self.watch.now
+        return now is not None and now.stage == "compiling"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def text(self, columns: int = 80) -> str:
+        """The line for a terminal's width. It never wraps: a wrapped line cannot be erased."""
+        progress, parts = self.watch.status()
+        shown = progress or Progress("joining", self.what or "running")
+        title = shown.title
+        if shown.left is None:
+            parts.append(duration(perf_counter() - self._started))
+        held = memory_used()
+        if held is not None and shown.stage != "compiling":
+            parts.append(format_bytes(held))
+        figures = ", ".join(parts)
+        room = columns - 1
+        bar = min(LONGEST_BAR, room - width(f"{title}  {figures}"))
+        if shown.share is None or bar < LEAST_BAR:
+            return cut(f"{title}: {figures}", room)
+        return f"{title} {self._bar(shown.share, bar)} {figures}"
+
+    def _bar(self, share: float, columns: int) -> str:
+        plain = not (self.stream.encoding or "").lower().startswith("utf")
+        full, empty = ("#", "-") if plain else ("█", "░")
+        done = int(share * columns)
+        return full * done + empty * (columns - done)
+
+
+def memory_used() -> int | None:
+    """The resident memory of this process in bytes, or None if the system does not report it."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+        import resource
+
+        return pages * resource.getpagesize()
+    except (OSError, ValueError, ImportError):
+        return None

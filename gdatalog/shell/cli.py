@@ -19,14 +19,14 @@ import click
 from gdatalog import __version__
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
-from gdatalog.engine.facts.files import Folders
-from gdatalog.engine.session.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
+from gdatalog.engine.facts import Folders
+from gdatalog.engine.session import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
+from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.counting import PatternCommand, pattern_command
-from gdatalog.shell.editor.terminal import give_back, heeding
-from gdatalog.shell.messages import ProgressLine, say, say_error, say_unexpected
+from gdatalog.shell.editor import give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.program import Job, ProgramText, read_parameters, run_job

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gdatalog import __version__
 from gdatalog.database import Database
-from gdatalog.engine.facts.files import Folders, beside
+from gdatalog.engine.facts import Folders, beside
 from gdatalog.engine.facts.lists import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
 from gdatalog.engine.session.texts import Log, ProgramTexts
@@ -21,7 +21,7 @@ from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import is_fact, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.shell.messages import ProgressLine, say
+from gdatalog.shell import ProgressLine, say
 from gdatalog.shell.output import Output
 from gdatalog.storage.data_files import version_of
 from gdatalog.storage.facts_files import find_facts

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from gdatalog.database import Database
-from gdatalog.engine.session.knobs import parse_seconds, parse_threads
+from gdatalog.engine.session import parse_seconds, parse_threads
 from gdatalog.opening import connect
 from gdatalog.records import dataclass, replace
-from gdatalog.shell.editor.terminal import heeding
-from gdatalog.shell.messages import ProgressLine, say
+from gdatalog.shell import ProgressLine, say
+from gdatalog.shell.editor import heeding
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -18,7 +18,7 @@ from gdatalog.values import visible_lines
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize
     from gdatalog.database import Database
-    from gdatalog.engine.session.knobs import Strategy
+    from gdatalog.engine.session import Strategy
 
 NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")

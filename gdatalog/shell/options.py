@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gdatalog.engine.session.knobs import MOST_THREADS, STRATEGIES, parse_seconds, parse_size
+from gdatalog.engine.session import MOST_THREADS, STRATEGIES, parse_seconds, parse_size
 from gdatalog.errors import UsageError, meant
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")

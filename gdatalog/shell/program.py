@@ -13,7 +13,7 @@ from typing import Any
 
 from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
-from gdatalog.engine.facts.files import Folders, read_text, to_stdout, write_relation
+from gdatalog.engine.facts import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
@@ -22,7 +22,7 @@ from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
 from gdatalog.records import dataclass
 from gdatalog.result import Result
-from gdatalog.shell.messages import ProgressLine, say, say_error, took
+from gdatalog.shell import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.values import timestamp_from_text
 

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.cancellation import interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
-from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.facts import Folders
 from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
-from gdatalog.shell.commands import COMMANDS, Leave, run_command
-from gdatalog.shell.conversation import Conversation
-from gdatalog.shell.editor.known import look, place_of
-from gdatalog.shell.editor.terminal import can_edit, heeding
-from gdatalog.shell.editor.typed import command_of, divide, is_whole
-from gdatalog.shell.messages import (
+from gdatalog.shell import (
     GOES_ON,
     PROMPT,
     banner,
@@ -29,6 +24,11 @@ from gdatalog.shell.messages import (
     say_error,
     say_unexpected,
 )
+from gdatalog.shell.commands import COMMANDS, Leave, run_command
+from gdatalog.shell.conversation import Conversation
+from gdatalog.shell.editor import can_edit, heeding
+from gdatalog.shell.editor.known import look, place_of
+from gdatalog.shell.editor.typed import command_of, divide, is_whole
 from gdatalog.shell.output import Output
 from gdatalog.shell.statements import take
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NoReturn
 
-from gdatalog.shell.editor.terminal import can_edit, in_foreground, keep_keys
+from gdatalog.shell.editor import can_edit, in_foreground, keep_keys
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -110,8 +110,8 @@ def _plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
 def _begin(args: Sequence[str], on_cpu: bool) -> Begun:
     """Draws the prompt and reads the first input; exits on `.quit`."""
     from gdatalog.engine.no_gpu import plainly_none
+    from gdatalog.shell import banner, say
     from gdatalog.shell.editor.prompt import Prompt
-    from gdatalog.shell.messages import banner, say
 
     begun = Begun(Prompt(), args)
     say(banner("cpu" if on_cpu or plainly_none() else ""))

@@ -14,11 +14,11 @@ from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.planner.check.walk import ruled
 from gdatalog.relations import RelationEntry
+from gdatalog.shell import say, say_error, short_size_of, tuples
 from gdatalog.shell.conversation import Conversation
-from gdatalog.shell.messages import say, say_error, short_size_of, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.storage.relation import Relation
 from gdatalog.values import visible

@@ -18,14 +18,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import gdatalog as gd
-from gdatalog import cancellation
+from gdatalog import cancellation, planner
 from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth
-from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.facts import Folders
 from gdatalog.engine.session import text_session as session
 from gdatalog.gpu_ops import driver
-from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner import rules
+from gdatalog.plan import RulePlan
 from gdatalog.printer import lattice, module, worklist
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import PrintedPlan
@@ -91,7 +90,7 @@ def _note_kernels(recorder: Recorder) -> None:
 @contextmanager
 def listening(recorder: Recorder) -> Iterator[None]:
     """Within, a recorder is told what the engine plans and prints."""
-    plan_rule = rules.plan_rule
+    plan_rule = planner.plan_rule
 
     def planned(*args: Any, **options: Any) -> RulePlan:
         return recorder.planned(plan_rule(*args, **options))

@@ -35,8 +35,8 @@ from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import Way
 from gdatalog.cluster.workers.worker import UNLIMITED, room_of
+from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
-from gdatalog.plan.nodes import JoinPlan
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation

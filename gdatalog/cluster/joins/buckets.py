@@ -21,9 +21,9 @@ from gdatalog.cluster.rows.row_statistics import Way, edges_of
 from gdatalog.cluster.rows.shuffle import columns_of
 from gdatalog.cluster.workers.worker import StoredRows, own_address
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan import RowTest, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import RowTest, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE

@@ -24,14 +24,14 @@ from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.sinks import RowSet
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate

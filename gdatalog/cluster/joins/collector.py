@@ -29,7 +29,7 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.nodes import RulePlan, Slot
+from gdatalog.plan import RulePlan, Slot
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.remote import Keeper, RemotePart, RemoteRows

@@ -21,13 +21,13 @@ from gdatalog.cluster.pool import Call, TaskStage, TooLarge
 from gdatalog.cluster.rows.shuffle import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.executors.frontier import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink
+from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Step, TrieRef
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import one_row_each, widens
-from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import KnownRows

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from gdatalog.plan.cells import cuttable, roles
-from gdatalog.plan.effects import participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Filter,
     Join,
@@ -21,6 +19,8 @@ from gdatalog.plan.nodes import (
     TrieRef,
     Version,
 )
+from gdatalog.plan.cells import cuttable, roles
+from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import trie_name
 

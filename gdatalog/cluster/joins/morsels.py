@@ -18,9 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, KeyRange, cuttable
-from gdatalog.plan.effects import participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Branch,
     Constant,
     Expr,
@@ -32,6 +30,8 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, KeyRange, cuttable
+from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.on_device import brought

@@ -40,8 +40,8 @@ from gdatalog.cluster.joins.share_search import (
 from gdatalog.cluster.joins.shares import Histogram, Shares, fine
 from gdatalog.cluster.pool import Broadcast, Call, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan import JoinPlan, Restore
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange
-from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.plan.placement import Spread
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation

@@ -23,12 +23,12 @@ from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
+from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
-from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, Spread
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.remote import Keeper

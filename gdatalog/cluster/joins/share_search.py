@@ -20,7 +20,7 @@ import numpy as np
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.joins.buckets import MAKING, mask_of
 from gdatalog.cluster.joins.shares import Block, Bucket, Histogram, Shares, count, fine
-from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan import JoinPlan, RulePlan
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation

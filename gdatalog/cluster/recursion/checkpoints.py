@@ -33,7 +33,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     rows_by_partition,
 )
 from gdatalog.engine.derived import Rows
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan import TrieRef
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate

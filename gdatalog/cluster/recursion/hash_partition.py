@@ -20,18 +20,18 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
+from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Metrics, RuleRound
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
+from gdatalog.plan import TrieRef
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import TrieRef
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate

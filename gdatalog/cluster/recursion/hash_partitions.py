@@ -36,17 +36,17 @@ from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.strategies import split_stratum, with_parts
-from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import StepCounts
+from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace

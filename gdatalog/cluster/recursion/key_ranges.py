@@ -25,16 +25,16 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.fixpoint import NO_PARTS, Parts
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
-from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.session.knobs import Knobs
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gdatalog.plan import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.cells import roles
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Guard, JoinPlan, RulePlan, TrieRef
 from gdatalog.records import dataclass, field, replace
 
 By = int | str  # a column, or one of these

@@ -14,8 +14,7 @@ import numpy as np
 
 from gdatalog.cluster.pool import Broadcast, Pool
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan.effects import all_steps, expressions, may_fail
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Branch,
     Constant,
@@ -26,6 +25,7 @@ from gdatalog.plan.nodes import (
     Reduction,
     RulePlan,
 )
+from gdatalog.plan.effects import all_steps, expressions, may_fail
 from gdatalog.records import dataclass, field
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable

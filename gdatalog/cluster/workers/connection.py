@@ -22,7 +22,7 @@ from weakref import finalize
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers.devices import gpus
 from gdatalog.engine.no_gpu import plainly_none
-from gdatalog.engine.session.knobs import cores
+from gdatalog.engine.session import cores
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass

@@ -18,7 +18,7 @@ from gdatalog.engine.devices import OpenDevice, open_device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie, TrieLevel

@@ -1,1 +1,279 @@
-"""The data of a program: facts, files, inputs, and their dictionary codes."""
+"""The data of a program: facts, files, inputs, and their dictionary codes.
+
+Here is the access to files: permissions, and the paths of `.input`, `.output` and `.include`. The
+positional form and `.include` resolve paths relative to the file that holds the directive; the
+bare and keyword forms relative to the facts and output folders.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from gdatalog.errors import (
+    Caution,
+    DataError,
+    Error,
+    Interrupted,
+    Note,
+    Span,
+    TimeLimitError,
+    UsageError,
+    meant,
+)
+from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.parser.syntax import Directive
+from gdatalog.planner.check import Schema
+from gdatalog.records import dataclass, field
+from gdatalog.storage.load_options import Findings, options_of_text
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicy:
+    """`files="all" | "read" | "none" | folder`: the files that programs may read and write."""
+
+    files: str | os.PathLike[str] = "all"
+
+    def reading(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "read", self.files in ("all", "read"))
+
+    def reading_all(self, path: str, span: Span | None) -> str:
+        """Like `reading`, for a path that may stand for several files: checks each of them."""
+        from gdatalog.storage.data_files import files_of, is_set
+
+        self.reading(path, span)
+        if self.files not in ("all", "read") and is_set(path):
+            for file in files_of(path):
+                self.reading(file.path, span)
+        return path
+
+    def writing(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "write", self.files == "all")
+
+    def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
+        try:
+            possible = b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:  # a lone surrogate
+            possible = False
+        if not possible:
+            raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
+        if allowed:
+            return path
+        if self.files in ("read", "none"):
+            raise UsageError(
+                f"this database may not {what} files, so not {path!r}",
+                span,
+                hint=f'it was opened with files="{self.files}"',
+            )
+        folder = os.path.realpath(self.files)
+        inside = os.path.realpath(path)
+        if os.path.commonpath([folder, inside]) != folder:
+            raise UsageError(
+                f"this database may {what} files in {os.fspath(self.files)!r} only, "
+                f"so not {path!r}",
+                span,
+            )
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The folders of the bare and keyword forms."""
+
+    facts: str = "."
+    out: str = "."
+    include: tuple[str, ...] = field(default=())
+
+
+def beside(span: Span, path: str) -> str:
+    """Resolves a path relative to the file that holds the directive."""
+    return os.path.normpath(os.path.join(os.path.dirname(span.source.name), path))
+
+
+def read_program(
+    path: str, policy: FilePolicy, warn: Callable[[Caution], None], span: Span | None = None
+) -> Program:
+    """Parses a file; its errors name the file as `path`."""
+    program, cautions = parse_with_cautions(read_text(path, policy, span), path)
+    for caution in cautions:
+        warn(caution)
+    return program
+
+
+def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
+    """Reads a program's file."""
+    policy.reading(path, span)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+        raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
+    return text.replace("\r\n", "\n")
+
+
+def _near(path: str) -> str | None:
+    try:
+        names = os.listdir(os.path.dirname(path) or ".")
+    except (OSError, ValueError):
+        return None
+    close = meant(os.path.basename(path), names)
+    return f"did you mean {os.path.join(os.path.dirname(path), close)!r}?" if close else None
+
+
+def find_include(path: str, span: Span, folders: Folders) -> str:
+    """The file of an `.include`: relative to its own file, otherwise in an include folder."""
+    near = beside(span, path)
+    if os.path.exists(near):
+        return near
+    for folder in folders.include:
+        if os.path.exists(os.path.join(folder, path)):
+            return os.path.join(folder, path)
+    return near
+
+
+def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
+    """The file of an `.input`."""
+    from gdatalog.storage.facts_files import find_facts
+
+    options = dict(directive.options)
+    given = options.get("filename", options.get("name"))
+    if directive.path is not None:
+        path = beside(directive.span, directive.path)
+    elif given:
+        path = os.path.normpath(os.path.join(folders.facts, given))
+    else:
+        policy.reading(os.path.join(folders.facts, name), directive.span)
+        path = find_facts(name, folders.facts)
+    return policy.reading_all(path, directive.span)
+
+
+def read_relation(
+    directive: Directive,
+    name: str,
+    path: str,
+    schema: Schema | None,
+    folders: Folders,
+    findings: Findings,
+    symbols: SymbolTable,
+    kept: Sequence[int] | None = None,
+) -> Iterator[Table]:
+    """Reads the file of an `.input` in batches: all columns, or those in `kept`. Texts of large
+    files go directly to the symbol table."""
+    from gdatalog.storage.facts_files import read_facts, read_input
+    from gdatalog.storage.readers import read_tables
+
+    given = dict(directive.options)
+    if directive.path is not None:
+        given = {key: value for key, value in given.items() if key != "IO"}
+        delimiter = given.pop("delimiter", None)
+        options = options_of_text(given, findings)
+        return read_tables(path, options, delimiter=_tab(delimiter), declared=schema)
+    assert schema is not None
+    how = symbols.as_set, kept
+    if given:
+        tables = read_input(name, given, folders.facts, schema, findings, *how)
+    else:
+        tables = read_facts(name, folders.facts, schema, *how)
+    return (t if kept is None or len(t.types) == len(kept) else t.only(kept) for t in tables)
+
+
+def _tab(delimiter: str | None) -> str | None:
+    return "\t" if delimiter == "\\t" else delimiter
+
+
+@contextmanager
+def placed(directive: Directive) -> Iterator[None]:
+    """A context in which errors of files get the directive's place, or a note with it."""
+    try:
+        yield
+    except (Interrupted, TimeLimitError):
+        raise  # not an error of the file
+    except Error as error:
+        if error.span is None:
+            error.span = directive.span
+        elif error.span.source is not directive.span.source:
+            what = "read" if directive.kind == "input" else "written"
+            error.notes = (*error.notes, Note(f"the file is {what} here", directive.span))
+        raise
+
+
+class Answer(Protocol):
+    """The interface of rows to write, wherever they are stored."""
+
+    def __len__(self) -> int: ...
+
+    def tables(self) -> Iterator[Table]: ...
+
+    def to_parquet(self, path: str) -> None: ...
+
+
+def write_answer(answer: Answer, path: str) -> None:
+    """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
+    path ends with a slash."""
+    from gdatalog.storage.readers import format_of
+    from gdatalog.storage.writers import names_a_folder, write_tables
+
+    if names_a_folder(path) or (
+        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    ):
+        answer.to_parquet(path)
+    else:
+        write_tables(answer.tables(), len(answer), path)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The path that was written, and the `folder` that was created for it."""
+
+    path: str
+    folder: str | None
+
+    @staticmethod
+    def at(path: str) -> Written:
+        """Describes a path before it is written."""
+        folder = os.path.dirname(path.rstrip("/")) or "."
+        return Written(path, None if os.path.isdir(folder) else folder)
+
+    def __str__(self) -> str:
+        return self.path if self.folder is None else f"{self.path} (new folder {self.folder})"
+
+
+def write_relation(
+    directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
+) -> Written:
+    """Writes the file of an `.output`; returns its path."""
+    from gdatalog.storage.writers import write_tables
+
+    with placed(directive):
+        if directive.path is not None:
+            slash = "/" if directive.path.endswith("/") else ""
+            path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            written = Written.at(path)
+            write_answer(answer, path)
+            return written
+        options = dict(directive.options)
+        kind = options.get("IO", "file")
+        if kind != "file":
+            raise UsageError(
+                f"{name}: cannot write to IO={kind}",
+                hint="IO=file writes a file, IO=stdout to the terminal",
+            )
+        given = options.get("filename", options.get("name"))
+        path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
+        policy.writing(path, directive.span)
+        delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
+        header = options.get("headers", "false").lower() == "true"
+        written = Written.at(path)
+        how: dict[str, Any] = {"format": "facts", "delimiter": delimiter, "header": header}
+        write_tables(answer.tables(), len(answer), path, **how)
+        return written
+
+
+def to_stdout(directive: Directive) -> bool:
+    return dict(directive.options).get("IO") == "stdout"

@@ -14,9 +14,9 @@ import numpy as np
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.session.folding import value_of
-from gdatalog.planner.check.checked import Stratum
+from gdatalog.planner.check import Stratum
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, replace

@@ -16,10 +16,10 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
-from gdatalog.engine.facts.files import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
 from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Atom, Const, Decl, Directive, Statement
-from gdatalog.planner.check.checked import Schema
+from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.keys import encode_values

@@ -10,7 +10,7 @@ import numpy as np
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.errors import DataError
 from gdatalog.parser.syntax import Const, ListParam, Param, Values
-from gdatalog.planner.check.checked import ValueList
+from gdatalog.planner.check import ValueList
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.load_options import DataPlace, MissingValue, shown

@@ -1,1 +1,487 @@
-"""Recursive strata: one module for each strategy, and the sets of rows that they share."""
+"""Strata: the evaluation of one, the common base of all strategies.
+
+A nonrecursive stratum is evaluated here, once; `rounds.py` and others add recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cached_property, partial
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+from gdatalog.account import Costs, spending, time_spent
+from gdatalog.calls import chunk_rows
+from gdatalog.cancellation import cancellable
+from gdatalog.engine.choose import indexed, least_scanned, scanned
+from gdatalog.engine.context import Sources, StratumInputs, TrieOf
+from gdatalog.engine.derived import (
+    Derived,
+    DistinctBlocks,
+    Rows,
+    in_order,
+    laid,
+    relation_of,
+    union_rows,
+)
+from gdatalog.engine.device import CPU, HOST, Device
+from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.host_tries import on_the_host
+from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
+from gdatalog.engine.rules import run_rule
+from gdatalog.engine.run import PlanRun
+from gdatalog.engine.semi_joins import semi_joined
+from gdatalog.engine.session import Strategy
+from gdatalog.engine.sums import Sum, algebra_of
+from gdatalog.errors import NOWHERE, MemoryLimitError, Note
+from gdatalog.executors.levelwise import StepCounts
+from gdatalog.parser.syntax import Atom
+from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
+from gdatalog.plan.placement import ExecutorChoice
+from gdatalog.planner import plan_over, plan_rule
+from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check.walk import walk
+from gdatalog.planner.order import Assumed, Params, RelationStatistics
+from gdatalog.planner.rewrite.adornments import as_called
+from gdatalog.planner.rewrite.algebra import NEVER, Algebra
+from gdatalog.records import replace
+from gdatalog.storage.on_device import KnownRows, brought, is_on_host
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+# Relations that replace others, by the plan that reads their tries.
+Parts = Mapping[TrieRef, Relation]
+NO_PARTS: Parts = MappingProxyType({})
+NO_COSTS = Costs()
+NOT_COUNTED: Mapping[int, StepCounts] = MappingProxyType({})
+
+# The assumed size of relations that are not evaluated yet.
+UNKNOWN, DELTA = 100_000, 100
+
+
+class StratumRun:
+    """The evaluation of one stratum."""
+
+    def __init__(self, stratum: Stratum, inputs: StratumInputs):
+        context = inputs.context
+        self.stratum = stratum
+        self.inputs = inputs
+        self.context = context
+        self.ops = context.device.ops
+        self.rules = {
+            name: [rule for rule in stratum.rules if rule.head.name == name]
+            for name in stratum.relations
+        }
+        self.tables: dict[str, DeltaRelation | LatticeRounds] = {}
+        self.deltas: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self.given: Mapping[int, RulePlan] = {}  # finished plans, by the id of their rule
+        self.planned: list[tuple[CheckedRule, RulePlan]] = []
+        self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+        for name in stratum.relations:
+            schema = inputs.schemas[name]
+            kinds = optimum_columns(self.rules[name])
+            self.tables[name] = (
+                LatticeRounds(schema.columns, schema.types, kinds, context.scope.symbols, self.ops)
+                if kinds
+                else DeltaRelation(
+                    schema.columns,
+                    schema.types,
+                    self.ops,
+                    context.knobs.dedup,
+                    context.limits.spare,
+                    partial(context.limits.charge, name),
+                    context.tuning,
+                )
+            )
+
+    @cached_property
+    def name(self) -> str:
+        """The relations as users call them, for progress reports."""
+        return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
+
+    @cached_property
+    def record(self) -> StratumMetrics:
+        """Its metrics, from the first rule on."""
+        metrics = self.context.metrics.begun(self.stratum, self.context.limits)
+        metrics.plans = self.planned
+        return metrics
+
+    def once(self, limit: int | None = None) -> dict[str, Relation]:
+        """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
+        ((name, table),) = self.tables.items()
+        parts = self.first(name, limit)
+        if isinstance(table, LatticeRounds):
+            self._add(name, parts)
+            return self.finished()
+        relation = relation_of(table.columns, table.types, parts, self.ops)
+        self.context.device.hold(relation)
+        self.context.limits.charge(name, self._held(relation))
+        if self.record.lasting:  # otherwise its rows are deduplicated on demand
+            self.record.derived(name, parts, relation, self.ops)
+            self.record.end({name: relation.length})
+        return {name: relation}
+
+    def _held(self, relation: Relation) -> int:
+        """The bytes of its rows, except for those that a device had no room for."""
+        spilled = self.context.device is not CPU and relation.types and relation.store.on_host
+        return 0 if spilled else relation.nbytes
+
+    def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:
+        """Moves all blocks to the host if some have left the device."""
+        if not any(is_on_host(column) for block in blocks.blocks for column in block):
+            return blocks
+        return DistinctBlocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
+
+    def first(self, name: str, limit: int | None = None) -> list[Derived]:
+        """A relation's rows without recursive atoms: its data, facts, and rules."""
+        parts: list[Derived] = [*self.inputs.seeds.get(name, ())]
+        for rule in self.rules[name]:
+            plan = self.given.get(id(rule)) or self.plan(rule, first=True)
+            if plan.joins:
+                with placed(rule):
+                    parts.append(self.run_plan(plan, limit))
+        return parts
+
+    def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations except the `passing` ones."""
+        tables = {name: table for name, table in self.tables.items() if name not in passing}
+        for name, table in tables.items():
+            self.context.limits.charge(name, table.nbytes)
+            self.context.device.hold(table.full())
+        self.record.end({name: table.length for name, table in self.tables.items()})
+        return {name: table.full() for name, table in tables.items()}
+
+    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+        """Adds the rows that rules derived; returns the new ones, after those that loops found."""
+        table, ops = self.tables[name], self.ops
+
+        def added() -> Relation:
+            return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
+
+        count = found + sum(p.count if isinstance(p, DistinctBlocks) else p[1] for p in parts)
+        new = cancellable(count, added) if self.context.device is CPU else added()
+        if parts or not found:
+            self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
+        return new
+
+    def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
+        """Whether an index of old rows gets new ones after all rules have processed them, as it
+        does if rules process the new rows of all relations at once. `before`: the caller runs
+        before the indexes of the relation that it follows get them."""
+        return True
+
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule of a plan, found by its place in the text."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
+    def called(self, rule: CheckedRule) -> str:
+        """A rule's relation and number, for progress reports."""
+        name, rules = as_called(rule.head.name), self.stratum.rules
+        number = next((at for at, own in enumerate(rules, 1) if own is rule), 0)
+        return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
+
+    def recursive(self, rule: CheckedRule) -> bool:
+        if not self.stratum.recursive or rule.body is None:
+            return False
+        names = set(self.stratum.relations)
+        return any(atom.name in names for atom in atoms(rule))
+
+    def tell_way(
+        self,
+        way: Way,
+        plans: Sequence[RulePlan],
+        rows: Mapping[str, int],
+        executor: str,
+        costs: Costs = NO_COSTS,
+        seen: Mapping[int, StepCounts] = NOT_COUNTED,
+    ) -> None:
+        """Reports a fixpoint to a profile. Its rules run as one: the first one's report has the
+        rows and the costs of all. `seen`: the metrics of steps, by id."""
+        self.record.way = way
+        self.record.end(dict(rows))
+        for number, plan in enumerate(plans):
+            report = self.context.metrics.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), way.seconds
+                report.add_costs(costs)
+                report.bytes = self.record.peak
+            choice = ExecutorChoice(False, executor)
+            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
+            report.saw(seen)
+
+    def growth(
+        self, error: MemoryLimitError, news: Sequence[Round] | None = None
+    ) -> MemoryLimitError:
+        """Adds the growing rules to the error and, of rounds, by how much they grow each round."""
+        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        where = "the fixpoint" if news is None else f"round {len(news) + 1}"
+        rounds = ", ".join(str(sum(n.new.values())) for n in (news or ())[-6:])
+        recent = f"; new rows in the last rounds: {rounds}" if news else ""
+        return MemoryLimitError(
+            f"{error.message}, in {where} of {' and '.join(self.stratum.relations)}{recent}",
+            rules[0].span if rules else None,
+            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+        )
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
+        """The plan of a rule in the first round, or in later ones."""
+        inputs, context = self.inputs, self.context
+        recursive = self.stratum.relations if self.stratum.recursive else ()
+
+        def make(
+            relation: Callable[[str], Relation], params: Params, least: int | None = None
+        ) -> RulePlan:
+            def sizes(name: str, version: Version) -> RelationStatistics:
+                return self._sizes(name, version, relation)
+
+            return plan_rule(
+                rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
+                params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
+                algebra=self._algebra(),
+            )  # fmt: skip
+
+        def planned(least: int | None) -> RulePlan:
+            return inputs.plans.plan(
+                rule,
+                first,
+                inputs.relation,
+                partial(make, least=least),
+                context.scope.params,
+                least,
+            )
+
+        # Statistics of rows on the host do not count as device memory.
+        here = nullcontext() if context.device is CPU else on_the_host(context.limits)
+        work = context.limits.watch.work("planning", self.called(rule))
+        with here, work, spending("planning"):
+            least = self._least_scanned()
+            plan = planned(least) if least is not None else None
+            scans = context.tuning.index_scans
+            if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
+                plan = cancellable(self._rows_read(rule), partial(planned, None), None)
+            if context.cluster is not None and not self.recursive(rule):
+                plan = self._where_it_lies(rule, plan) or plan
+        if not any(plan is other for _, other in self.planned):
+            self.planned.append((rule, plan))
+        return plan
+
+    def _algebra(self) -> Algebra:
+        """Whether counts may be signed sums, which one machine runs as a whole."""
+        context = self.context
+        if self.stratum.recursive or context.cluster is not None:
+            return NEVER
+        return algebra_of(context.knobs, context.device is CPU, context.limits)
+
+    def _least_scanned(self) -> int | None:
+        """The least number of rows of a relation that is scanned; None: no scans."""
+        context = self.context
+        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
+            return None
+        return least_scanned(context.knobs)
+
+    def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
+        """The same for the rows of one relation on their own device, if that pays."""
+        inputs, context = self.inputs, self.context
+        assert context.cluster is not None
+        name = context.cluster.stays(plan, inputs)
+        if name is None:
+            return None
+
+        def sizes(name: str, version: Version) -> RelationStatistics:
+            return inputs.relation(name).statistics
+
+        params, tuning = Params(context.scope.params), context.tuning
+        schemas, types = inputs.schemas, inputs.param_types
+        return plan_over(rule, schemas, types, sizes, name, plan, params, tuning)
+
+    def _rows_read(self, rule: CheckedRule) -> int:
+        """The rows of the largest relation that planning a rule reads on the CPU."""
+        if self.context.device is not CPU:
+            return 0
+        names = {atom.name for atom in atoms(rule)} - self.tables.keys()
+        return max((self.inputs.relation(name).at_most for name in names), default=0)
+
+    def _sizes(
+        self, name: str, version: Version, relation_of: Callable[[str], Relation]
+    ) -> RelationStatistics:
+        arity = self.inputs.schemas[name].arity
+        if version == "delta":
+            return Assumed(DELTA, DELTA, arity)
+        if name in self.tables:
+            return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+        relation = relation_of(name)
+        self.context.device.hold(relation)
+        return relation.statistics
+
+    def run_plan(
+        self,
+        plan: RulePlan,
+        limit: int | None,
+        lasting: dict[int, Any] | None = None,
+        parts: Parts = NO_PARTS,
+        report: RuleRun | None = None,
+        stats: RuleRound | None = None,
+        strategy: Strategy | None = None,
+    ) -> Derived:
+        """Runs a rule; `parts`: the relations to build tries from, if these are others."""
+        inputs, context = self.inputs, self.context
+        limits = context.limits
+        room = context.device.room(max(0, context.memory - limits.account.total))
+        limits.chunk = context.force_chunk or chunk_rows(plan, *room)
+        if report is None:
+            report = context.metrics.run_of(plan)
+        if stats is None:
+            stats = self.record.running(plan.relation, self.rule_of(plan))
+        began = perf_counter()
+        before = Costs() if report is None else time_spent()
+        trie_of: TrieOf = partial(self.trie_of, parts=parts)
+        if (
+            context.device is CPU
+            and not self.stratum.recursive
+            and len(plan.joins) == 1
+            and not plan.terms
+            and not plan.within
+        ):
+            with spending("indexing"):
+                (join,) = plan.joins
+                trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
+        if report is not None:
+            report.seconds += perf_counter() - began
+            report.add_costs(time_spent() - before)
+        with limits.watch.work("joining", self.called(stats.rule)):
+            sources, found = Sources(trie_of, self.rows_of, self._once), None
+            on_host = Sources(
+                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
+            )
+            if context.cluster is not None and self._all_finished(plan):
+                here = sources if context.device is CPU else on_host
+                found = context.cluster.rule(plan, here, inputs, limit, report, stats)
+            if strategy is not None:
+                context = replace(context, knobs=replace(context.knobs, strategy=strategy))
+            resident, in_cells = self._resident(plan.otherwise or plan, parts)
+            if in_cells and plan.otherwise is not None:  # sums read whole indexes
+                plan = plan.otherwise
+            found = found or run_rule(
+                plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
+            )
+        self.record.ran(stats)
+        if report is not None:
+            report.bytes = max(report.bytes, stats.bytes)
+        return found
+
+    def compile_ahead(self) -> None:
+        """Has loops of the planned rules compiled on another thread while this one goes on. The
+        indexes that they read are built now."""
+        sources = Sources(self.trie_of, self.rows_of, self._once)
+        for _, plan in self.planned:
+            if plan.terms:
+                Sum(PlanRun(plan, sources, self.context)).compile_ahead()
+
+    def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
+        """The host's tries for a rule that may run in cells on a device, and whether it is expected
+        to need them."""
+        device, limits = self.context.device, self.context.limits
+        if device is CPU or self.stratum.recursive or plan.terms or not self._all_finished(plan):
+            return None, False
+        from gdatalog.engine.host_tries import too_large
+
+        sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
+        return sources, too_large([plan], self.inputs.relation, device, limits)
+
+    def _all_finished(self, plan: RulePlan) -> bool:
+        """Whether a rule reads no growing relation."""
+        refs = (ref for join in plan.joins for ref in join.tries)
+        return not plan.recursive_on and not any(ref.relation in self.tables for ref in refs)
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return None if ref.relation in self.tables else self.inputs.relation(ref.relation)
+
+    def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
+        """The rows that a join starts from, in any order: the delta of a relation, or the columns
+        of one that it scans; without duplicates where rows are counted."""
+        assert join.given is not None
+        if join.scan is not None:
+            whole = self.inputs.relation(join.scan.relation)
+            scanned(join, whole)
+            if join.bag:
+                with spending("indexing"):
+                    whole.store.distinct()
+            rows = whole.rows
+            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+        delta = self.deltas[join.given.relation]
+        if self.context.device is CPU:
+            return delta.rows, delta.length
+        columns = delta.sorted_keys
+        here = (device or self.context.device) is CPU
+        return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
+
+    def _once(self, join: JoinPlan) -> bool:
+        """Whether the columns that a join scans have no duplicate rows."""
+        assert join.scan is not None
+        whole = self.inputs.relation(join.scan.relation)
+        return (
+            len(join.scan.columns) == len(whole.types) and whole.store.known >= KnownRows.DISTINCT
+        )
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        device = device or self.context.device
+        table, part = self.tables.get(ref.relation), parts.get(ref)
+        if part is not None:
+            relation = part
+        else:
+            relation = self.inputs.relation(ref.relation) if table is None else table.full()
+        if device is CPU and (ref in self._charged or part is not None):
+            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
+            if found is not None:
+                return found
+        trie = self._trie(device, relation, ref)
+        self._charged.add(ref)
+        if part is not None and device is CPU and isinstance(table, DeltaRelation):
+            self.context.limits.account.add(f"index of {ref.relation}", trie.nbytes)
+        else:
+            what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+            device.charge(self.context.limits, what, relation)
+        return trie
+
+    def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
+        """A device's trie; its build time goes to the metrics."""
+        metrics = self.context.metrics
+        if not metrics.lasting:
+            return device.trie(relation, ref)
+        there, before = device.made(relation, ref), time_spent()
+        with spending("indexing"):
+            trie = device.trie(relation, ref)
+        seconds = None if there is not None else (time_spent() - before).indexing
+        self._record_index(ref, trie, seconds)
+        return trie
+
+    def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+        """Records an index that is read in a profile."""
+        metrics = self.context.metrics
+        if metrics.lasting:  # otherwise the relation may be a part, which has no schema
+            metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
+
+
+@contextmanager
+def placed(rule: CheckedRule) -> Iterator[None]:
+    """Within this context, memory limit errors name the place of this rule."""
+    try:
+        yield
+    except MemoryLimitError as error:
+        if error.span is None and rule.span.source != NOWHERE.source:
+            error.span = rule.span
+        raise
+
+
+def atoms(rule: CheckedRule) -> list[Atom]:
+    return [part for part in walk(rule.body) if isinstance(part, Atom)] if rule.body else []

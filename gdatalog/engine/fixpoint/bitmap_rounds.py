@@ -32,14 +32,14 @@ from gdatalog.engine.derived import (
     relation_of,
     union_rows,
 )
+from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Round
-from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
+from gdatalog.plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.on_device import BitmapOps

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from gdatalog.engine.derived import Rows
-from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
+from gdatalog.plan import Constant, Expr, Join, JoinPlan, Slot
 from gdatalog.printer.lattice import BestRelation, Follow
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import Flow, RelationColumn, encode_value, span_of, widen

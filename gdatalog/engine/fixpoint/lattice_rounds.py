@@ -15,7 +15,7 @@ from gdatalog.engine.derived import device_ops, laid
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass

@@ -21,6 +21,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.groups import (
     GroupCodes,
     Spans,
@@ -30,12 +31,10 @@ from gdatalog.engine.fixpoint.groups import (
 )
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
-from gdatalog.engine.fixpoint.stratum import StratumRun
 from gdatalog.engine.metrics import Way
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import JoinWorker, given_arrays, run_workers, tallied, worker_of
-from gdatalog.plan.effects import all_steps, expressions, participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Apply,
     Assign,
     Expr,
@@ -47,7 +46,8 @@ from gdatalog.plan.nodes import (
     Slot,
     TrieRef,
 )
-from gdatalog.planner.check.checked import Stratum
+from gdatalog.plan.effects import all_steps, expressions, participants
+from gdatalog.planner.check import Stratum
 from gdatalog.planner.rewrite.monotone import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.arguments import layouts_of
 from gdatalog.printer.expressions import Unprintable

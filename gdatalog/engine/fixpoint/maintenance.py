@@ -25,14 +25,13 @@ from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, in_order, union_rows
 from gdatalog.engine.device import Device
+from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.metrics import Round
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.frontier import Ops
-from gdatalog.plan.effects import participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Branch,
     Guard,
     JoinPlan,
@@ -43,10 +42,11 @@ from gdatalog.plan.nodes import (
     TrieRef,
     Version,
 )
+from gdatalog.plan.effects import participants
 from gdatalog.plan.tuning import Grown, Tuning, When
-from gdatalog.planner.check.checked import CheckedRule, Stratum
-from gdatalog.planner.order.sizes import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
-from gdatalog.planner.rules import plan_rule
+from gdatalog.planner import plan_rule
+from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.order import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among

@@ -27,6 +27,7 @@ from gdatalog.engine.derived import (
     relation_of,
 )
 from gdatalog.engine.device import CPU, shared_by
+from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.spans import (
     RowsByColumn,
@@ -38,12 +39,11 @@ from gdatalog.engine.fixpoint.spans import (
     spans_of,
     stamps_for,
 )
-from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
+from gdatalog.plan import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.linear_recursion import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass

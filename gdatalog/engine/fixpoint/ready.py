@@ -11,12 +11,12 @@ from gdatalog.account import default_limit
 from gdatalog.engine.choose import FallbackMet, allowing
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.facts.encoding import Encoded
-from gdatalog.engine.fixpoint.stratum import StratumRun
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan import RulePlan
 from gdatalog.plan.stratum import OnTheHost, Strategy, StratumPlan
 from gdatalog.plan.tuning import CONDITIONS, Bytes, TooManyRows, Unsuited, When
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 

@@ -20,18 +20,18 @@ from gdatalog.cancellation import WorkItem
 from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint import DELTA, UNKNOWN, StratumRun, placed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.fixpoint.stratum import DELTA, UNKNOWN, StratumRun, placed
 from gdatalog.engine.fixpoint.variants import Variant, alone
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.errors import Caution, MemoryLimitError
-from gdatalog.plan.nodes import Join, TrieRef, Version
+from gdatalog.plan import Join, TrieRef, Version
 from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
-from gdatalog.planner.check.checked import CheckedRule
-from gdatalog.planner.order.sizes import Assumed, RelationStatistics
-from gdatalog.planner.rules import plan_rule
+from gdatalog.planner import plan_rule
+from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 

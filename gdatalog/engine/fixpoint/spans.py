@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope, evaluate
-from gdatalog.plan.effects import all_steps, merged, participants
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Assign,
     Constant,
     Expr,
@@ -34,6 +33,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.plan.effects import all_steps, merged, participants
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import Flow, KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought

@@ -15,6 +15,7 @@ from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, relation_of
 from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
@@ -27,9 +28,8 @@ from gdatalog.engine.fixpoint.ready import (
     run_here,
 )
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.stratum import StratumRun, atoms
 from gdatalog.engine.host_tries import too_large
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan import RulePlan
 from gdatalog.plan.placement import Local, OnWorkers
 from gdatalog.plan.stratum import (
     BitmapRounds,
@@ -54,7 +54,7 @@ from gdatalog.plan.tuning import (
     Unsuited,
     When,
 )
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.rewrite.columns_read import counts_of
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_recursion import (

@@ -25,15 +25,15 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
+from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
-from gdatalog.engine.fixpoint.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
-from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation

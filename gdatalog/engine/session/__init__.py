@@ -1,1 +1,154 @@
-"""A session: texts, prepared programs, settings, and the evaluation of what is asked."""
+"""A session: texts, prepared programs, and the evaluation of what is asked.
+
+Here are the settings that force the engine's choices, their defaults, and the parsing of options.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal, get_args
+
+from gdatalog.errors import UsageError, meant
+from gdatalog.records import dataclass
+
+Strategy = Literal["auto", "lftj", "levelwise"]
+Dedup = Literal["auto", "sort", "bitmap", "hash"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+FORMS = ("text", "json", "mermaid", "html")  # formats of plans
+MOST_THREADS = 1024
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """Forced choices. "auto" leaves a choice to the engine, by expected cost; "always" applies an
+    optimisation wherever it is possible, "never" disables it.
+
+    `strategy`: the executor. `threads`: the threads of compiled loops. `intersect`, for tests: one
+    algorithm for intersecting lists, "leapfrog", "merge", "mark" or "recode"; "plain" excludes the
+    last two. `tile`: the lanes of a GPU that share a subtree; 0: by the lengths of lists.
+    `dead_variables`: splitting rules where a variable is last used. `split`: partitioned recursion.
+    `dedup`: the index that finds a fixpoint's new rows, sorted runs, a bitmap or a hash set.
+    `magic_sets`: evaluating only what a query's constants need. `spread`: running on a cluster;
+    "replicate" copies whole relations to each worker, "partition" gives each worker a part.
+    `encode`: running strata on dictionary codes. `scans`: scanning the relation of a rule with one
+    atom. `host_indexes`: reading indexes that stay on the host, in "cells" or by "pages".
+    `algebra`: rewriting counts as signed sums of simpler ones; "quotients" and "suffixes" force one
+    kind, "split" a split by degree.
+    """
+
+    strategy: Strategy = "auto"
+    threads: int = 0  # 0: one per core
+    intersect: str = "auto"
+    tile: int = 0
+    dead_variables: str = "auto"
+    split: str = "auto"
+    dedup: Dedup = "auto"
+    magic_sets: str = "auto"
+    spread: str = "auto"
+    encode: str = "auto"
+    scans: str = "auto"
+    host_indexes: str = "auto"
+    algebra: str = "auto"
+
+    @property
+    def workers(self) -> int:
+        return self.threads or cores()
+
+
+def strategy_of(given: object) -> Strategy:
+    """
+    >>> strategy_of("lftj")
+    'lftj'
+    """
+    for strategy in STRATEGIES:
+        if given == strategy:
+            return strategy
+    choices = ", ".join(f'"{strategy}"' for strategy in STRATEGIES)
+    near = meant(str(given), STRATEGIES)
+    hint = f"one of {choices}" if near is None else f'did you mean "{near}"? It is one of {choices}'
+    raise UsageError(f"there is no strategy {given!r}", hint=hint)
+
+
+def parse_threads(text: str | None) -> int | None:
+    """Parses a number of threads; None: one per core.
+
+    >>> parse_threads("2"), parse_threads("auto"), parse_threads(None)
+    (2, None, None)
+    """
+    if text is None or text == "auto":
+        return None
+    return threads_of(int(text) if text.isdecimal() else text)
+
+
+def threads_of(given: object) -> int:
+    """Checks a number of threads; 0 for None: one per core.
+
+    >>> threads_of(None), threads_of(2)
+    (0, 2)
+    """
+    if given is None:
+        return 0
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_THREADS:
+        return given
+    raise UsageError(
+        f"not a number of threads: {given!r}",
+        hint=f"from 1 to {MOST_THREADS}; without it there is one for each core",
+    )
+
+
+def seconds_of(given: object) -> float | None:
+    """Checks a time limit in seconds; None: no limit.
+
+    >>> seconds_of(None), seconds_of(2)
+    (None, 2.0)
+    """
+    if given is None:
+        return None
+    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
+        return float(given)
+    raise UsageError(
+        f"not a time limit: {given!r}", hint="a positive number of seconds; None for no limit"
+    )
+
+
+def parse_seconds(text: str) -> float | None:
+    """
+    >>> parse_seconds("2.5"), parse_seconds("off")
+    (2.5, None)
+    """
+    if text == "off":
+        return None
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?|\.[0-9]+", text) is None:
+        raise UsageError(f"not a time limit: {text!r}", hint="seconds, as in 30 or 0.5; or off")
+    return seconds_of(float(text))
+
+
+def parse_size(text: str | int) -> int:
+    """
+    >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)
+    (8589934592, 512000000, 1000)
+    """
+    if isinstance(text, int):
+        if text <= 0:
+            raise UsageError(f"a memory limit must be positive, not {text}")
+        return text
+    if not isinstance(text, str):
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB", or in bytes')
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB" or "500MB"')
+    number, unit, binary = found.groups()
+    scale = _UNITS[unit]
+    if unit and not binary and text.lower().rstrip().endswith("b"):
+        scale = 1000 ** ("kmgt".index(unit) + 1)
+    return int(float(number) * scale)

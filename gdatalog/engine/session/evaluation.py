@@ -28,9 +28,9 @@ from gdatalog.engine.derived import (
 )
 from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
+from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.ready import Ready, Since
-from gdatalog.engine.fixpoint.stratum import atoms as atoms_of
 from gdatalog.engine.session.prepared import CheckedText
 from gdatalog.engine.session.remembered import (
     LastUse,
@@ -54,7 +54,7 @@ from gdatalog.engine.strata import (
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
-from gdatalog.planner.check.checked import Checked, Schema, Stratum
+from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.check.walk import Node, walk
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace

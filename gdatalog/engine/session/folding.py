@@ -17,7 +17,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Atom, Chain, Const, Expr, FunctionCall, Param, Var
 from gdatalog.plan.stratum import Copy, Fallback, Once
 from gdatalog.plan.tuning import Unsuited
-from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.rewrite.adornments import asked_for

@@ -20,7 +20,7 @@ from gdatalog.engine.session.remembered import news_since
 from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
 from gdatalog.parser.syntax import Atom
-from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.adornments import plain
 from gdatalog.planner.rewrite.magic_set_cost import World
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program

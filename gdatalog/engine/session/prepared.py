@@ -21,12 +21,12 @@ from gdatalog.engine.session.texts import Outline
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Statement
-from gdatalog.plan.nodes import RulePlan, Version
-from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.plan import RulePlan, Version
+from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
+from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.sizes import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation

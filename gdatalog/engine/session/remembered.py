@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.engine.session.texts import FactList
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation

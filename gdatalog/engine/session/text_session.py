@@ -16,10 +16,10 @@ import numpy as np
 
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
-from gdatalog.engine.facts.files import FilePolicy, Folders, find_include, read_program
+from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
 from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
-from gdatalog.engine.fixpoint.stratum import atoms
+from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
@@ -38,7 +38,7 @@ from gdatalog.parser.syntax import (
     Rule,
     Statement,
 )
-from gdatalog.planner.check.checked import Checked, CheckedQuery, Schema
+from gdatalog.planner.check import Checked, CheckedQuery, Schema
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only

@@ -14,7 +14,7 @@ from operator import is_
 from typing import overload
 
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.facts.files import Folders
+from gdatalog.engine.facts import Folders
 from gdatalog.parser.syntax import Atom, Rule, Statement
 from gdatalog.planner.check.walk import Part, Shape, names_of, reads_of, shape_of, without
 from gdatalog.records import dataclass, field, replace

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from gdatalog.engine.facts.files import Folders, to_stdout
+from gdatalog.engine.facts import Folders, to_stdout
 from gdatalog.engine.session.texts import Outline, ProgramTexts
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser.syntax import (

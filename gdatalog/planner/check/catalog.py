@@ -16,7 +16,7 @@ from gdatalog.errors import (
     TypeMismatchError,
 )
 from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
-from gdatalog.planner.check.checked import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
+from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
 from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
+from gdatalog.planner.check import did_you_mean, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import did_you_mean, show
 from gdatalog.planner.check.walk import Node, children, variables, walk
 from gdatalog.records import replace
 

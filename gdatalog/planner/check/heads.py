@@ -27,8 +27,8 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.plan.functions import AGGREGATES
+from gdatalog.planner.check import CheckedRule, did_you_mean, either, own_name, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import CheckedRule, did_you_mean, either, own_name, show
 from gdatalog.planner.check.walk import contains_head_aggregate, head_aggregates
 from gdatalog.records import replace
 

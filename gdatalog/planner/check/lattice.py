@@ -28,7 +28,7 @@ from gdatalog.parser.syntax import (
     Or,
     Var,
 )
-from gdatalog.planner.check.checked import CheckedRule, Stratum, as_rule, own_name, show, text_of
+from gdatalog.planner.check import CheckedRule, Stratum, as_rule, own_name, show, text_of
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables

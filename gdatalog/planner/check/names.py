@@ -1,7 +1,7 @@
 """Names: resolves each name of a rule to a relation, a function, an aggregate or a parameter.
 
 Every error is at one place. A rule with an error is hidden from later passes; its relation stays
-known. The result is as `planner/check/checked.py` describes it, without types.
+known. The result is as `planner/check/__init__.py` describes it, without types.
 
 Each kind of node has places where it must not stand, which depend on the enclosing head, fact or
 aggregate: so one class visits all of them.
@@ -19,8 +19,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
-from gdatalog.planner.check.checked import (
+from gdatalog.planner.check import (
     INSTEAD,
     CheckedQuery,
     CheckedRule,
@@ -28,6 +27,7 @@ from gdatalog.planner.check.checked import (
     either,
     nearest,
 )
+from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import rebuild, variables, walk
 from gdatalog.planner.rewrite.lists import one_for_many

@@ -26,9 +26,7 @@ from gdatalog.parser.syntax import (
     Statement,
     TypeDecl,
 )
-from gdatalog.planner.check.catalog import Catalog, CatalogRelation, collect
-from gdatalog.planner.check.cautions import cautions_of
-from gdatalog.planner.check.checked import (
+from gdatalog.planner.check import (
     NOTHING_BROKEN,
     Cause,
     Checked,
@@ -37,6 +35,8 @@ from gdatalog.planner.check.checked import (
     Schema,
     either,
 )
+from gdatalog.planner.check.catalog import Catalog, CatalogRelation, collect
+from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution

@@ -13,7 +13,7 @@ from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.checked import (
+from gdatalog.planner.check import (
     CheckedRule,
     as_rule,
     conjuncts,

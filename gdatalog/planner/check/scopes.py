@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.checked import own_name
+from gdatalog.planner.check import own_name
 from gdatalog.planner.check.walk import N, Node, children, rebuild, variables
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName

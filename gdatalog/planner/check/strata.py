@@ -21,7 +21,7 @@ from gdatalog.parser.syntax import (
     Not,
     Var,
 )
-from gdatalog.planner.check.checked import (
+from gdatalog.planner.check import (
     CheckedRule,
     Stratum,
     as_rule,

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
+from gdatalog.planner.check import CheckedRule, either, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import CheckedRule, either, show
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.records import dataclass, field, replace

@@ -1,1 +1,281 @@
-"""The order of a join's variables: statistics, estimates, costs, symmetry, and the search."""
+"""The order of a join's variables: estimates, costs, symmetry, and the search.
+
+Here is the interface to relations' statistics, with assumed statistics where there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, Protocol
+
+from gdatalog.plan import Constant, Expr, Parameter, Version
+from gdatalog.records import dataclass, field
+from gdatalog.values import Value
+
+# A test between two columns of a row, as (left column, operator, right column).
+ColumnTest = tuple[int, str, int]
+# An operator, and its right operand.
+Bound = tuple[str, Value]
+# Default selectivity of a test, by its operator.
+PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
+MOMENTS = 8  # number of degree moments
+
+
+class DegreeMoments(Protocol):
+    """The degrees of a column's values: the greatest, and the sums of their powers."""
+
+    @property
+    def most(self) -> int: ...
+
+    @property
+    def powers(self) -> tuple[float, ...]: ...
+
+
+class ListSizes(Protocol):
+    """A binary relation as a list of `children` for each of the ascending `values`."""
+
+    @property
+    def values(self) -> Any: ...
+
+    @property
+    def starts(self) -> Any: ...
+
+    @property
+    def ends(self) -> Any: ...
+
+    @property
+    def children(self) -> Any: ...
+
+    @property
+    def picked(self) -> dict[Any, Any]:
+        """A cache of the values that samplers have picked."""
+
+
+class GraphStatistics(Protocol):
+    """Statistics of a finished binary relation over one type; computed on demand, and slow.
+
+    `symmetric`: it contains every row reversed. `loops`: it contains some (x, x). `skew`: the
+    number of pairs of higher neighbours by key divided by the number by degree.
+    """
+
+    @property
+    def symmetric(self) -> bool: ...
+    @property
+    def loops(self) -> bool: ...
+    @property
+    def skew(self) -> float: ...
+    @property
+    def degree_steps(self) -> Mapping[int, int]:
+        """For each power of two: the first rank with at least such a degree."""
+
+    def list_length(
+        self, column: int, tests: tuple[ColumnTest, ...], bounds: Sequence[tuple[str, int]]
+    ) -> float:
+        """The expected length of a list at a rank that was reached by an edge, within bounds."""
+
+    def walk_ranks(self) -> None:
+        """Makes lists of ranks, so that samples follow them."""
+
+    def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
+        """The number of ways in which rows of ranks meet in a value, one row for each column and
+        its tests; None if unknown."""
+
+
+class RelationStatistics(Protocol):
+    """The statistics of one relation."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the relation does not exist yet, so that all statistics are guesses."""
+
+    @property
+    def rises(self) -> frozenset[tuple[int, int]]:
+        """Pairs of columns whose values ascend in every row."""
+
+    @property
+    def graph(self) -> GraphStatistics | None:
+        """The relation as a graph, if it is binary and finished; a growing relation does not stay
+        symmetric."""
+
+    @property
+    def symmetric(self) -> bool: ...
+
+    @property
+    def loopless(self) -> bool: ...
+
+    @property
+    def balanced(self) -> bool:
+        """Whether it seems to be a symmetric binary relation."""
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        """The number of rows that pass the tests."""
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        """The number of distinct combinations of values in some columns."""
+
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> DegreeMoments:
+        """The degrees of a column's values."""
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        """The number of rows to sort for an index that starts with a column."""
+
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> ListSizes | None:
+        """The lists of the other column by this one, if they exist."""
+
+    def set(self) -> Any:
+        """The sorted values of a relation with one column; None for others."""
+
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        """The shares of a column's values, and of the rows, within these bounds."""
+
+
+Statistics = Callable[[str, Version], RelationStatistics]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The selectivity of a comparison of a column with parameters: the shares of its values, and of
+    the rows, that are left."""
+
+    relation: str
+    column: int
+    bounds: tuple[tuple[str, Constant | Parameter], ...]
+    shares: tuple[float, float]
+
+
+@dataclass(slots=True)
+class Params:
+    """The parameter values for which a plan is made, and the selectivities that depend on them."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    looked: list[Looked] = field(default_factory=list)
+
+    def value(self, bound: Expr) -> Value | None:
+        """The value of a constant or a parameter, if it is known."""
+        if isinstance(bound, Constant):
+            return bound.value
+        return self.values.get(bound.name) if isinstance(bound, Parameter) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedDegrees:
+    most: int
+    powers: tuple[float, ...]
+
+
+@lru_cache(maxsize=1 << 8)
+def _even(rows: int, values: int) -> AssumedDegrees:
+    """The degrees of values that have the same number of rows each."""
+    mean = max(1.0, rows / values)
+    powers = tuple(values * mean**k for k in range(MOMENTS + 1))
+    return AssumedDegrees(int(mean), powers)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A relation that does not exist yet, such as one that a fixpoint will derive."""
+
+    rows: int
+    values: int  # distinct values of each column
+    arity: int
+    rises: frozenset[tuple[int, int]] = field(default=frozenset())
+    balanced: bool = False
+    assumed: bool = True
+    graph: GraphStatistics | None = None
+    symmetric: bool = False
+    loopless: bool = False
+    each: tuple[int, ...] | None = None  # the same by column, if known
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return max(1, self.rows >> len(tests))
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        if len(columns) == self.arity:
+            return self.rows
+        if self.each is not None:
+            return min(self.rows, prod(self.each[column] for column in columns))
+        return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
+
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> AssumedDegrees:
+        return _even(self.size(tests), self.distinct(frozenset((column,))))
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return 0
+
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> None:
+        return None
+
+    def set(self) -> None:
+        return None
+
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        share = prod(PASSES[op] for op, _ in bounds)
+        return share, share
+
+
+@dataclass(frozen=True, slots=True)
+class OfEdges:
+    """A table of counts by the ends of a symmetric relation's edges, with the relation's
+    statistics. `ranked`: by their ranks."""
+
+    relation: str
+    edges: RelationStatistics
+    ranked: bool
+    rises: frozenset[tuple[int, int]] = frozenset()
+    assumed: bool = False
+    graph: GraphStatistics | None = None
+    symmetric: bool = True
+
+    @property
+    def rows(self) -> int:
+        return self.edges.rows
+
+    @property
+    def loopless(self) -> bool:
+        return self.edges.loopless
+
+    @property
+    def balanced(self) -> bool:
+        return self.edges.balanced
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self.edges.size(tests, self.ranked)
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self.edges.distinct(columns)
+
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> DegreeMoments:
+        return self.edges.degrees(column, tests, self.ranked)
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self.edges.rows
+
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> ListSizes | None:
+        return self.edges.lists(column, tests, self.ranked)
+
+    def set(self) -> Any:
+        return None
+
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        return self.edges.within(column, bounds, self.ranked)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
 
-from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.plan import Apply, Slot
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.items import AtomItem, Item, TestItem, variables_of
-from gdatalog.planner.order.sizes import RelationStatistics, Statistics
+from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.rewrite.automorphisms import Pair
 from gdatalog.records import replace
 from gdatalog.values import TypeName

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gdatalog.planner.order import MOMENTS
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
-from gdatalog.planner.order.sizes import MOMENTS
 from gdatalog.planner.rewrite.orderings import Orderings
 
 TINY = 1e-9

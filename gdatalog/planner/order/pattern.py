@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gdatalog.planner.order.sizes import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
+from gdatalog.planner.order import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
 from gdatalog.records import dataclass, field
 
 

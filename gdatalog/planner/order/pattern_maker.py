@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import inf, prod
 
-from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
@@ -27,6 +27,7 @@ from gdatalog.planner.items import (
     given_out,
     item_may_fail,
 )
+from gdatalog.planner.order import PASSES, Looked, OfEdges, Params, RelationStatistics
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -35,7 +36,6 @@ from gdatalog.planner.order.pattern import (
     ValueRange,
     bits,
 )
-from gdatalog.planner.order.sizes import PASSES, Looked, OfEdges, Params, RelationStatistics
 
 # Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7

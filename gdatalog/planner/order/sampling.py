@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.planner.order import ListSizes
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
-from gdatalog.planner.order.sizes import ListSizes
 from gdatalog.records import dataclass
 
 TAKEN = 256  # values tried for each sample

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from gdatalog.plan.nodes import Slot
+from gdatalog.plan import Slot
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.items import (
@@ -35,6 +35,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
+from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.edges import (
     Names,
     chains_of,
@@ -52,7 +53,6 @@ from gdatalog.planner.order.edges import (
     unlike_neighbours,
     unlike_pairs,
 )
-from gdatalog.planner.order.sizes import RelationStatistics, Statistics
 from gdatalog.planner.rewrite.automorphisms import Pair, Symmetries, literals_of, share_of
 
 

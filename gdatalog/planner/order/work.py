@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
-from gdatalog.plan.nodes import (
+from gdatalog.plan import (
     Branch,
     Constant,
     Generate,
@@ -21,7 +20,8 @@ from gdatalog.plan.nodes import (
     Step,
     Tally,
 )
-from gdatalog.planner.order.sizes import Statistics
+from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
+from gdatalog.planner.order import Statistics
 
 WORD = 64  # values that one word of a bitset intersects
 SOUGHT = 3.0  # cost of a lookup in a list, relative to a value walked

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from math import inf
 
-from gdatalog.plan.nodes import JoinPlan, Term
+from gdatalog.plan import JoinPlan, Term
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.items import (
@@ -30,8 +30,8 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
+from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.elimination import Elimination

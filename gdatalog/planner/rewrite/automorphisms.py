@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from functools import lru_cache
 from typing import Any
 
-from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.plan import Apply, Slot
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AggregateItem, AtomItem, Item, NotItem, RestoreItem, TestItem
 from gdatalog.records import dataclass, fields, is_dataclass

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 
 from gdatalog.parser.syntax import Atom, Var
-from gdatalog.planner.check.checked import CheckedRule
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import walk
-from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.planner.order import RelationStatistics
 from gdatalog.records import dataclass, field
 
 # Assumed partners of each value of a recursive relation, and values of an unknown column.

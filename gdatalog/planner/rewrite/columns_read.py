@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from gdatalog.parser.syntax import Aggregate, And, Atom, Expr, HeadAggregate, Literal, Not, Var
-from gdatalog.planner.check.checked import Checked, CheckedRule, Schema
+from gdatalog.planner.check import Checked, CheckedRule, Schema
 from gdatalog.planner.check.walk import Node, rebuild, walk
 from gdatalog.records import replace
 

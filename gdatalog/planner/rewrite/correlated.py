@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gdatalog.plan.nodes import Gather, JoinPlan, RulePlan, Slot, Version
+from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.items import AggregateItem, AtomItem, Conjunction, Item, may_be_early
+from gdatalog.planner.order import Assumed, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.sizes import Assumed, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.algebra import Algebra, signed_sum
 from gdatalog.records import dataclass, replace

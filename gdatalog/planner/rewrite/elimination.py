@@ -17,16 +17,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import inf, prod
 
-from gdatalog.plan.nodes import Constant, Join, JoinPlan, Slot, Step, Tally, Term, Version
+from gdatalog.plan import Constant, Join, JoinPlan, Slot, Step, Tally, Term, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.order import Assumed, OfEdges, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.edges import ends, operator, types_of
 from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.search_space import Order
-from gdatalog.planner.order.sizes import Assumed, OfEdges, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.order.work import PUSH, work_of
 from gdatalog.planner.rewrite.local_counts import LocalCounts, in_ranks, local_counts

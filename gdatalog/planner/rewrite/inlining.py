@@ -35,8 +35,8 @@ from gdatalog.parser.syntax import (
     Test,
     Var,
 )
+from gdatalog.planner.check import CheckedRule, own_name
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.checked import CheckedRule, own_name
 from gdatalog.planner.check.names import conjunction, disjunction
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.walk import (

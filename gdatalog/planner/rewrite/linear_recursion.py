@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog.parser.syntax import And, Atom, Const, Or, Var
-from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
-from gdatalog.planner.check.checked import CheckedRule, Schema, Stratum
+from gdatalog.plan import JoinPlan, RulePlan, Slot
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, replace
 

@@ -28,7 +28,7 @@ from gdatalog.parser.syntax import (
     Values,
     Var,
 )
-from gdatalog.planner.check.checked import CheckedRule, Schema, ValueList
+from gdatalog.planner.check import CheckedRule, Schema, ValueList
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType, TypeName, list_name

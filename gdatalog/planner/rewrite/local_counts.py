@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gdatalog.plan import JoinPlan
 from gdatalog.plan.nest import entries
-from gdatalog.plan.nodes import JoinPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.items import AtomItem, Conjunction
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import ranked, types_of
-from gdatalog.planner.order.sizes import Statistics
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks, restricted
 from gdatalog.records import dataclass

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, Or, Param, Var
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check.checked import Checked, CheckedRule, Stratum, own_name
+from gdatalog.planner.check import Checked, CheckedRule, Stratum, own_name
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import walk
-from gdatalog.planner.order.sizes import RelationStatistics
+from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.adornments import BindingSource, Columns, asked_for, plain
 from gdatalog.planner.rewrite.passing import branches, literals
 from gdatalog.records import dataclass, field

@@ -40,7 +40,7 @@ from gdatalog.parser.syntax import (
     Literal,
     Var,
 )
-from gdatalog.planner.check.checked import Checked, CheckedRule
+from gdatalog.planner.check import Checked, CheckedRule
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.rewrite.adornments import (
     BindingSource,

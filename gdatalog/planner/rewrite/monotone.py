@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf, isfinite
 
-from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
+from gdatalog.plan import Apply, Constant, Expr, Slot
 from gdatalog.records import dataclass
 
 PLAIN = {"+", "-", "*", "min", "max", "abs"}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import combinations
 
-from gdatalog.plan.nodes import Apply, Constant, Slot
+from gdatalog.plan import Apply, Constant, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, item_may_fail
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import (
     comparison,
     edge_of,
@@ -23,7 +24,6 @@ from gdatalog.planner.order.edges import (
     unlike_neighbours,
     unlike_pairs,
 )
-from gdatalog.planner.order.sizes import Statistics
 from gdatalog.planner.rewrite.automorphisms import Restrictions, Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass

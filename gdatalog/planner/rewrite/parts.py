@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gdatalog.plan.nodes import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
+from gdatalog.plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import (
@@ -16,8 +16,8 @@ from gdatalog.planner.items import (
     TestItem,
     variables_of,
 )
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import edge_of, types_of
-from gdatalog.planner.order.sizes import Statistics
 
 Names = frozenset[str]
 NONE: Names = frozenset()

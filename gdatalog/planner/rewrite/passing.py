@@ -38,7 +38,7 @@ from gdatalog.parser.syntax import (
     Param,
     Var,
 )
-from gdatalog.planner.check.checked import CheckedRule, Stratum
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
 from gdatalog.planner.check.walk import contains_aggregate, rebuild, variables, walk

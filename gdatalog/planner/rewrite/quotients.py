@@ -18,10 +18,10 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import cache
 from typing import Any
 
-from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.plan import Apply, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import edge_of, ends, operator
-from gdatalog.planner.order.sizes import Statistics
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.automorphisms import Literal, literals_of
 from gdatalog.records import dataclass, fields, is_dataclass, replace

@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.errors import Error
 from gdatalog.parser.syntax import Aggregate, Atom, Compare, Const, HeadAggregate, Literal, Var
-from gdatalog.planner.check.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import conjunction

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
+from gdatalog.plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
-from gdatalog.plan.nodes import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
+from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.edges import (
     comparison,
     edge_of,
@@ -33,7 +34,6 @@ from gdatalog.planner.order.edges import (
     unlike_pairs,
 )
 from gdatalog.planner.order.orders import Orders
-from gdatalog.planner.order.sizes import Params, Statistics
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of

@@ -8,13 +8,14 @@ import shlex
 from time import perf_counter
 from typing import cast
 
-from gdatalog.engine.facts.files import write_answer
+from gdatalog.engine.facts import write_answer
 from gdatalog.errors import UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.check.walk import Part
 from gdatalog.progress import format_bytes
 from gdatalog.relations import catalog
+from gdatalog.shell import aligned, memory_used, say, size_of, tuples
 from gdatalog.shell.conversation import (
     COMMANDS,
     Conversation,
@@ -25,7 +26,6 @@ from gdatalog.shell.conversation import (
     numbered,
     words_of,
 )
-from gdatalog.shell.messages import aligned, memory_used, say, size_of, tuples
 from gdatalog.shell.statements import known_size, schema_text
 from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation

@@ -14,6 +14,7 @@ from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import is_fact, names_of, ruled
 from gdatalog.report.shown import Shown
 from gdatalog.result import Result
+from gdatalog.shell import say, size_of
 from gdatalog.shell.conversation import (
     Conversation,
     check_trusted,
@@ -24,7 +25,6 @@ from gdatalog.shell.conversation import (
     words_of,
 )
 from gdatalog.shell.editor.typed import OF_PART
-from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, take_file
 from gdatalog.values import visible
 

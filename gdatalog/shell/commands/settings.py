@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.session.knobs import STRATEGIES, parse_seconds, threads_of
+from gdatalog.engine.session import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
+from gdatalog.shell import say
 from gdatalog.shell.conversation import Conversation, Loaded, check_trusted, command, words_of
-from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
 from gdatalog.storage.load_options import options_of_text

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.parse import read_source
+from gdatalog.parser import read_source
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import DIRECTIVE_TYPES

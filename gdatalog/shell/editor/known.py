@@ -58,9 +58,9 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     """Takes a snapshot of a database, without evaluating anything."""
     from gdatalog.engine.devices import ASKED, NO_GPU
     from gdatalog.parser.syntax import TypeDecl
+    from gdatalog.shell import memory_used
     from gdatalog.shell.commands import COMMANDS
     from gdatalog.shell.commands.settings import SETTINGS
-    from gdatalog.shell.messages import memory_used
 
     workspace = db.workspace
     with db.call():

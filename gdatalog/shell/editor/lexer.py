@@ -24,8 +24,8 @@ from pygments.token import (
     _TokenType,
 )
 
+from gdatalog.shell import GOES_ON, PROMPT
 from gdatalog.shell.editor.highlighting import Highlighter
-from gdatalog.shell.messages import GOES_ON, PROMPT
 
 Piece = tuple[int, _TokenType, str]
 
