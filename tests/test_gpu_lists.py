@@ -50,7 +50,7 @@ def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("meet", "search") for tile in TILES]
     cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
-    text = whole(f'#include "top.cuh"\n{types}{cases}{IN_TOP}')
+    text = whole(f'#include "lists.cuh"\n{types}{cases}{IN_TOP}')
     return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
 
 

@@ -15,8 +15,8 @@ from gdatalog.gpu_ops.driver import TILE, Driver, Kernels, type_of
 Array = Any  # a device array: CuPy's on a GPU
 Box = Sequence[tuple[int, int]]
 
-MARKED = '#include "marked.cuh"\n'
-RUN = 32  # words of a bitmap, as in marked.cuh
+_ROWS = '#include "rows.cuh"\n'
+RUN = 32  # words of a bitmap, as in rows.cuh
 
 
 class Arrays:
@@ -60,9 +60,7 @@ class Arrays:
             mask = mask != 0
         found, state = xp.empty(size, dtype=place), self.state_of(size)
         types = {"PLACE": "i32" if place == xp.int32 else "i64"}
-        self.kernels.launch(
-            '#include "survivors.cuh"\n', "survivors", types, size, [mask, found, state, size]
-        )
+        self.kernels.launch(_ROWS, "survivors", types, size, [mask, found, state, size])
         return self.kept(found, state)
 
     def place_of(self, size: int) -> Any:
@@ -70,7 +68,7 @@ class Arrays:
         return self.xp.int32 if size < 1 << 31 else self.xp.int64
 
     def state_of(self, size: int) -> Array:
-        """The zeroed state of a compaction: two words and one for each tile (compact.cuh)."""
+        """The zeroed state of a compaction: two words and one for each tile (search.cuh)."""
         return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
 
     def kept(self, found: Array, state: Array, *more: Array) -> Any:
@@ -86,7 +84,7 @@ class Arrays:
         """How many bits are set in each run of `RUN` words of a bitmap."""
         words = len(marks)
         counts = self.xp.empty(-(-words // RUN), dtype=self.xp.int64)
-        self.kernels.launch(MARKED, "count_marks", {}, words, [marks, counts, words])
+        self.kernels.launch(_ROWS, "count_marks", {}, words, [marks, counts, words])
         return counts
 
     def rows_of_marks(
@@ -104,7 +102,7 @@ class Arrays:
             numbers = [len(marks), first * RUN * 64, divisor, span, least]
             types = {"OUT": type_of(column)}
             args = [marks, starts, column, *numbers]
-            self.kernels.launch(MARKED, "marked_column", types, len(marks), args)
+            self.kernels.launch(_ROWS, "marked_column", types, len(marks), args)
             columns.append(column)
             divisor *= span
         return tuple(reversed(columns))

@@ -177,8 +177,8 @@ class Driver(Protocol):
 # Compiles kernels on first use, and launches as many blocks as a size needs.
 
 
-THREADS = 256  # of a block, as in compact.cuh
-TILE = 4 * THREADS  # entries that a block takes at a time, as in compact.cuh
+THREADS = 256  # of a block, as in search.cuh
+TILE = 4 * THREADS  # entries that a block takes at a time, as in search.cuh
 _TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 

@@ -2,7 +2,7 @@
 
 Each thread finds the list of its entry (load balancing), reads the value, and searches it in the
 other lists of its row until one does not have it. A block writes its survivors after those of
-earlier blocks (compact.cuh). So candidates that fail are never written to memory. The kernel is
+earlier blocks (search.cuh). So candidates that fail are never written to memory. The kernel is
 generated for its numbers of lists, types and tests, from building blocks in `kernels/`.
 """
 
@@ -174,12 +174,12 @@ class Intersections(Searches):
         return args
 
     def _cuts(self, ends: Array, size: int) -> Array:
-        """The rows in which tiles of entries begin (expand.cuh); empty if there is one tile."""
+        """The rows in which tiles of entries begin (lookup.cuh); empty if there is one tile."""
         xp, tiles = self.xp, -(-size // TILE)
         cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
         if tiles > 1:
             args = [ends, cuts, len(ends), size, tiles]
-            self.kernels.launch('#include "expand.cuh"\n', "partition", {}, 4 * tiles, args)
+            self.kernels.launch('#include "lookup.cuh"\n', "partition", {}, 4 * tiles, args)
         return cuts
 
     def ranges(
@@ -359,7 +359,7 @@ class FusedText:
             first, then = "block_of_grid()", "+= blocks_of_grid()"
             to = "for (int i = 0; i < EACH; i++) to[i] = first + i * THREADS;"
         lines = [
-            '#include "expand.cuh"',
+            '#include "search.cuh"',
             f"KERNEL(intersect_lists)({', '.join(params)}) {{",
             "    const i64 tiles = (size + TILE - 1) / TILE;",
             f"    for (i64 tile = {first}; tile < tiles; tile {then}) {{",
@@ -391,7 +391,7 @@ class FusedText:
         """The source of a kernel that only counts the entries that each row keeps."""
         params = [*self.params, "ARRAY(i64) counts", "i64 count", "i64 size", "i64 base"]
         lines = [
-            '#include "expand.cuh"',
+            '#include "search.cuh"',
             f"KERNEL(count_met)({', '.join(params)}) {{",
             "    const i64 tiles = (size + TILE - 1) / TILE;",
             "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",

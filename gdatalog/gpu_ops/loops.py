@@ -6,7 +6,7 @@ The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until t
 Scratch memory is what each tile owns, and what tiles borrow. A tile's buffer would have to be as
 long as the longest list, and almost no list is. If memory does not suffice for such a buffer for
 each tile, each tile has a short buffer and borrows a longer one for lists that do not fit
-(`kernels/borrow.cuh`). Few lists are long, but a tile works longer on a long one: the number of
+(`kernels/walk.cuh`). Few lists are long, but a tile works longer on a long one: the number of
 parts falls with the square root of their length. Rows of bits are still more work, so there are as
 many parts of every length.
 """
@@ -38,9 +38,8 @@ NUMBERS = (
 )  # fmt: skip
 
 _HEAD = """#include "walk.cuh"
-#include "lists.cuh"
 #include "bits.cuh"
-#include "top.cuh"
+#include "tallies.cuh"
 #include "values.cuh"
 """
 
@@ -139,7 +138,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     give += ["    i64 give_place = 0;"] if translation.fresh else []
     give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
     lines = [
-        _HEAD + "".join(f'#include "{name}"\n' for name in _wanted(translation)),
+        _HEAD,
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
@@ -166,19 +165,6 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         lanes,
         buffers,
     )
-
-
-def _wanted(translation: Translation) -> list[str]:
-    """The files of `kernels/` that only some loops need."""
-    wanted = {
-        "borrow.cuh": bool(translation.buffers),
-        "worklist.cuh": translation.lists > 0,
-        "spread.cuh": translation.spreads,
-        "fresh.cuh": translation.fresh or translation.marks,
-        "counting.cuh": bool(translation.counters),
-        "tallies.cuh": translation.counts,
-    }
-    return [name for name, yes in wanted.items() if yes]
 
 
 def _counted(counters: Sequence[Counter]) -> Iterator[str]:
@@ -225,7 +211,7 @@ def _register(kind: str) -> str:
     return "double" if kind == "double" else "i64"
 
 
-# The words of `kernels/control.cuh`, and the size of a ring.
+# The words of `kernels/work.cuh`, and the size of a ring.
 
 
 class Word(IntEnum):

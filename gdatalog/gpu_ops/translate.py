@@ -50,8 +50,6 @@ from gdatalog.records import dataclass, field
 class Translation(CodeEmitter):
     """Translates statements, and what they jump to."""
 
-    spreads: bool = False  # whether lanes share the turns of their ranges
-    marks: bool = False  # whether rows are only marked
     counters: Sequence[Counter] = ()
     comments: dict[int, str] = field(default_factory=dict)  # by line
     _turns: int = 0
@@ -93,9 +91,6 @@ class Translation(CodeEmitter):
                 self._emit(args, fresh=True)
             case ast.Assign(value=ast.Call(func=ast.Name(id="add_tally"))):
                 self._add_tally(node)
-            case ast.Expr(value=ast.Call(func=ast.Name(id="mark")) as call):
-                self.marks = True
-                self._line(self._expr(call) + ";")
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Name(id="recode_rows"), args=[_, low, high, *_, ast.Name(id=rows)]
@@ -340,7 +335,6 @@ class Translation(CodeEmitter):
     def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
         """The lanes share the turns of their ranges: in each turn a lane reads the variables of the
         lane whose range it is."""
-        self.spreads = True
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):

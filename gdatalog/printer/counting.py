@@ -8,7 +8,7 @@ counts, not the sum.
 
 On a tile each lane has its own counters, and the first lane counts what all lanes do together. Each
 counter has a copy from the last unit, to which it is reset when work is undone. At the end the
-lanes' counters are summed (kernels/counting.cuh).
+lanes' counters are summed (kernels/tile.cuh).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class NewRows(RowLeaf):
 
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
         """Rows of a tile's lanes, which allocate room together once they converge
-        (kernels/fresh.cuh)."""
+        (kernels/walk.cuh)."""
         marks = nest.arguments.result("marks", "int64")
         if self.unwritten:
             nest.text.line(f"mark({marks}, {code})")

@@ -4,7 +4,7 @@
     path(x, z) <- path(x, y), E(y, z).
 
 The rule passes column x on, so each of its values is a fixpoint of its own. A tile lists the rows
-found for its value (kernels/worklist.cuh), without that column: a row is one number, whose digits
+found for its value (kernels/walk.cuh), without that column: a row is one number, whose digits
 are the other columns. Each lane starts from one row of the list, and the lanes share the lists that
 these rows lead to. If every rule goes to smaller values, the greatest values have the most work:
 tiles start with them, so that the last tasks are short.

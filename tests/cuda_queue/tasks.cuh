@@ -3,7 +3,6 @@
 // Unit u has `lengths[u]` entries; each entry gives none, one or two rows (unit, entry). When all
 // launches are through, the rows that hold are exactly these, each once.
 #include "work.cuh"
-#include "pool.cuh"
 
 DEVICE u64 mixed(u64 x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;

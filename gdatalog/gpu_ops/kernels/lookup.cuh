@@ -1,4 +1,4 @@
-// Searches for one value each, in a list of its own or all in one list.
+// Searches for one value each, in a list of its own or all in one list; and the rows of tiles.
 //
 // The types of: VALUE, the lists' values; OFFSET, the lists' starts; PARENT, the lists' numbers;
 // SOUGHT, the values searched; PLACE, the positions found (-1 if absent).
@@ -50,4 +50,10 @@ KERNEL(find_dense)(ARRAY(const i32) index, ARRAY(const SOUGHT) sought, ARRAY(PLA
                    i64 least, i64 length, i64 size) {
     for (i64 at = thread_of_grid(); at < size; at += threads_of_grid())
         found[at] = (PLACE)find_indexed(index, least, length, sought[at]);
+}
+
+// The rows in which tiles begin: cuts[tile] is the row of the tile's first entry, cuts[tiles] the last row.
+KERNEL(partition)(ARRAY(const i64) ends, ARRAY(i64) cuts, i64 rows, i64 size, i64 tiles) {
+    for (i64 tile = thread_of_grid(); tile <= tiles; tile += threads_of_grid())
+        cuts[tile] = tile < tiles ? upper_bound(ends, 0, rows, tile * TILE) : rows - 1;
 }

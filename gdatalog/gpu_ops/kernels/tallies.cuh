@@ -5,7 +5,7 @@
 // zero lists its key.
 #pragma once
 #include "lists.cuh"
-#include "control.cuh"
+#include "work.cuh"
 
 // Larger counts are left to exact code. The sum of two numbers up to this fits into 64 bits, so the
 // next addition sees that the count has become too large.

@@ -5,7 +5,6 @@
 // is empty, the next launch goes on from the mark.
 #pragma once
 #include "lists.cuh"
-#include "pool.cuh"
 #include "work.cuh"
 
 // Roughly the tiles of a device. Units are cut in the same way on all devices.
@@ -223,3 +222,161 @@ DEVICE bool wrote(Tile<N> t, const Run& run, Work& work, i64 rows) {
 }
 
 DEVICE i64 row_of(const Run& run, const Work& work) { return pool_row(work.pool, run.block_rows); }
+
+// -------------------------------------------------------------- parts of buffers that tiles borrow
+//
+// Lists and rows of bits that do not fit a tile's own part of a buffer take a longer one.
+//
+// Each tile owns a short part of each buffer, an array. After these come classes of longer parts;
+// the last class is as long as the longest list. A tile borrows one longer part of a buffer at a
+// time.
+//
+// There is no deadlock: buffers are numbered from the outer levels of a plan to the inner ones. A
+// tile that waits for a part of one buffer has no part of it, nor of inner levels' buffers; a tile
+// with parts of the innermost level waits for nothing. Tiles return their parts before they ask for
+// a task, and when they end.
+
+// The fields of a class in `rooms`: the elements of a part, the number of parts, where the first
+// one begins, and the word of `lent` with its bit.
+enum { ROOM_LENGTH = 0, ROOM_COUNT = 1, ROOM_BEGIN = 2, ROOM_WORD = 3, ROOM_WORDS = 4 };
+enum { LENT_BITS = 32 };  // parts in a word of `lent`
+
+// Returns what a tile has borrowed of the buffers from number `from` on.
+template <int N, int BUFFERS, class L>
+DEVICE void return_rooms(Tile<N> t, L lent, i64 (&borrowed)[BUFFERS], int from) {
+    for (int at = 0; at < BUFFERS; ++at) {
+        if (at < from || borrowed[at] < 0) continue;
+        sync(t);  // all lanes have finished reading
+        if (t.rank == 0) {
+            const i64 bit = (i64)1 << (borrowed[at] % LENT_BITS);
+            add_acquire_release(lent, borrowed[at] / LENT_BITS, -bit);
+        }
+        borrowed[at] = -1;
+    }
+}
+
+// Claims a free part of a class. Returns its number, -1 if there is none.
+template <class L>
+DEVICE i64 claim(L lent, i64 word, i64 count, i64 begin) {
+    const i64 words = (count + LENT_BITS - 1) / LENT_BITS;
+    for (i64 turn = 0; turn < words; ++turn) {
+        const i64 at = (begin + turn) % words, left = count - at * LENT_BITS;
+        const u64 most = left < LENT_BITS ? ((u64)1 << left) - 1 : 0xffffffffull;
+        const u64 free = ~(u64)load_relaxed(lent, word + at) & most;
+        if (free == 0) continue;
+        const u64 bit = free & (~free + 1);
+        if ((u64)atomic_or(lent, word + at, (i64)bit) & bit) continue;
+        load_acquire(lent, word + at);  // its last owner has finished reading
+        i64 number = at * LENT_BITS;
+        while (bit >> (number % LENT_BITS + 1)) ++number;
+        return number;
+    }
+    return -1;
+}
+
+// Borrows a part of buffer `number` with `wanted` elements: of the first class that is long enough
+// and has a free part. Returns where it begins; negative if the launch ends.
+template <int N, int BUFFERS, class R, class L>
+DEVICE i64 borrow(Tile<N> t, const Run& run, R rooms, i64 classes, L lent,
+                  i64 (&borrowed)[BUFFERS], int number, i64 wanted) {
+    const i64 first = number * classes * ROOM_WORDS, last = first + (classes - 1) * ROOM_WORDS;
+    i64 shortest = first;
+    while (shortest < last && +rooms[shortest + ROOM_LENGTH] < wanted) shortest += ROOM_WORDS;
+    i64 part = -1, kind = shortest;
+    while (true) {
+        if (t.rank == 0) {
+            const i64 word = rooms[kind + ROOM_WORD];
+            part = claim(lent, word, rooms[kind + ROOM_COUNT], tile_of_grid<N>());
+        }
+        part = from_rank(t, part, 0);
+        if (part >= 0) break;
+        kind = kind < last ? kind + ROOM_WORDS : shortest;
+        if (kind > shortest) continue;
+        if (leaves(t, run)) return -1;
+        pause(SHORTEST_PAUSE);
+    }
+    sync(t);
+    borrowed[number] = rooms[kind + ROOM_WORD] * LENT_BITS + part;
+    return rooms[kind + ROOM_BEGIN] + part * rooms[kind + ROOM_LENGTH];
+}
+
+// ----------------------------------------------------------------------------------- marks of rows
+//
+// New rows: a bitmap of all possible rows, which all tiles share.
+//
+// The tile that sets a row's bit outputs the row. It must have room for it: a row that is marked
+// and not output would be lost, because whoever finds it again sees the mark. For the same reason
+// written rows are final at once. When the pool is empty, the next launch repeats the current unit
+// and skips marked rows.
+
+// Whether a row is marked. Marks that others set at this moment may be missed.
+template <class M>
+DEVICE bool is_marked(M marks, i64 row) {
+    return ((u64)load_relaxed(marks, row >> 6) >> (row & 63) & 1u) != 0u;
+}
+
+// Marks a row; whether it was not marked before.
+template <class M>
+DEVICE bool mark_first(M marks, i64 row) {
+    const u64 bit = (u64)1 << (row & 63);
+    return ((u64)atomic_or(marks, row >> 6, (i64)bit) & bit) == 0u;
+}
+
+// Marks a row, which others may mark, too.
+template <class M>
+DEVICE void mark(M marks, i64 row) {
+    if (!is_marked(marks, row)) mark_first(marks, row);
+}
+
+// --------------------------------------------------------------------------------------- worklists
+//
+// A separate fixpoint for each value of a column. A tile has a list of the rows found for its
+// value, in the order in which it found them, and a bit for each possible row.
+//
+// A row is a number from 0 on. Any lane appends rows to the list on its own; the list's length is
+// in shared memory. All lanes call `open_list`, `listed` and `wipe`, and see rows that were offered
+// before. Between two values all bits are clear.
+
+// The position in shared memory of the length of this tile's list `at`. There are several lists if
+// several relations depend on each other.
+template <int N>
+DEVICE i64 tail_of(int at) {
+    return at * (threads_of_block() / N) + thread_of_block() / N;
+}
+
+// Empties the list.
+template <int N, class T>
+DEVICE void open_list(Tile<N> t, T tails, int at) {
+    sync(t);
+    if (t.rank == 0) tails[tail_of<N>(at)] = 0u;
+    sync(t);
+}
+
+// How many rows the list has now. Called by all lanes, which go on together.
+template <int N, class T>
+DEVICE i64 listed(Tile<N> t, T tails, int at) {
+    sync(t);
+    const u32 n = tails[tail_of<N>(at)];
+    sync(t);
+    return (i64)n;
+}
+
+// Appends a row that one lane has found, if it is new. There is room for all possible rows.
+template <int N, class T, class L, class M>
+DEVICE void offer(Tile<N> t, T tails, int at, L list, M seen, i64 row) {
+    const u32 bit = 1u << (row & 31);
+    if ((atomic_or(seen, row >> 5, bit) & bit) != 0u) return;
+    list[(i64)atomic_add(tails, tail_of<N>(at), 1u)] = row;
+}
+
+// Clears the bits of all n rows: row by row, or word by word if there are many rows.
+template <int N, class L, class M>
+DEVICE void wipe(Tile<N> t, L list, M seen, i64 words, i64 n) {
+    sync(t);
+    if (n < words) {
+        for (i64 i = t.rank; i < n; i += N) seen[list[i] >> 5] = 0u;
+    } else {
+        for (i64 w = t.rank; w < words; w += N) seen[w] = 0u;
+    }
+    sync(t);
+}

@@ -1,3 +1,225 @@
+// How tiles take, share and finish work, and where they write rows: the words that all tiles share,
+// the queue of tasks, the pool of rows, and the calls that a tile makes.
+#pragma once
+#include "tile.cuh"
+
+// ---------------------------------------------------------------------- words that all tiles share
+//
+// Each word has its own line. The greatest reason says why a launch ended.
+// `gpu_ops/loops.py` has the same numbers. All are zero before the first launch.
+
+enum Word {
+    NEXT = 0,     // units of the first level that have been taken (may exceed the total)
+    STOP = 16,    // not zero: tiles take no more tasks; above FULL: they leave at once
+    STATUS = 32,  // why the launch ends: the greatest reason of all tiles
+    BUSY = 48,    // outstanding tasks: running or queued
+    HEAD = 64,    // tickets of the ring: tasks taken out
+    TAIL = 80,    // tickets of the ring: tasks put in
+    POOL = 96,    // blocks of the pool that have been requested (may exceed the total)
+    SPLITS = 112, // tasks that were made by splitting others
+    IDLE = 128,   // tiles that wait for a task
+    QUEUED = 144, // unclaimed tasks in the ring (too low while failed claims are undone)
+    HELD = 160,   // used slots of the ring (too high while failed requests are undone)
+    CONTROL_WORDS = 176
+};
+
+// The greatest wins: a launch that has failed is not continued because its pool was full, too, and
+// one that has found enough rows is right in any case.
+enum Reason {
+    DONE = 0, FULL = 1, STOPPED = 2, FAILED = 3, OVERFLOWED = 4, ENOUGH = 5,
+    OUTSIDE = 6  // a row outside the range of the marks
+};
+
+// Ends the launch. After FULL, tiles finish or return their tasks; after other reasons they drop
+// them. The host writes STOPPED to STOP.
+template <class C>
+DEVICE void stop(C control, Reason why) {
+    atomic_max(control, STATUS, (i64)why);
+    atomic_max(control, STOP, (i64)why);
+}
+
+template <class C>
+DEVICE bool stopping(C control) {
+    return load_relaxed(control, STOP) != DONE;
+}
+template <class C>
+DEVICE bool leaving(C control) {
+    return load_relaxed(control, STOP) > FULL;
+}
+
+// ------------------------------------------------------------------------------ the queue of tasks
+//
+// The queue is a bounded ring, which any thread can put into and take from at any time.
+//
+// A slot is a line of words: its turn and a task. Tickets are positions that only grow: HEAD is the
+// next to be taken out, TAIL the next to be put in. A ticket's slot is the ticket modulo the
+// capacity (a power of two, at least 2). Let `lap` be the ticket without that remainder. Its slot's
+// turn is
+//     lap             while the slot is free for this ticket,
+//     lap + 1         while it holds the ticket's task,
+//     lap + capacity  once the task has been taken out, which is free for the next lap.
+// So a ring of zeros is empty.
+//
+// Tickets are handed out by additions, which thousands of threads can do at once; compare-and-swap
+// would succeed about once a microsecond. HELD counts the used slots: a thread that adds to it
+// within the capacity gets as many tickets. QUEUED counts the unclaimed tasks: a thread that
+// subtracts one, and finds that there were some, gets a ticket. If there were none it adds the one
+// again, and retries if there are tasks by then: the thread that put them may have seen the count
+// before it was restored, and nobody else might take them.
+//
+// A thread with a ticket only waits for the thread that uses the slot: one that is writing the task
+// or, a lap before, reading it.
+
+// Units of the first level, in the order of (unit, entry of the list below it): from entry `low` of
+// unit `start` up to, but not including, entry `high` of unit `stop - 1`.
+struct Task {
+    i64 start, stop, low, high;
+};
+
+#define EVERYTHING ((i64)1 << 62)   // as `high`: all entries
+#define UNTOUCHED (EVERYTHING + 1)  // the same, for units that no task has had before
+
+enum { SLOT_WORDS = 8 };  // a turn, four words of a task, padding to half a line
+
+enum { SHORTEST_PAUSE = 64 };  // nanoseconds
+
+// Takes tickets for up to `wanted` tasks, while no more than `room` slots are used. Returns how
+// many; they start at `ticket`. The caller writes each task, and then publishes all.
+template <class C>
+DEVICE i64 queue_reserve(C control, i64 room, i64 wanted, i64& ticket) {
+    if (load_relaxed(control, HELD) >= room) return 0;
+    const i64 left = room - atomic_add(control, HELD, wanted);
+    const i64 got = left >= wanted ? wanted : left > 0 ? left : 0;
+    if (got < wanted) atomic_add(control, HELD, got - wanted);
+    if (got > 0) ticket = atomic_add(control, TAIL, got);
+    return got;
+}
+
+// Writes the task of a ticket to its slot.
+template <class R>
+DEVICE void queue_write(R ring, i64 capacity, i64 ticket, const Task& task) {
+    const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
+    while (load_relaxed(ring, slot) != lap) pause(SHORTEST_PAUSE);
+    load_acquire(ring, slot);  // the slot's last reader has finished
+    ring[slot + 1] = task.start;
+    ring[slot + 2] = task.stop;
+    ring[slot + 3] = task.low;
+    ring[slot + 4] = task.high;
+    store_release(ring, slot, lap + 1);
+}
+
+template <class C>
+DEVICE void queue_publish(C control, i64 count) {
+    atomic_add(control, QUEUED, count);
+}
+
+// Puts a task; false if the ring is full.
+template <class R, class C>
+DEVICE bool queue_put(R ring, C control, i64 capacity, const Task& task) {
+    i64 ticket = 0;
+    if (queue_reserve(control, capacity, (i64)1, ticket) == 0) return false;
+    queue_write(ring, capacity, ticket, task);
+    queue_publish(control, (i64)1);
+    return true;
+}
+
+template <class R, class C>
+DEVICE bool queue_get(R ring, C control, i64 capacity, Task& task) {
+    if (load_relaxed(control, QUEUED) <= 0) return false;
+    while (atomic_add(control, QUEUED, (i64)-1) <= 0) {
+        if (atomic_add(control, QUEUED, (i64)1) < 0) return false;
+    }
+    const i64 ticket = atomic_add(control, HEAD, (i64)1);
+    const i64 lap = ticket & -capacity, slot = (ticket - lap) * SLOT_WORDS;
+    while (load_relaxed(ring, slot) != lap + 1) pause(SHORTEST_PAUSE);
+    load_acquire(ring, slot);  // only once: on a GPU it invalidates the L1 cache
+    task.start = ring[slot + 1];
+    task.stop = ring[slot + 2];
+    task.low = ring[slot + 3];
+    task.high = ring[slot + 4];
+    store_release(ring, slot, lap + capacity);
+    atomic_add(control, HELD, (i64)-1);
+    return true;
+}
+
+// How many tasks are in the queue, or were a moment ago.
+template <class C>
+DEVICE i64 queue_size(C control) {
+    const i64 head = load_relaxed(control, HEAD);
+    return load_relaxed(control, TAIL) - head;
+}
+
+// -------------------------------------------------------------------------------- the pool of rows
+//
+// Tiles write rows to the pool: a tile takes a block of it whenever it needs one.
+//
+// A column of the output is an array of `blocks * block_rows`. After the launch, `counts[b]` is the
+// number of valid rows in block b, and `previous[b]` the block that its tile had before. To write k
+// rows, a tile reserves room for them, writes from row `pool_row(pool, block_rows)` on, and adds k
+// to `pool.n`. All lanes of a tile have the same `Pool` in registers.
+//
+// A mark makes the rows so far valid. When the pool is empty, a tile rolls back to its mark and
+// returns its unmarked work. Blocks that are rolled back stay empty and unused: the launch is about
+// to end, and the host makes all blocks available to the next one.
+
+struct Pool {
+    i64 block, n;            // the current block, -1 before the first; rows in it
+    i64 kept_block, kept_n;  // the same at the mark
+};
+
+DEVICE Pool pool_open() {
+    const Pool pool = {-1, 0, -1, 0};
+    return pool;
+}
+
+// Reserves room for k consecutive rows (at most 32, and at most a block's). False if the pool is
+// empty; then nothing has changed. If the block has room, this is a single comparison.
+template <int N, class C, class A>
+DEVICE bool pool_reserve(Tile<N> t, Pool& pool, C control, A counts, A previous, i64 blocks,
+                         i64 block_rows, i64 k) {
+    if (pool.block >= 0 && pool.n + k <= block_rows) return true;
+    i64 next = 0;
+    if (t.rank == 0) next = atomic_add(control, POOL, (i64)1);
+    next = from_rank(t, next, 0);
+    if (next >= blocks) return false;
+    if (t.rank == 0) {
+        if (pool.block >= 0) counts[pool.block] = (i32)pool.n;
+        previous[next] = (i32)pool.block;
+    }
+    pool.block = next;
+    pool.n = 0;
+    return true;
+}
+
+// The position of the next row in each column.
+DEVICE i64 pool_row(const Pool& pool, i64 block_rows) { return pool.block * block_rows + pool.n; }
+
+// The rows so far are valid.
+DEVICE void pool_mark(Pool& pool) {
+    pool.kept_block = pool.block;
+    pool.kept_n = pool.n;
+}
+
+// Undoes all rows since the mark, in all of their blocks.
+template <int N, class A>
+DEVICE void pool_roll_back(Tile<N> t, Pool& pool, A counts, A previous) {
+    if (t.rank == 0) {
+        for (i64 block = pool.block; block != pool.kept_block; block = previous[block]) {
+            counts[block] = 0;
+        }
+    }
+    pool.block = pool.kept_block;
+    pool.n = pool.kept_n;
+}
+
+// Stores how many rows the last block has: once, when the tile ends.
+template <int N, class A>
+DEVICE void pool_close(Tile<N> t, const Pool& pool, A counts) {
+    if (t.rank == 0 && pool.block >= 0) counts[pool.block] = (i32)pool.n;
+}
+
+// ---------------------------------------------------------------------------------- tasks of tiles
+//
 // How tiles take, share and finish work.
 //
 //     Task task;
@@ -25,9 +247,6 @@
 // `part` on. Launches with all parts together have each unit once.
 //
 // One lane of a tile does the work; all lanes make the call, and get the same result.
-#pragma once
-#include "queue.cuh"
-#include "tile.cuh"
 
 enum { LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 
