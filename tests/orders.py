@@ -15,7 +15,7 @@ import numpy as np
 import gdatalog as gd
 from gdatalog.plan import Join, JoinPlan, Step
 from gdatalog.plan.effects import all_steps
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.search_space import Order
 
 # Undirected edges between vertices 0 to 5.

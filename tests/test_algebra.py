@@ -18,7 +18,7 @@ from gdatalog.engine import fixpoint
 from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
 from gdatalog.parser import parse
 from gdatalog.plan import Branch, Join, RulePlan, Tally
-from gdatalog.planner.order.work import work_of
+from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.rewrite import algebra as planned
 from gdatalog.planner.rewrite import elimination
 from gdatalog.planner.rewrite.quotients import partitions

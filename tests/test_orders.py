@@ -21,7 +21,7 @@ from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
 from gdatalog.planner.order import Assumed, RelationStatistics
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
 
@@ -115,7 +115,7 @@ def test_sizes_count_in_powers_of_four() -> None:
 
 
 def test_what_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.planner.order.orders.MOST", 2)
+    monkeypatch.setattr("gdatalog.planner.order.search.MOST", 2)
     orders = Orders()
     sizes: dict[str, RelationStatistics] = {
         name: Assumed(600, 100, arity) for name, arity in ARITIES.items()

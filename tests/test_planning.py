@@ -18,9 +18,8 @@ from gdatalog.plan import Apply, Constant, Join, JoinPlan, RangeBound, Slot
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
-from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern import QueryPattern
-from gdatalog.planner.order.search import Search
+from gdatalog.planner.order.search import Orders, Search
 from gdatalog.planner.order.search_space import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
 from gdatalog.storage.statistics import Statistics

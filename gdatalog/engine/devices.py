@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
-from gdatalog.engine.no_gpu import plainly_none
+from gdatalog.engine import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
 from gdatalog.records import dataclass
 

@@ -48,7 +48,7 @@ from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell import size_of
-from gdatalog.shell.commands.rules import rules_text
+from gdatalog.shell.commands.database import rules_text
 from gdatalog.shell.statements import schema_text
 from gdatalog.values import visible, visible_lines
 

@@ -33,11 +33,10 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
-from gdatalog.planner.rewrite.algebra import NEVER, Algebra, signed_sum
-from gdatalog.planner.rewrite.correlated import pays, tabled
+from gdatalog.planner.rewrite.algebra import NEVER, Algebra, pays, signed_sum, tabled
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 

@@ -62,8 +62,8 @@ from gdatalog.planner.items import (
     widens,
 )
 from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.orders import Orders
 from gdatalog.planner.order.pattern_maker import PatternMaker
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import reuse_lists, with_lone_witnesses

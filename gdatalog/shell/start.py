@@ -109,7 +109,7 @@ def _plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
 
 def _begin(args: Sequence[str], on_cpu: bool) -> Begun:
     """Draws the prompt and reads the first input; exits on `.quit`."""
-    from gdatalog.engine.no_gpu import plainly_none
+    from gdatalog.engine import plainly_none
     from gdatalog.shell import banner, say
     from gdatalog.shell.editor.prompt import Prompt
 

@@ -21,7 +21,7 @@ from weakref import finalize
 
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers.devices import gpus
-from gdatalog.engine.no_gpu import plainly_none
+from gdatalog.engine import plainly_none
 from gdatalog.engine.session import cores
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.progress import format_bytes
@@ -344,7 +344,7 @@ _SOURCES = (
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
     f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES}, "
-    "not __import__('gdatalog.engine.no_gpu').engine.no_gpu.plainly_none())"
+    "not __import__('gdatalog.engine').engine.plainly_none())"
 )
 _PYTHON = "{}.{}".format(*sys.version_info)
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from gdatalog.calls import NotOnDevice
+from gdatalog.engine import plainly_none
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
-from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import RulePlan, TrieRef

@@ -31,8 +31,7 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
-from gdatalog.engine.rules import run_rule
-from gdatalog.engine.run import PlanRun
+from gdatalog.engine.run import PlanRun, run_rule
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session import Strategy
 from gdatalog.engine.sums import Sum, algebra_of
@@ -45,7 +44,7 @@ from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Assumed, Params, RelationStatistics
-from gdatalog.planner.rewrite.adornments import as_called
+from gdatalog.planner.rewrite import as_called
 from gdatalog.planner.rewrite.algebra import NEVER, Algebra
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, brought, is_on_host

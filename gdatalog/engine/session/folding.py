@@ -20,7 +20,7 @@ from gdatalog.plan.tuning import Unsuited
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import LEAVES, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
-from gdatalog.planner.rewrite.adornments import asked_for
+from gdatalog.planner.rewrite import asked_for
 from gdatalog.records import replace
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.on_device import KnownRows

@@ -21,9 +21,9 @@ from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
 from gdatalog.parser.syntax import Atom
 from gdatalog.planner.order import RelationStatistics
-from gdatalog.planner.rewrite.adornments import plain
-from gdatalog.planner.rewrite.magic_set_cost import World
+from gdatalog.planner.rewrite import plain
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
+from gdatalog.planner.rewrite.recursion_cost import World
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 

@@ -26,7 +26,7 @@ from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation

@@ -8,18 +8,23 @@ the tests stay, except those of some last variables, which are counted by list l
 
 This is sound only for counts and sums over all bindings of all variables. Bodies that generate
 values, have aggregates or can fail are not rewritten.
+
+Counts in bodies are decorrelated: `f(x, c) <- P(x), c = count : { ... x ... }` counts separately
+for each x. If one grouped count is expected to cost less, it becomes a table by x, which the body
+joins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from math import inf
 
-from gdatalog.plan import JoinPlan, Term
+from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.items import (
+    AggregateItem,
     AtomItem,
     Conjunction,
     EitherItem,
@@ -28,12 +33,14 @@ from gdatalog.planner.items import (
     NotItem,
     TestItem,
     item_may_fail,
+    may_be_early,
     variables_of,
 )
-from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order import Assumed, Params, RelationStatistics, Statistics
+from gdatalog.planner.order.cost import work_of
+from gdatalog.planner.order.edges import types_of
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.elimination import Elimination
 from gdatalog.planner.rewrite.orbits import halves, partly_restricted, split_by_degree
 from gdatalog.planner.rewrite.parts import label_of
@@ -253,3 +260,91 @@ def _terms(
             return None
         terms += [(sign * coefficient, quotient) for coefficient, quotient in found]
     return terms
+
+
+# -------------------------------------------------------------------------- counts in bodies
+
+
+ROWS = "~rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Tabled:
+    """A body that reads tables, the rules that derive them, and their sizes and cost."""
+
+    items: Conjunction
+    rules: tuple[RulePlan, ...]
+    sizes: Statistics
+    cost: float
+
+
+def tabled(
+    items: Conjunction,
+    plan_join: Callable[[Conjunction, frozenset[str]], JoinPlan],
+    sizes: Statistics,
+    params: Params | None,
+    orders: Orders,
+    tuning: Tuning,
+    algebra: Algebra,
+) -> Tabled | None:
+    """The body with tables in place of counts; None if no count becomes a table. `plan_join` plans
+    the join of a body grouped by some variables."""
+    read: list[Item] = []
+    rules: list[RulePlan] = []
+    tables: dict[str, Assumed] = {}
+    cost = 0.0
+    for item in items:
+        if not isinstance(item, AggregateItem) or not _may_be_tabled(item):
+            read.append(item)
+            continue
+        (name,) = item.reads
+        (body,) = item.alternatives
+        types = types_of(body)
+        atoms = (i for i in body if isinstance(i, AtomItem))
+        rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
+        found = None
+        if name in types and (rows >= tuning.algebra_rows or algebra.mode != "auto"):
+            whole = plan_join(body, item.reads)
+            found = signed_sum(body, whole, sizes, params, orders, tuning, algebra, (name,))
+        if found is None:
+            read.append(item)
+            continue
+        joins, terms, work = found
+        table, key = f"~by{len(rules) + 1}", Slot(name, types[name])
+        count = Slot(f"{ROWS}{len(rules) + 1}", "int")
+        gathers = (Gather("count", (), count.name, "int", item.span),)
+        numbers = (tuple(range(len(joins))),)
+        rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
+        values = max(1, int(min(work, _values(body, name, sizes))))
+        tables[table] = Assumed(values, values, 2, each=(values, values))
+        alternatives = ((AtomItem(table, (key, count)),),)
+        read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
+        cost += work
+    if not rules:
+        return None
+
+    def known(relation: str, version: Version) -> RelationStatistics:
+        return tables[relation] if relation in tables else sizes(relation, version)
+
+    return Tabled(tuple(read), tuple(rules), known, cost)
+
+
+def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
+    """Whether the plan with tables is expected to cost less than the other."""
+    before = sum(work_of(join, found.sizes) for join in other.joins)
+    return found.cost + sum(work_of(join, found.sizes) for join in plan.joins) < before
+
+
+def _may_be_tabled(item: AggregateItem) -> bool:
+    alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
+    return item.kind == "count" and alone and may_be_early(item)
+
+
+def _values(body: Conjunction, name: str, sizes: Statistics) -> int:
+    return min(
+        sizes(item.relation, item.version).distinct(frozenset((at,)))
+        for item in body
+        if isinstance(item, AtomItem)
+        for at, arg in enumerate(item.args)
+        if isinstance(arg, Slot) and arg.name == name
+    )

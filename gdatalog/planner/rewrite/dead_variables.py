@@ -42,7 +42,7 @@ from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import N, Node, rebuild, variables, walk
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.order import RelationStatistics
-from gdatalog.planner.rewrite.collapse import PARTNERS, Collapse, FixpointRelation, names_of
+from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

@@ -24,12 +24,12 @@ from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
 from gdatalog.planner.order import Assumed, OfEdges, Params, RelationStatistics, Statistics
+from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import ends, operator, types_of
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.order.work import PUSH, work_of
-from gdatalog.planner.rewrite.local_counts import LocalCounts, in_ranks, local_counts
+from gdatalog.planner.rewrite.orbits import LocalCounts, in_ranks, local_counts
 from gdatalog.planner.rewrite.parts import (
     behind,
     binds,

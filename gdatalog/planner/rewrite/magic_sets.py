@@ -42,14 +42,13 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.check import Checked, CheckedRule
 from gdatalog.planner.check.names import conjunction
-from gdatalog.planner.rewrite.adornments import (
+from gdatalog.planner.rewrite import (
     BindingSource,
     Columns,
     Constants,
     adorned,
     one_constant,
 )
-from gdatalog.planner.rewrite.magic_set_cost import World, Worth
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
     handed_on,
@@ -60,6 +59,7 @@ from gdatalog.planner.rewrite.passing import (
     narrower,
     recursive_atoms,
 )
+from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.planner.rewrite.rewriting import (
     Attempt,
     Measured,

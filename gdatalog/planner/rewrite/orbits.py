@@ -2,14 +2,24 @@
 
 `symmetry.one_of_each` restricts a body to one solution of each orbit. For a signed sum fewer
 restrictions are better: symmetric parts below them are counted as squares.
+
+Local counts are the matches of a part of a body for each vertex, or each edge. A part that hangs at
+one variable, or at both ends of an edge, is a function of these, and becomes a table
+(`elimination.py`). If the part's automorphisms move them, one match of each orbit is enough, in
+degree order: it counts for all vertices, or edges, in the orbit of the key. So triangles by edge
+take one pass over the triangles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gdatalog.plan import Apply, Constant, Slot
+from gdatalog.plan import Apply, Constant, JoinPlan, Slot
+from gdatalog.plan.nest import entries
+from gdatalog.plan.tuning import Tuning
+from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, item_may_fail
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import (
@@ -24,6 +34,7 @@ from gdatalog.planner.order.edges import (
     unlike_neighbours,
     unlike_pairs,
 )
+from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.automorphisms import Restrictions, Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
@@ -164,3 +175,81 @@ def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
         equal = merged(items, {b: a}, sizes)
         rest = [] if equal is None else [(1, equal)]
         yield [(2, tuple(map(ranked, less)) if by_degree else less), *rest]
+
+
+# ----------------------------------------------------------------------------- local counts
+
+
+Names = frozenset[str]
+Moves = Sequence[tuple[str, Mapping[str, Mapping[str, str]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCounts:
+    """A join, and the images of the key at whose values each match counts."""
+
+    join: JoinPlan
+    images: tuple[tuple[str, ...], ...]
+
+
+def in_ranks(items: Conjunction, sizes: Statistics, tuning: Tuning) -> Conjunction:
+    """The items with ranks in place of values, if degrees are skewed enough for that to help."""
+    if not has_ranks(items, sizes):
+        return items
+    graphs = [sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)]
+    symbols = "symbol" in types_of(items).values()  # symbols have no order that can cut lists
+    helps = all(g is not None and (symbols or g.skew >= tuning.degree_skew) for g in graphs)
+    return tuple(map(ranked, items)) if helps else items
+
+
+def local_counts(
+    items: Conjunction, key: tuple[str, ...], sizes: Statistics, builder: PlanBuilder
+) -> LocalCounts | None:
+    """The counts of a body by one variable, or by two that share an atom; None if no automorphism
+    moves the key, or if values would need a lookup."""
+    found = restricted(items, sizes)
+    if found is None or not found.found.moves:
+        return None
+    if len(key) == 1 and not all(i.ranked for i in items if isinstance(i, AtomItem)):
+        return None  # values may be sparse; ranks are dense
+    told = _images(key, found.found.moves)
+    if told is None:
+        return None
+    times, images = told
+    body = without_implied(found.whole(found.found.pairs), sizes)
+    live = frozenset(name for image in images for name in image)
+    builder.ascending = len(key) == 2  # so that all edges are entries of one trie
+    steps = builder.whole(body, live, True, frozenset(), 1.0)
+    join = JoinPlan(builder.tries(), steps, (), True, times, builder.cost)
+    turned = images if len(key) == 1 else _turned(join, images)
+    return None if turned is None else LocalCounts(join, tuple(turned))
+
+
+def _images(key: tuple[str, ...], moves: Moves) -> tuple[int, list[tuple[str, ...]]] | None:
+    """The images of the key under the orbit, and how often each occurs; a pair in one of its two
+    orders."""
+    found = Counter([key])
+    for _, ways in moves:
+        back = [{image: name for name, image in way.items()} for way in ways.values()]
+        moved: Counter[tuple[str, ...]] = Counter()
+        for image, times in found.items():
+            for way in back:
+                moved[tuple(way[name] for name in image)] += times
+        found = moved
+    if len(set(found.values())) > 1 or any(image[::-1] not in found for image in found):
+        return None
+    once = {frozenset(image): image for image in found}
+    return found[key], list(once.values())
+
+
+def _turned(join: JoinPlan, images: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]] | None:
+    """The pairs in the join's order; None unless all are entries of one trie with one order of each
+    pair."""
+    there = entries(join)
+    turned = [image if image in there else image[::-1] for image in images]
+    tries = {there[image].trie if image in there else None for image in turned}
+    if len(tries) > 1:
+        return None
+    (trie,) = tries
+    one_way = trie is not None and [test.op in ("<", ">") for test in trie.tests] == [True]
+    return turned if one_way and trie is not None and not trie.weighted else None

@@ -43,7 +43,7 @@ from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
 from gdatalog.planner.check.walk import contains_aggregate, rebuild, variables, walk
 from gdatalog.planner.normalise import alternatives_of
-from gdatalog.planner.rewrite.adornments import Columns
+from gdatalog.planner.rewrite import Columns
 from gdatalog.records import dataclass, field, replace
 
 

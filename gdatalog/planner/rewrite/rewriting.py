@@ -18,7 +18,7 @@ from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.walk import contains_head_aggregate, rebuild, variables, walk
-from gdatalog.planner.rewrite.adornments import (
+from gdatalog.planner.rewrite import (
     BindingSource,
     Columns,
     Constants,
@@ -26,7 +26,6 @@ from gdatalog.planner.rewrite.adornments import (
     plain,
     relevant,
 )
-from gdatalog.planner.rewrite.magic_set_cost import World, Worth
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
     SidewaysPassing,
@@ -35,6 +34,7 @@ from gdatalog.planner.rewrite.passing import (
     is_plain,
     literals,
 )
+from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, replace
 
 

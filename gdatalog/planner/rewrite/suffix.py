@@ -21,6 +21,7 @@ from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
     comparison,
     edge_of,
@@ -33,9 +34,8 @@ from gdatalog.planner.order.edges import (
     types_of,
     unlike_pairs,
 )
-from gdatalog.planner.order.orders import Orders
+from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.planner.order.work import work_of
 from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace

@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.words import DIRECTIVES
-from gdatalog.shell.commands import data, rules, settings
+from gdatalog.shell.commands import database, settings
 from gdatalog.shell.conversation import (
     COMMANDS,
     Command,
@@ -21,9 +21,9 @@ __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
 # In the order of `.help`. Importing these modules registers their commands in COMMANDS.
 GROUPS = {
-    "rules": rules,
-    "data": data,
-    "plans": rules,
+    "rules": database,
+    "data": database,
+    "plans": database,
     "settings": settings,
     "help": None,
 }
