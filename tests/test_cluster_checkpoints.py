@@ -253,7 +253,7 @@ def test_a_round_in_which_workers_always_die_is_told_of(every_round: None) -> No
             super().die(worker)
 
     pool = Deadly(2, {15}, True, True)
-    with pytest.raises(DeviceError, match=r"round \d+ of p was begun 4 times") as caught:
+    with pytest.raises(DeviceError, match=r"round \d+ of p was started 4 times") as caught:
         rounds(pool)
     assert "logs" in str(caught.value.hint)
     assert not any(map(os.path.exists, pool.folders))

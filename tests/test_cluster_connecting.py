@@ -109,7 +109,7 @@ def test_somebody_else_there(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -
 
         aside.submit(answer)
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
-        assert f"what answers at {address} is no Dask scheduler\n" in said(address)
+        assert f"the server at {address} is not a Dask scheduler\n" in said(address)
 
 
 def test_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,11 +125,11 @@ def test_a_client_that_cannot_be_used(client: Any) -> None:
 
     gone = Client(client.scheduler.address, set_as_default=False)
     gone.close()
-    assert said(gone) == "usage error: this client of Dask's is closed"
+    assert said(gone) == "usage error: this Dask client is closed"
 
 
 def test_what_is_no_cluster() -> None:
-    assert said(5).startswith("usage error: not a cluster: 5\n  hint: it is a client of Dask's,")
+    assert said(5).startswith("usage error: not a cluster: 5\n  hint: it is a Dask client,")
 
 
 def test_dask_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_places_that_cannot_run_our_work() -> None:
     assert told[0] == "gdatalog is not installed there"
     assert told[1] == f"its gdatalog is 0.0.9, and here it is {gd.__version__}"
     assert told[2].startswith("its Python is 3.9.1, and here it is 3.")
-    assert told[3] == f"its gdatalog is {gd.__version__} as here, but made of other files"
+    assert told[3] == f"its gdatalog is {gd.__version__} as here, but its files differ"
 
 
 def test_a_scheduler_that_began_with_other_files() -> None:
@@ -216,7 +216,7 @@ def test_the_first_that_cannot_be_used_is_named() -> None:
     )
     with pytest.raises(gd.DeviceError) as error:
         connection.look(Scheduler([MISSING, MISSING], MISSING))
-    assert error.value.message.endswith("not installed there; so it is at 2 more of 3")
+    assert error.value.message.endswith("not installed there; the same at 2 more of 3")
     with pytest.raises(gd.DeviceError, match="the scheduler cannot be used"):
         connection.look(Scheduler([WELL, WELL], MISSING))
 

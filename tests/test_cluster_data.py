@@ -182,7 +182,7 @@ def test_rows_that_do_not_fit_here(cluster: Workers, tmp_path: Path) -> None:
         db.workspace.force(spread="partition")
         db["E"] = f"{tmp_path}/0.parquet"
         assert len(db["E"]) == 100_000
-        with pytest.raises(MemoryLimitError, match="100,000 rows lie on the workers, and take 781"):
+        with pytest.raises(MemoryLimitError, match="100,000 rows are on the workers, and take 781"):
             db["E"].fetchall()
         with pytest.raises(MemoryLimitError, match=r"S has more than .* different texts"):
             db["S"] = f"{tmp_path}/s"

@@ -120,7 +120,7 @@ def test_rows_that_do_not_fit_here_stay_there(keeping: RowKeeper) -> None:
     keeping.memory = 5000
     first, second = (spread_out(keeping, drawn(seed, 400, 1 << 20)) for seed in (6, 7))
     first.blocks()
-    with pytest.raises(MemoryLimitError, match=r"400 rows lie on the workers, and take 3.1 KiB"):
+    with pytest.raises(MemoryLimitError, match=r"400 rows are on the workers, and take 3.1 KiB"):
         second.blocks()
     assert second.remote is not None and second.remote.unfetched and second.length == 400
     del first

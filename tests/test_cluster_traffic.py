@@ -60,11 +60,11 @@ TEXTS = (
         (PATH, "partition", f"over 2 workers, {OWNERS}; none has all that is read"),
         (PATH, "never", None),
         (SIDES, "auto", "here, and at the memory limit over 2 workers, "
-         f"{OWNERS} (there are too few threads elsewhere)"),
+         f"{OWNERS} (the workers have too few threads)"),
         (SIDES, "replicate", f"over 2 workers, {OWNERS}"),
         (BEST, "auto", "here, and at the memory limit over 2 workers, "
          f"{OWNERS} (best values are improved in place)"),
-        (TEXTS, "replicate", "here, and not over 2 workers: it makes texts that are in no data"),
+        (TEXTS, "replicate", "here, and not over 2 workers: it makes new texts"),
     ],
 )  # fmt: skip
 def test_explain_says_how_a_fixpoint_is_spread(

@@ -200,7 +200,7 @@ class DaskCluster:
         elif splits.split is None and pool.slots >= least:
             until = (TooManyRows(tuning.rounds_spread_from), *until)
         else:
-            why = "there are too few threads elsewhere"
+            why = "the workers have too few threads"
         return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
 
     @raises_if_lost

@@ -198,7 +198,9 @@ def settled(
         return found
     exact = again(*args)
     if exact.cells != done:
-        raise exact.error or MemoryLimitError("rows that were lost do not fit into a worker again")
+        raise exact.error or MemoryLimitError(
+            "lost rows were recomputed, and no longer fit into a worker"
+        )
     return exact
 
 

@@ -83,8 +83,7 @@ class Pool(PoolWorkers):
         `smaller`: returns smaller calls for one that was too large; may return none."""
         if self.connection.client.status == "closed":
             raise UsageError(
-                "the connection to the cluster was closed, and what lies on its workers is out of "
-                "reach",
+                "the connection to the cluster was closed; rows on its workers are gone",
                 hint="fetch or write rows, to_parquet(folder), before the database is closed",
             )
         self.broadcaster.tidy()

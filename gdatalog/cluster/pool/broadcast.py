@@ -192,8 +192,8 @@ class Broadcast:
             return read(path)
         except OSError as error:
             raise DeviceError(
-                f"{path}: what was written there for workers cannot be read: {error.strerror}",
-                hint="ask again; if that does not help, load the data again",
+                f"{path}: this file for workers cannot be read: {error.strerror}",
+                hint="run the query again; if that does not help, load the data again",
             ) from None
 
 
@@ -293,8 +293,8 @@ class Broadcaster:
                 return awaited(self.client, sending, partial(self._there, worker))[0]
             sleep(PAUSE)
         raise DeviceError(
-            "data could not be sent to the cluster: one worker after the other was gone",
-            hint="the logs of the cluster's workers say what ends them",
+            "data could not be sent to the cluster: its workers died one after the other",
+            hint="see the logs of the cluster's workers",
         )
 
     def _there(self, worker: str) -> bool:
@@ -394,7 +394,7 @@ def workers_of(client: Any) -> dict[str, int]:
         if monotonic() > until:
             raise DeviceError(
                 f"the cluster has had no workers for {ALONE:.0f} s",
-                hint="start workers, and ask again",
+                hint="start workers, and run the query again",
             )
         current_watch().poll()
         sleep(PAUSE)
@@ -421,7 +421,7 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
             if monotonic() - looked > EVERY:
                 looked = monotonic()
                 if not alive():
-                    raise OSError("nobody is there who would answer")
+                    raise OSError("the workers or the scheduler are gone")
     finally:
         waiting.cancel()
 

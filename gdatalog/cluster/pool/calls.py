@@ -124,7 +124,7 @@ class _Caller(Watch):
             if self._state is not None:
                 task = self._state.tasks.get(self._key)
                 if task is None or task.state == "cancelled":
-                    raise Interrupted("nobody waits for this any more")
+                    raise Interrupted("the call was cancelled")
         super().poll()
 
 

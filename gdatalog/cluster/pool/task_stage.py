@@ -341,9 +341,9 @@ class TaskStage:
         run.tries += 1
         if run.tries > OFTEN:
             raise error or DeviceError(
-                f"a part of {self.name} was begun {run.tries} times, and each time its worker or "
-                "what it needed was lost",
-                hint="the logs of the cluster's workers say what ends them",
+                f"a part of {self.name} was started {run.tries} times, and each time its worker or "
+                "its input was lost",
+                hint="see the logs of the cluster's workers",
             )
         self._waiting.append(run)
 
@@ -372,7 +372,7 @@ class TaskStage:
             run.call,
             f"workers{most} died one after the other while they ran a part of {self.name}: "
             "it probably needs more memory than they have",
-            "give workers more memory, or fewer threads each; their logs say what ended them",
+            "give workers more memory, or fewer threads each; see their logs",
         )
         if not self._smaller(large):
             if run.deaths:
@@ -391,8 +391,8 @@ class TaskStage:
     def _connected(self) -> None:
         if self._client.status not in ("running", "connecting"):
             raise DeviceError(
-                f"the connection to the cluster was lost while it worked on {self.name}",
-                hint="see whether its scheduler still runs, and connect again",
+                f"the connection to the cluster was lost while it ran {self.name}",
+                hint="check that its scheduler still runs, and connect again",
             )
 
     def _check(self) -> None:
@@ -408,14 +408,14 @@ class TaskStage:
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
             if not workers:
                 raise DeviceError(
-                    f"the cluster has had no workers for {ALONE:.0f} s: {self.name} is not done",
-                    hint="start workers, and ask again",
+                    f"the cluster has had no workers for {ALONE:.0f} s: {self.name} was stopped",
+                    hint="start workers, and run the query again",
                 )
             if all(worker["status"] == "paused" for worker in workers):
                 raise DeviceError(
-                    f"all workers of the cluster have paused, for most of their memory is taken: "
-                    f"{self.name} is not done",
-                    hint="start workers with more memory, or more of them",
+                    "all workers of the cluster have paused, because their memory is almost full: "
+                    f"{self.name} was stopped",
+                    hint="start more workers, or workers with more memory",
                 )
 
     def _check_unrecoverable(self) -> None:

@@ -195,10 +195,9 @@ class HashPartitions:
         self.deaths[number] += 1
         if self.deaths[number] == TIMES:
             raise DeviceError(
-                f"round {number} of {self.run.name} was begun {TIMES} times, and each time a "
+                f"round {number} of {self.run.name} was started {TIMES} times, and each time a "
                 "worker was lost",
-                hint="the logs of the cluster's workers say what ends them: too little memory, "
-                "perhaps",
+                hint="see the logs of the cluster's workers; they may have too little memory",
             )
 
     def _checkpoint(self, course: _Course) -> None:
@@ -481,9 +480,9 @@ def _share_out(rules: Sequence[RuleRound], new: int) -> None:
 def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
     """Why workers cannot own the rows of a recursive stratum; None if they can."""
     if run.context.limit_sizes.keys() & run.tables.keys():
-        return "where it stops is said by rounds that know all rows"
+        return "only one process can stop it at a limit size"
     if any(map(asks_for_ranks, plans)):
-        return "it computes with the places of symbols among all others"
+        return "it uses ord() of symbols"
     if any(makes_texts((*expressions_of(plan), *plan.head)) for plan in plans):
-        return "it makes texts that are in no data"
+        return "it makes new texts"
     return None

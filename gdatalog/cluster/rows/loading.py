@@ -123,7 +123,7 @@ class Frame:
         return DeviceError(
             f"{self.name}: partition {number} was lost with its worker, and Dask "
             f"cannot compute it again{told}",
-            hint=f"what it was made of is gone, too; load {self.name} again",
+            hint=f"the data that it was computed from are gone, too; load {self.name} again",
         )
 
 
@@ -233,7 +233,8 @@ class Loading:
         if size > memory:
             raise MemoryLimitError(
                 f"{self.wanted.name} has more than {count:,} different texts, which take "
-                f"{format_bytes(size)} here: more than the memory limit of {format_bytes(memory)}",
+                f"{format_bytes(size)} in this process: more than the memory limit of "
+                f"{format_bytes(memory)}",
                 hint="numbers instead of texts stay on the workers; or raise it: "
                 "gdatalog.connect(memory_limit=...) or --memory-limit",
             )
@@ -368,7 +369,7 @@ class FileSplit:
             raise DataError(
                 f"{path}: the worker {own_address()} does not see this file",
                 hint="workers read files themselves: put it where all of them see it, or load "
-                "what pyarrow.parquet.read_table(...) reads here",
+                "pyarrow.parquet.read_table(...)",
             )
         names, typed = self.columns, self.declared
         if only is not None and names is not None:

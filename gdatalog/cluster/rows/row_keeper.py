@@ -51,11 +51,11 @@ class RowKeeper:
         if wanted + there > self.memory:
             beside = f", beside {format_bytes(there)} that were fetched before" if there else ""
             raise MemoryLimitError(
-                f"{sum(p.stop - p.start for p in pieces):,} rows lie on the workers, and take "
-                f"{format_bytes(wanted)} here{beside}: more than the memory limit of "
+                f"{sum(p.stop - p.start for p in pieces):,} rows are on the workers, and take "
+                f"{format_bytes(wanted)} in this process{beside}: more than the memory limit of "
                 f"{format_bytes(self.memory)}",
-                hint="let a rule count or sum them up, or keep what is needed of them; or raise "
-                "it: gdatalog.connect(memory_limit=...) or --memory-limit",
+                hint="aggregate or filter them with a rule, or raise the limit: "
+                "gdatalog.connect(memory_limit=...) or --memory-limit",
             )
         calls = [(piece_of, (part.value, start, stop)) for part, start, stop in pieces]
         found: list[Columns] = self._each("fetch", calls)

@@ -32,7 +32,7 @@ ANSWER_TIME = 10.0  # seconds to wait for an answer
 LONGEST_GREETING = 1 << 20
 CURE = 'pip install "gdatalog[cluster]"'
 _SCHEMES = ("tcp", "tls", "ucx", "ws", "wss", "inproc")
-_FORMS = 'a client of Dask\'s, a scheduler\'s address as "tcp://host:8786", or "local"'
+_FORMS = 'a Dask client, a scheduler\'s address such as "tcp://host:8786", or "local"'
 _ADDRESS = re.compile(r"(?:(\w+)://)?(\[[^]]+\]|[^:/\[\]]+)(?::(\d+))?(/.*)?")
 
 
@@ -66,8 +66,8 @@ def address_of(named: str) -> str:
     scheme, host, port, path = found.groups() if found else ("", "", None, None)
     if scheme in ("http", "https"):
         raise UsageError(
-            f"{named} is the address of a web page, as of Dask's dashboard, not of a scheduler",
-            hint=f"the scheduler itself is at tcp://{host}:{PORT}, unless it was told otherwise",
+            f"{named} is the address of a web page, such as Dask's dashboard, not of a scheduler",
+            hint=f"the scheduler itself is at tcp://{host}:{PORT}, unless you chose another port",
         )
     if scheme == "inproc":
         return named
@@ -79,7 +79,7 @@ def address_of(named: str) -> str:
         hint = f'did you mean "local", or "{whole}"?' if near else f'write it as "{whole}"'
         raise UsageError(f"{named!r} has no port", hint=hint)
     if not 0 < int(port) < 1 << 16:
-        raise UsageError(f"{named!r} has no port that can be: {port}", hint=f"Dask's is {PORT}")
+        raise UsageError(f"{named!r} has an invalid port: {port}", hint=f"Dask's default is {PORT}")
     return f"{scheme or 'tcp'}://{host}:{port}"
 
 
@@ -94,7 +94,7 @@ def _of_file(path: str) -> str:
             hint="`dask scheduler --scheduler-file FILE` writes it when it starts",
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{path} is no file of a Dask scheduler's") from None
+        raise UsageError(f"{path} is not a scheduler file of Dask") from None
     return str(found)
 
 
@@ -113,12 +113,11 @@ def client_of(address: str) -> Any:
     except (OSError, ValueError, TypeError, RuntimeError) as problem:
         why = problem.__cause__ or problem
         told = " ".join(str(why).split()) or type(why).__name__
-        hint = "gdatalog speaks to Dask schedulers; its Dask and the scheduler's may be of versions"
-        hint += " that do not understand each other"
+        hint = "the scheduler's Dask may be of an incompatible version"
         if address.startswith("tls:"):
-            hint = "give it a client that has the certificates: Client(address, security=...)"
+            hint = "use a client with certificates: Client(address, security=...)"
         raise DeviceError(
-            f"what answers at {address} is no Dask scheduler that can be used: {told}", hint=hint
+            f"cannot connect to a Dask scheduler at {address}: {told}", hint=hint
         ) from None
 
 
@@ -136,12 +135,12 @@ def _knock(address: str) -> None:
     except socket.gaierror:
         raise DeviceError(
             f"there is no machine named {host!r} for a scheduler at {address}",
-            hint="is the name right, and known here? An address of digits works without names",
+            hint="check the name, or use an IP address",
         ) from None
     except TimeoutError:
         raise DeviceError(
             f"nobody answers at {address} within {ANSWER_TIME:g} s",
-            hint="is the machine up, and may this one reach that port?",
+            hint="check that the machine runs, and that its port can be reached from here",
         ) from None
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
@@ -160,8 +159,8 @@ def _greeted(found: socket.socket, address: str) -> None:
             told += more
     if len(told) < 8 or int.from_bytes(told, "little") > LONGEST_GREETING:
         raise DeviceError(
-            f"what answers at {address} is no Dask scheduler",
-            hint=f"a scheduler says its address when it starts; its port is {PORT} as a rule",
+            f"the server at {address} is not a Dask scheduler",
+            hint=f"a scheduler prints its address when it starts; its default port is {PORT}",
         )
 
 
@@ -244,15 +243,15 @@ class Connection:
     def lost(self) -> DeviceError:
         return DeviceError(
             f"the connection to the scheduler at {self.address} is lost",
-            hint="it has ended, or cannot be reached any more; connect again when it can",
+            hint="it has ended, or cannot be reached any more; connect again",
         )
 
     def unread(self, problem: Exception) -> DeviceError:
         why = problem.__cause__ or "it fails"
         return DeviceError(
             f"the scheduler at {self.address} cannot read what this gdatalog sends it: {why}",
-            hint="it runs another, or the one that was here when it started: start it, and its "
-            "workers, anew",
+            hint="it runs another version, or an older one than is installed: restart it and its "
+            "workers",
         )
 
     def __str__(self) -> str:
@@ -302,11 +301,11 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise UsageError(
-                "this client is asynchronous, and a database waits for its answers",
-                hint="Client(..., asynchronous=False) makes one that can be waited for",
+                "this client is asynchronous",
+                hint="use a client made by Client(..., asynchronous=False)",
             )
         if cluster.status != "running":
-            raise UsageError(f"this client of Dask's is {cluster.status}")
+            raise UsageError(f"this Dask client is {cluster.status}")
         return Connection(cluster, own)
     if not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
         client = distributed.Client(cluster, set_as_default=False)
@@ -444,14 +443,14 @@ def _check(places: Mapping[str, Any]) -> None:
     problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
     if problems:
         who, told, cure = problems[0]
-        more = f"; so it is at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
+        more = f"; the same at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
         raise DeviceError(f"{who} cannot be used: {told}{more}", hint=cure)
 
 
 def problem_of(found: Any) -> tuple[str, str] | None:
     """What is wrong with a worker or the scheduler, and a hint, from its report."""
     if isinstance(found, OSError):
-        return f"it does not answer: {found}", "see whether it still runs; its log says more"
+        return f"it does not answer: {found}", "check that it still runs; see its log"
     if isinstance(found, BaseException):
         missing = isinstance(found, ModuleNotFoundError) and found.name == "gdatalog"
         told = "gdatalog is not installed there"
@@ -466,8 +465,8 @@ def problem_of(found: Any) -> tuple[str, str] | None:
         told = f"its gdatalog is {version}, and here it is {VERSION}"
         return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
     if files != sources():
-        told = f"its gdatalog is {version} as here, but made of other files"
-        return told, "install the same there as here, and start it anew"
+        told = f"its gdatalog is {version} as here, but its files differ"
+        return told, "install the same files there, and restart it"
     return None
 
 

@@ -78,7 +78,7 @@ def _open(asked: str) -> OpenDevice:
         return open_device("cpu")
     raise DeviceError(
         "a worker has no GPU of its own: there are more workers than GPUs on its machine, or none",
-        hint='as many workers as GPUs, as dask-cuda starts them; or device="auto"',
+        hint='start as many workers as GPUs, as dask-cuda does; or use device="auto"',
     )
 
 

@@ -74,10 +74,10 @@ class LocalWorkers:
         if not own.address:
             lines = said.read_text(errors="replace").split("\n") if said.exists() else []
             own.close()
-            why = next((line.strip() for line in reversed(lines) if line.strip()), "no reason told")
+            why = next((line.strip() for line in reversed(lines) if line.strip()), "unknown reason")
             raise DeviceError(
                 f"no workers could be started on this machine: {why}",
-                hint="fewer take less: gdatalog -j 1, or threads=1; or go without cluster=",
+                hint="start fewer: gdatalog -j 1, or threads=1; or leave out cluster=",
             )
         return own
 
