@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.joins import buckets
-from gdatalog.cluster.joins.cells import CellResult
+from gdatalog.cluster import workers
+from gdatalog.cluster.joins import CellResult, buckets
 from gdatalog.cluster.pool import broadcast
-from gdatalog.cluster.workers import worker
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 
 
@@ -132,8 +131,8 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
 def stored() -> int:
     """How many bytes of rows in buckets this worker has in memory."""
     gc.collect()  # an error's frames hold rows until then
-    left = worker._stored._left
-    return 0 if left is None else worker._stored_of(worker.UNLIMITED) - left
+    left = workers._stored._left
+    return 0 if left is None else workers._stored_of(workers.UNLIMITED) - left
 
 
 def sum_of(kept: dict[str, int]) -> int:

@@ -24,8 +24,8 @@ import pytest
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.pool.calls import Lineage, Recipe, made_as
+from gdatalog.cluster.workers import set_free
 from gdatalog.cluster.workers.connection import Connection
-from gdatalog.cluster.workers.worker import set_free
 from gdatalog.errors import DeviceError
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers

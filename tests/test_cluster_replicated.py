@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.cluster import dask_cluster
+from gdatalog.cluster import dask_cluster, joins
 from gdatalog.cluster.dask_cluster import DaskCluster
-from gdatalog.cluster.joins import cells
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
 from gdatalog.cluster.workers.connection import Connection
@@ -393,7 +392,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
         told.append(more["tuning"])
         return ExecutionContext(*parts, **more)
 
-    monkeypatch.setattr(cells, "ExecutionContext", noting)
+    monkeypatch.setattr(joins, "ExecutionContext", noting)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db.workspace.tune(groups_from=7)

@@ -34,7 +34,7 @@ from gdatalog.cluster.joins.shares import Block, Bucket
 from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import Way
-from gdatalog.cluster.workers.worker import UNLIMITED, room_of
+from gdatalog.cluster.workers import UNLIMITED, room_of
 from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
 from gdatalog.records import dataclass, field
@@ -182,7 +182,7 @@ class BaseRows:
     """The blocks of rows that a source is read from.
 
     `blocks`: the blocks' values for workers: columns, broadcast on first use, or if `remote` the
-    values of parts (`shuffle.py`). `groups`: which blocks are bucketed together. `edges`: for a
+    values of parts (`columns_of`). `groups`: which blocks are bucketed together. `edges`: for a
     remote graph, how to read each edge once, and the ranks of its vertices. `twice`: duplicate rows
     may remain and would count twice; equal rows are in one bucket. `sample`: every `step`-th row.
     """

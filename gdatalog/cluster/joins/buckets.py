@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins.cells import CellResult, JoinTask, join_cells
+from gdatalog.cluster.joins import CellResult, JoinTask, join_cells
 from gdatalog.cluster.joins.layout import Dim, Source
 from gdatalog.cluster.joins.shares import Domain, codes, count
+from gdatalog.cluster.rows import columns_of
 from gdatalog.cluster.rows.row_statistics import Way, edges_of
-from gdatalog.cluster.rows.shuffle import columns_of
-from gdatalog.cluster.workers.worker import StoredRows, own_address
+from gdatalog.cluster.workers import StoredRows, own_address
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RowTest, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.joins.cells import CellResult
+from gdatalog.cluster.joins import CellResult
 from gdatalog.cluster.pool import Pool, RemoteValue
-from gdatalog.cluster.rows.shuffle import (
+from gdatalog.cluster.rows import (
     OwnedRows,
     PartSize,
     Shuffle,

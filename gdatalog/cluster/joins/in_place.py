@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells
+from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells
 from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
 from gdatalog.cluster.pool import Call, TaskStage, TooLarge
-from gdatalog.cluster.rows.shuffle import columns_of, parts_of, place_of, size_of
+from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.session import Knobs

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
 
+from gdatalog.cluster.joins import CellResult, Mode
 from gdatalog.cluster.joins.bucket_store import (
     BucketExchange,
     BucketStore,
@@ -27,7 +28,6 @@ from gdatalog.cluster.joins.buckets import (
     run_cells,
     where_to_cut,
 )
-from gdatalog.cluster.joins.cells import CellResult, Mode
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
 from gdatalog.cluster.joins.share_search import (

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.joins.cells import CellResult, JoinTask, Mode, join_cells, settled
+from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
 from gdatalog.cluster.joins.collector import Collector, merges_remotely
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
 from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge

@@ -32,7 +32,7 @@ from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
-from gdatalog.cluster.workers.worker import own_memory
+from gdatalog.cluster.workers import own_memory
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 

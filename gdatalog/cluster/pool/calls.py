@@ -23,7 +23,7 @@ from gdatalog.cluster.pool.broadcast import (
     MissingBroadcast,
     value_of,
 )
-from gdatalog.cluster.workers.worker import own_worker
+from gdatalog.cluster.workers import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field
 

@@ -41,7 +41,7 @@ from gdatalog.cluster.pool.calls import (
     whole,
 )
 from gdatalog.cluster.pool.workers import PoolWorkers
-from gdatalog.cluster.workers.worker import set_free
+from gdatalog.cluster.workers import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass

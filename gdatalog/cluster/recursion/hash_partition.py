@@ -13,9 +13,9 @@ from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Lost
-from gdatalog.cluster.recursion.routes import ALL, Distribution, Routes
-from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
-from gdatalog.cluster.workers.worker import own_address
+from gdatalog.cluster.recursion import ALL, Distribution, Routes
+from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
+from gdatalog.cluster.workers import own_address
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows

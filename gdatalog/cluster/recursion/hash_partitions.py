@@ -16,6 +16,7 @@ from typing import Any
 
 from gdatalog.cluster.joins.collector import stays_remote
 from gdatalog.cluster.pool import Broadcast, Call, Lost, Pool, RemoteValue, TaskStage
+from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import (
     SMALL,
@@ -31,8 +32,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     summary_of,
 )
 from gdatalog.cluster.recursion.key_ranges import memory_of
-from gdatalog.cluster.recursion.routes import Routes, routes_of
-from gdatalog.cluster.rows.shuffle import Shuffle, parts_of, size_of
+from gdatalog.cluster.rows import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU

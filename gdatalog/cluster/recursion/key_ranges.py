@@ -18,7 +18,7 @@ import numpy as np
 from gdatalog.calls import Limits, NotOnDevice
 from gdatalog.cluster.joins.collector import stays_remote
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.rows.shuffle import parts_of, size_of
+from gdatalog.cluster.rows import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers.devices import on_device, rows_here
 from gdatalog.cpu_ops.functions import Scope

@@ -21,7 +21,7 @@ from gdatalog.cluster.pool import Call, RemoteValue, TaskStage
 from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
-from gdatalog.cluster.workers.worker import own_address
+from gdatalog.cluster.workers import own_address
 from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, DeviceError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes

@@ -13,9 +13,8 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows import row_statistics
+from gdatalog.cluster.rows import Shuffle, columns_of, piece_of, row_statistics
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
-from gdatalog.cluster.rows.shuffle import Shuffle, columns_of, piece_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.progress import format_bytes

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.rows.shuffle import ShuffleBlock, columns_of, rows_by_owner
+from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.duplicates import group_rows

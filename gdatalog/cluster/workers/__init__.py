@@ -1,0 +1,180 @@
+"""The worker process that runs a call: its memory, and the rows that it keeps in memory or in
+files. Also, what the scheduler runs for a waiting stage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import gettempdir
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+from weakref import finalize
+
+import numpy as np
+
+from gdatalog.storage.rows import Columns
+
+ITSELF = 240 << 20  # bytes that an idle worker takes, compiled loops included
+PAUSE = 0.8  # share of its memory at which Dask pauses a worker
+
+
+def left_of(memory: int) -> float:
+    """The bytes that a worker has for data before Dask pauses it."""
+    return max(memory / 16, PAUSE * memory - ITSELF)
+
+
+def own_worker() -> Any:
+    """Dask's worker that runs this thread's call; None outside of a worker."""
+    from distributed import get_worker
+
+    try:
+        return get_worker()
+    except ValueError:
+        return None
+
+
+def own_address() -> str:
+    """This worker's address; empty outside of a worker."""
+    worker = own_worker()
+    return "" if worker is None else str(worker.address)
+
+
+def own_memory() -> int | None:
+    """This worker's memory limit in bytes; None if it has none."""
+    worker = own_worker()
+    return None if worker is None else worker.memory_manager.memory_limit or None
+
+
+def own_threads() -> int:
+    """How many calls this worker runs at once."""
+    worker = own_worker()
+    return 1 if worker is None else int(worker.state.nthreads)
+
+
+UNLIMITED = 4 << 30  # a worker's memory if it has no limit
+# Buckets in memory take at most these shares of a worker's memory, and of its memory for data.
+STORED, STORED_OF_LEFT = 1 / 8, 1 / 4
+# The same for slices in transit, of which there are some copies.
+MOVING, MOVING_OF_LEFT, MOST_MOVING, COPIES = 1 / 32, 1 / 16, 32 << 20, 4
+
+
+def room_of(memory: int) -> float:
+    """The bytes that a worker has for its calls."""
+    left = left_of(memory)
+    moving = int(min(MOST_MOVING, memory * MOVING, left * MOVING_OF_LEFT))
+    return left - _stored_of(memory) - COPIES * moving
+
+
+def _stored_of(memory: int) -> int:
+    return int(min(memory * STORED, left_of(memory) * STORED_OF_LEFT))
+
+
+class StoredRows:
+    """Rows that a worker keeps, with at least one column: in memory while there is room, else in a
+    file, from which it can read ranges. (Dask would read a spilled value as a whole.)"""
+
+    def __init__(self, columns: Columns) -> None:
+        self.rows = len(columns[0])
+        self.kinds = tuple(column.dtype.str for column in columns)
+        self._columns: Columns | None = None
+        size = sum(column.nbytes for column in columns)
+        if _stored.take(size):
+            # A view would keep the whole array.
+            self._columns = tuple(c if c.base is None else c.copy() for c in columns)
+            finalize(self, _stored.give, size)
+        else:
+            worker = own_worker()
+            folder = gettempdir() if worker is None else worker.local_directory
+            self._path = Path(folder, f"gdatalog-{uuid4().hex}")
+            finalize(self, _remove, self._path)
+            with self._path.open("wb") as file:
+                for column in columns:
+                    np.ascontiguousarray(column).tofile(file)
+
+    def read(
+        self, start: int = 0, stop: int | None = None, only: Sequence[int] | None = None
+    ) -> Columns:
+        """A range of the rows; all columns, or only some."""
+        stop = self.rows if stop is None else stop
+        wanted = range(len(self.kinds)) if only is None else only
+        if self._columns is not None:
+            return tuple(self._columns[at][start:stop] for at in wanted)
+        widths = [np.dtype(kind).itemsize for kind in self.kinds]
+        found = []
+        with self._path.open("rb") as file:
+            for at in wanted:
+                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                found.append(np.fromfile(file, self.kinds[at], stop - start))
+        return tuple(found)
+
+    def columns(self) -> Columns:
+        return self.read()
+
+    def __sizeof__(self) -> int:
+        return 100 + sum(column.nbytes for column in self._columns or ())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredRows, (self.read(),)
+
+
+class _Room:
+    """The memory of this process for stored rows."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+        self._lock = RLock()  # the garbage collector may call `give` during `take`
+
+    def take(self, size: int) -> bool:
+        """Reserves memory; returns whether there was enough."""
+        with self._lock:
+            if self._left is None:
+                self._left = _stored_of(own_memory() or UNLIMITED)
+            fits = size <= self._left
+            self._left -= size if fits else 0
+            return fits
+
+    def give(self, size: int) -> None:
+        with self._lock:
+            assert self._left is not None
+            self._left += size
+
+
+_stored = _Room()
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+# ----------------------------------------------------------------------------- on the scheduler
+
+
+def set_free(dask_scheduler: Any, wanted: Sequence[str] = ()) -> None:
+    """Resumes tasks that Dask (2026.8) has forgotten.
+
+    First, tasks that may run anywhere but preferred a worker that died when there was no other:
+    Dask reconsiders them only when that worker comes back. Second, `wanted` tasks, or their
+    dependencies, that were lost after one of their own dependencies had failed: they would wait for
+    ever. Retrying that dependency passes its result or error on to them.
+    """
+    stuck = {ts.key: "processing" for ts in dask_scheduler.unrunnable if ts.loose_restrictions}
+    if stuck and dask_scheduler.running:
+        dask_scheduler.transitions(stuck, stimulus_id="gdatalog-set-free")
+    forgotten, failed = set(), set()
+    there = [dask_scheduler.tasks[key] for key in wanted if key in dask_scheduler.tasks]
+    todo = [task for task in there if task.state != "erred"]
+    while todo:
+        task = todo.pop()
+        if task.state in ("waiting", "released") and task not in forgotten:
+            forgotten.add(task)
+            todo += task.dependencies
+        elif task.state == "erred":
+            failed.add(task.key)
+    if failed:
+        again = {task.key: "waiting" for task in forgotten if task.state == "released"}
+        dask_scheduler.stimulus_retry(keys=list(failed))
+        dask_scheduler.transitions(again, stimulus_id="gdatalog-set-free")

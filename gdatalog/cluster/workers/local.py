@@ -32,7 +32,7 @@ _PROGRAM = (
     "from gdatalog.cluster.workers.local import serve; serve(**given)"
 )
 # Imported once: workers are forked from a process that has imported these.
-_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.joins.cells")
+_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.joins")
 # Dask's profiler samples the running line of Python 100 times a second. It says nothing about
 # compiled loops, and takes 5 % of a core.
 _QUIET = {
