@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -10,9 +12,11 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import patterns
+from gdatalog.cancellation import current_watch
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Term
 from gdatalog.planner.rewrite import orbits
+from gdatalog.storage.graph import RankedEdges
 from tests.cuda_host import needs_compiler
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted
@@ -154,6 +158,33 @@ def test_ranks_of_degrees() -> None:
         mean = (degrees[rank:] ** 2).sum() / degrees[rank:].sum()
         assert graph.list_length(0, (), [(">=", rank)]) == pytest.approx(mean)
         assert statistics.lists(0, (), True) is None
-        graph.walk_ranks()
-        lists = statistics.lists(0, ((0, "<", 1),), True)
+        with graph.rank_walks():
+            lists = statistics.lists(0, ((0, "<", 1),), True)
         assert (lists.ends - lists.starts).tolist() == graph.degrees(0, ((0, "<", 1),)).tolist()
+
+
+@pytest.mark.parametrize("mode", ["auto", "split"])
+def test_lists_of_ranks_are_freed_after_planning(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not the count is split; and their memory is charged while they are used."""
+    charged: list[int] = []
+    made = RankedEdges.rank_walks
+
+    @contextmanager
+    def seen(edges: RankedEdges) -> Iterator[None]:
+        held = current_watch().account.held
+        with made(edges):
+            charged.append(held["lists of ranks"])
+            yield
+        charged.append(held["lists of ranks"])
+        assert edges.rank_lists is None
+
+    monkeypatch.setattr(RankedEdges, "rank_walks", seen)
+    with gd.connect(device="cpu", memory_limit="200 MB") as db, interpreted():
+        db["E"] = core(100, 8)
+        db.workspace.force(algebra=mode)
+        db.workspace.tune(algebra_from=0, algebra_rows=0, algebra_halves=0, algebra_split=0)
+        db.query(WEDGES)
+    assert charged[0] > 0
+    assert charged[1] == 0

@@ -197,7 +197,7 @@ class DeviceGraph(RankedEdges):
 
     @property
     def nbytes(self) -> int:
-        return self.lists_nbytes + (0 if self._ranking is None else self._ranking.nbytes)
+        return 0 if self._ranking is None else self._ranking.nbytes
 
 
 def _range(ops: DeviceOps, left: Array, right: Array) -> tuple[int, int]:

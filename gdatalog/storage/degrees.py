@@ -97,10 +97,16 @@ class AdjacencyLists:
     ends: Array
     children: Array
     picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
+    _cuts: dict[str, AdjacencyLists] = field(default_factory=dict)
 
     def cut(self, op: str, parents: Array | None = None) -> AdjacencyLists:
         """Keeps the children for which `value op child` holds. `parents`: the value of each child,
         if it is available and the lists cover all children."""
+        if op not in self._cuts:
+            self._cuts[op] = self._cut(op, parents)
+        return self._cuts[op]
+
+    def _cut(self, op: str, parents: Array | None) -> AdjacencyLists:
         # Lists ascend, so the kept children are at one of their ends.
         kept = np.empty(len(self.values), dtype=np.int64)
         lengths = self.ends - self.starts

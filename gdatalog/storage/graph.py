@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -125,15 +126,23 @@ class RankedEdges:
         self._paths: dict[Any, float] = {}
         self.rank_lists: AdjacencyLists | None = None
 
-    def walk_ranks(self) -> None:
-        """Makes `rank_lists`, the neighbours of each rank on the host for random walks, if there is
-        memory."""
-        needed = TURNED * int(self.degrees(0, ()).sum())
-        if self.rank_lists is None and needed <= current_watch().account.spare():
+    @contextmanager
+    def rank_walks(self) -> Iterator[None]:
+        """Within this context there are `rank_lists`, the neighbours of each rank on the host for
+        random walks, if there is memory."""
+        account, needed = current_watch().account, TURNED * int(self.degrees(0, ()).sum())
+        if self.rank_lists is not None or needed > account.spare():
+            yield
+            return
+        with account.taking("lists of ranks", needed):
             left, right = map(brought, self.ranked(()))
             starts = np.flatnonzero(first_of_each(left))
             ends = np.append(starts[1:], len(left))[: len(starts)]
             self.rank_lists = AdjacencyLists(left[starts], starts, ends, right)
+            try:
+                yield
+            finally:
+                self.rank_lists = None
 
     def list_length(
         self,
@@ -149,15 +158,6 @@ class RankedEdges:
                 lengths = np.where(COMPARE[op](np.arange(len(lengths)), bound), lengths, 0.0)
             self._paths[key] = float((lengths**2).sum() / max(1.0, lengths.sum()))
         return self._paths[key]
-
-    @property
-    def lists_nbytes(self) -> int:
-        lists = self.rank_lists
-        return (
-            0
-            if lists is None
-            else lists.values.nbytes + 2 * lists.starts.nbytes + lists.children.nbytes
-        )
 
     @property
     def degree_steps(self) -> dict[int, int]:
@@ -396,7 +396,7 @@ class EdgeStatistics(RankedEdges):
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
         higher = 0 if self._higher is None else self._higher.nbytes
-        return ranking + higher + self.lists_nbytes
+        return ranking + higher
 
 
 def _stretches(left: Array, right: Array, least: int = 0) -> Iterator[Columns]:

@@ -397,24 +397,21 @@ class Statistics:
             if column == 1:
                 tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
             found = self._lists_of(((0, 1), tests, False, True))
-            return found or self._cut(self.graph.rank_lists, "ranks", 0, tests)
+            return found or self._cut(self.graph.rank_lists, 0, tests)
         tests = tuple(test for test in tests if test[1] != "!=")
-        whole = self._whole_lists(column)
-        return self._cut(whole, "lists", column, tests)
+        return self._cut(self._whole_lists(column), column, tests)
 
     def _cut(
-        self, whole: AdjacencyLists | None, kind: str, column: int, tests: tuple[RowTest, ...]
+        self, whole: AdjacencyLists | None, column: int, tests: tuple[RowTest, ...]
     ) -> AdjacencyLists | None:
         """Lists of a column's values that comparisons cut."""
         if whole is None or not tests:
             return whole
-        found: AdjacencyLists | None = self._kept.get((column, tests, kind))
-        if found is None and len(tests) == 1 and tests[0][1] not in ("=", "!="):
-            left, op, _ = tests[0]
-            parents = self._keys[0] if whole is self._kept.get("lists") else None
-            found = whole.cut(op if left == column else _TURNED[op], parents)
-            self._kept[column, tests, kind] = found
-        return found
+        if len(tests) > 1 or tests[0][1] in ("=", "!="):
+            return None
+        left, op, _ = tests[0]
+        parents = self._keys[0] if whole is self._kept.get("lists") else None
+        return whole.cut(op if left == column else _TURNED[op], parents)
 
     def _whole_lists(self, column: int) -> AdjacencyLists | None:
         turned = column == 1 and self._there is not None and self.balanced

@@ -6,6 +6,7 @@ Here is the interface to relations' statistics, with assumed statistics where th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from math import prod
 from typing import Any, Protocol
@@ -75,8 +76,8 @@ class GraphStatistics(Protocol):
     ) -> float:
         """The expected length of a list at a rank that was reached by an edge, within bounds."""
 
-    def walk_ranks(self) -> None:
-        """Makes lists of ranks, so that samples follow them."""
+    def rank_walks(self) -> AbstractContextManager[None]:
+        """Within this context there are lists of ranks, which samples follow."""
 
     def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
         """The number of ways in which rows of ranks meet in a value, one row for each column and

@@ -17,6 +17,7 @@ joins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import combinations
 from math import inf
 
@@ -179,14 +180,15 @@ def _split(
         return None
     best: Elimination | None = None
     least /= SPLIT
-    for orbit, ways in split_by_degree(items, none.base):
-        for light, heavy in ways:
-            first = _cheapest(_sums(heavy, none.base, (), True), none, least, forced, orbit)
-            if first is None:
-                break  # hardly another degree is better
-            both = _cheapest(_sums(light, none.base, (), True), first, least, forced, orbit)
-            if both is not None and (best is None or both.cost < best.cost):
-                best, least = both, min(least, both.cost)
+    with closing(split_by_degree(items, none.base)) as splits:
+        for orbit, ways in splits:
+            for light, heavy in ways:
+                first = _cheapest(_sums(heavy, none.base, (), True), none, least, forced, orbit)
+                if first is None:
+                    break  # hardly another degree is better
+                both = _cheapest(_sums(light, none.base, (), True), first, least, forced, orbit)
+                if both is not None and (best is None or both.cost < best.cost):
+                    best, least = both, min(least, both.cost)
     return best
 
 

@@ -13,7 +13,7 @@ take one pass over the triangles.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from gdatalog.plan import Apply, Constant, JoinPlan, Slot
@@ -132,7 +132,7 @@ def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, in
 
 def split_by_degree(
     items: Conjunction, sizes: Statistics
-) -> Iterator[tuple[int, list[tuple[Conjunction, Conjunction]]]]:
+) -> Generator[tuple[int, list[tuple[Conjunction, Conjunction]]], None, None]:
     """Splits of a count over one graph, for each variable, by several degrees: those of its
     bindings in which the variable has a lower degree, and the others. Each stands for a number of
     bindings. All symmetries may be left, or those after any step of symmetry breaking."""
@@ -140,19 +140,22 @@ def split_by_degree(
     graphs = [sizes(i.relation, i.version) for i in items if isinstance(i, AtomItem)]
     if found is None or not graphs or graphs[0].graph is None or graphs[0].rows > MOST_WALKED:
         return
-    graph = graphs[0].graph
-    graph.walk_ranks()
     isomorphic = Isomorphic(sizes, {})
     wholes = [(found.whole(()), 1), *((body, orbit) for _, body, orbit in _steps(found))]
-    steps = sorted(graph.degree_steps.items())
+    steps = sorted(graphs[0].graph.degree_steps.items())
     least = (graphs[0].rows ** 0.5 / divisor for divisor in HEAVY)
     ranks = [next((rank for degree, rank in steps if degree > each), None) for each in least]
     some = [Constant(rank, "int") for rank in dict.fromkeys(ranks) if rank is not None]
-    for body, orbit in wholes:
-        names = {isomorphic.key(body, (name,)): name for name in sorted(types_of(body))}
-        for slot in (Slot(name, "int") for name in names.values()):
-            tests = [[TestItem(Apply(op, (slot, r), "bool")) for op in ("<", ">=")] for r in some]
-            yield orbit, [((*body, light), (*body, heavy)) for light, heavy in tests]
+    with graphs[0].graph.rank_walks():
+        for body, orbit in wholes:
+            names = {isomorphic.key(body, (name,)): name for name in sorted(types_of(body))}
+            for name in names.values():
+                tests = [[_than(name, op, rank) for op in ("<", ">=")] for rank in some]
+                yield orbit, [((*body, light), (*body, heavy)) for light, heavy in tests]
+
+
+def _than(name: str, op: str, rank: Constant) -> TestItem:
+    return TestItem(Apply(op, (Slot(name, "int"), rank), "bool"))
 
 
 def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
