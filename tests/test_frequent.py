@@ -253,6 +253,30 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "1 to 7 edges" in capsys.readouterr().err
 
 
+def test_the_columns_of_edges_are_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named, bare, one = (str(tmp_path / name) for name in ("named.csv", "bare.csv", "one.csv"))
+    Path(named).write_text("id,src,dst\n0,1,2\n1,2,3\n2,3,1\n")
+    Path(bare).write_text("1,5,2\n2,5,3\n3,5,1\n")
+    Path(one).write_text("a\n1\n")
+    asked = ["count", "--device", "cpu", "--pattern", "clique3"]
+    assert run([*asked, "--columns", "src, dst", named]) == 0
+    assert run([*asked, "--columns", "column0,column2", bare]) == 0
+    assert capsys.readouterr().out == "clique3\t1\n" * 2
+    for args, told in (
+        ([named], f"edges have two columns, {named} has 3: id, src, dst\n"
+                  "  hint: --columns id,src chooses two"),
+        ([bare], "--columns column0,column1"),
+        ([one], "has 1: a"),
+        (["--columns", "src,dts", named], "there is no column 'dts': did you mean 'dst'?"),
+        (["--columns", "src", named], "has 1: src"),
+        (["--columns", "src,src", named], "names a column twice"),
+    ):  # fmt: skip
+        assert run([*asked, *args]) in (1, 2), args
+        assert told in capsys.readouterr().err
+
+
 def test_what_is_mistyped_is_told_of_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

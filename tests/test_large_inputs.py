@@ -480,3 +480,26 @@ def test_types_are_those_of_the_whole_file(
         monkeypatch.setattr(text_files, "MOST_BYTES", 50)
         tables = list(read_tables("f.csv", LoadOptions(header=True, nulls=nulls)))
         assert joined(tables).types == types
+
+
+@pytest.mark.parametrize("nulls", ["error", "drop"])
+@pytest.mark.parametrize("facts", [False, True])
+def test_bad_rows_of_all_blocks_are_counted(
+    nulls: Any, facts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = ["1"] * 100
+    cells[10] = cells[50] = cells[90] = "x"
+    cells[70] = "NA" if nulls == "drop" else "1"
+    Path("f.facts" if facts else "f.csv").write_text("\n".join(cells) + "\n")
+    monkeypatch.setattr(readers, "WHOLE", 1 << 60)
+    monkeypatch.setattr(text_files, "LEAST_BYTES", 20)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 20)
+    declared = TypedColumns(("x",), ("int",))
+    if facts:
+        text = f'.decl f(x: int)\n.input f(IO=file, filename="f.facts", nulls="{nulls}")\n?- f.'
+        with pytest.raises(gd.DataError) as caught, gd.connect(device="cpu") as db:
+            db.query(text)
+    else:
+        with pytest.raises(gd.DataError) as caught:
+            list(read_tables("f.csv", LoadOptions(header=False, nulls=nulls), declared=declared))
+    assert "note: 2 other rows of this column cannot be read either" in caught.value.format()

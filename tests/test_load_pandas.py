@@ -66,6 +66,16 @@ def test_columns_without_a_name_go_by_position() -> None:
     assert load(FRAME, declared=decl(x="int", y="symbol", z="bool")).length == 3
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA])
+def test_a_missing_label_is_no_name(missing: Any) -> None:
+    frame = pd.DataFrame([[1, 2]], columns=pd.Index([missing, "a"], dtype=object))
+    assert load(frame).names == ("column0", "a")
+    assert load(frame[[missing]]).names == ("column0",)
+    index = pd.Index([5], name=missing)
+    assert load(pd.DataFrame({"x": [1]}, index=index)).names == ("x",)
+    assert load(pd.Series([1], name=missing, index=index)).names == ("column0",)
+
+
 def test_an_index_that_is_left_out_is_told(tmp_path: Path) -> None:
     path = str(tmp_path / "texts.parquet")
     TEXTS.to_parquet(path)

@@ -375,6 +375,8 @@ def pattern_command(args: Sequence[str]) -> click.Command | None:
 
 _OPTIONS = (
     click.argument("file"),
+    click.option("--columns", metavar="A,B",
+                 help="The two columns of edges; without a header column0,column1."),
     click.option("--labels", metavar="FILE", help="A file of vertices and their labels."),
     click.option("--directed", is_flag=True, help="Edges are directed, first column to second."),
     click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N."),
@@ -428,6 +430,7 @@ class PatternCommand:
     name: str
     answer: Callable[[Database, bool, str | None], Iterable[tuple[object, object]]]
     file: str
+    columns: str | None
     labels: str | None
     directed: bool
     device: str
@@ -447,9 +450,18 @@ class PatternCommand:
         db.workspace.on_caution = lambda caution: say(replace(caution, hint=None).format())
         watch = db.workspace.watch
         with db, heeding(watch), ProgressLine(sys.stderr, watch)(self.name):
-            db.load("E", self.file)
+            columns = self.columns and [name.strip() for name in self.columns.split(",")]
+            db.load("E", self.file, columns=columns or None)
+            self._check_edges(db["E"].columns)
             if self.labels is not None:
                 db.load("L", self.labels)
             rows = self.answer(db, self.directed, None if self.labels is None else "L")
         for row in rows:
             print(*row, sep="\t")
+
+    def _check_edges(self, columns: Sequence[str]) -> None:
+        if len(columns) != 2:
+            raise UsageError(
+                f"edges have two columns, {self.file} has {len(columns)}: {', '.join(columns)}",
+                hint=f"--columns {','.join(columns[:2])} chooses two" if len(columns) > 2 else None,
+            )

@@ -14,7 +14,7 @@ defines the meaning and finds the first bad row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,15 @@ _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
-def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typed:
+# A column in all batches of a file; None if the batch at hand is all.
+Whole = Callable[[], Iterable[Any]] | None
+
+
+def cells_column(
+    cells: Any, declared: TypeName | None, place: DataPlace, whole: Whole = None
+) -> Typed:
     """A typed column from a pyarrow ChunkedArray of strings without nulls, or from texts that were
-    separated from missing values."""
+    separated from missing values. `whole`: the rows that cannot be read are counted there."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
@@ -46,7 +52,9 @@ def cells_column(cells: Any, declared: TypeName | None, place: DataPlace) -> Typ
         return declared or "symbol", empty_column(declared or "symbol")
     if declared is None:
         return _inferred(cells, place)
-    return declared, encoded(cells) if declared == "symbol" else _converted(cells, declared, place)
+    if declared == "symbol":
+        return declared, encoded(cells)
+    return declared, _converted(cells, declared, place, whole)
 
 
 def cell_value(text: str, kind: TypeName) -> Value | None:
@@ -79,10 +87,31 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     return number if INT_MIN <= number <= INT_MAX else None
 
 
-def _converted(cells: Any, kind: TypeName, place: DataPlace) -> Array:
+def _converted(cells: Any, kind: TypeName, place: DataPlace, whole: Whole) -> Array:
+    parts, bad = _read(cells, kind)
+    if bad:
+        others = _bad_rows(bad, whole, kind) - 1
+        raise _unreadable(bad[0], cells[bad[0]].as_py(), kind, place, others)
+    return np.concatenate(parts)
+
+
+def _bad_rows(bad: list[int], whole: Whole, kind: TypeName) -> int:
+    """The number of cells that cannot be read, in all batches; not exact beyond MOST_COUNTED."""
+    if whole is None:
+        return len(bad)
+    count = 0
+    for cells in whole():
+        count += len(_read(cells, kind)[1])
+        if count > MOST_COUNTED:
+            break
+    return count
+
+
+def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
+    """The values of a column in parts, or the rows that cannot be read; not all if many."""
     found = _fast(cells, kind)
     if found is not None:
-        return found
+        return [found], []
     # Only the chunks that Arrow refuses are read cell by cell.
     parts = []
     start = 0
@@ -96,14 +125,11 @@ def _converted(cells: Any, kind: TypeName, place: DataPlace) -> Array:
                 break
         parts.append(part)
         start += len(chunk)
-    if bad:
-        raise _unreadable(bad, cells[bad[0]].as_py(), kind, place)
-    return np.concatenate(parts)
+    return parts, bad
 
 
-def _unreadable(bad: list[int], cell: str, kind: TypeName, place: DataPlace) -> DataError:
+def _unreadable(row: int, cell: str, kind: TypeName, place: DataPlace, more: int) -> DataError:
     text = cell.strip()
-    row = bad[0]
     if kind == "int" and _INT.fullmatch(text):
         return place.too_big(row, _Verbatim(text))
     hint = why_unreadable(text, kind)
@@ -112,10 +138,10 @@ def _unreadable(bad: list[int], cell: str, kind: TypeName, place: DataPlace) -> 
     error = place.error(row, f"expected {kind}, found {shown(cell)}", hint)
     if text in MISSING:
         error = MissingValue.of(error)
-    more = len(bad) - 1
     if more > 0:
+        over = "more than " if more >= MOST_COUNTED else ""
+        more = min(more, MOST_COUNTED)
         other = "another row" if more == 1 else f"{more:,} other rows"
-        over = "more than " if len(bad) > MOST_COUNTED else ""
         error.notes = (Note(f"{over}{other} of this column cannot be read either"),)
     return error
 

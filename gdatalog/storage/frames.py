@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import MISSING, Whole, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.data_files import TypedColumns
 from gdatalog.storage.headers import match_columns
@@ -148,7 +148,8 @@ def _typed(
         work.share(position / len(picked))
         watch.poll()
         place = DataPlace(what, name) if raw.place is None else raw.place(origin, name)
-        typed = partial(_column, raw.source, wanted[position], there)
+        whole = raw.whole and partial(_cells_of, raw.whole, origin, wanted[position], options)
+        typed = partial(_column, raw.source, wanted[position], there, whole)
         column = raw.columns[origin]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
@@ -159,12 +160,27 @@ def _typed(
     return Table(tuple(names), tuple(types), tuple(converted), length if picked else min(length, 1))
 
 
+def _cells_of(
+    whole: Callable[[], Iterable[Raw]], at: int, kind: TypeName | None, options: LoadOptions
+) -> Iterator[Any]:
+    """A column of all batches of a text file, without missing values that are mended."""
+    for part in whole():
+        cells = part.columns[at]
+        cells = as_arrow(cells) if isinstance(cells, TextColumn) else cells
+        yield taken(cells, ~null_mask(cells, "text", kind, True)) if options.mends else cells
+
+
 def _column(
-    source: str, expected: TypeName | None, there: Any, column: Any, place: DataPlace
+    source: str,
+    expected: TypeName | None,
+    there: Any,
+    whole: Whole,
+    column: Any,
+    place: DataPlace,
 ) -> tuple[TypeName, Column]:
-    """One column's type and values."""
+    """One column's type and values. `whole`: the cells of all batches."""
     if source == "text":
-        return cells_column(column, expected, place)
+        return cells_column(column, expected, place, whole)
     if source == "json":
         return object_column(column, expected, place, json=True)
     looked_at = len(column) * OBJECT if there is None and hasattr(column, "__len__") else 0

@@ -252,13 +252,14 @@ def _asked_for(
         raise DataError(f"columns is a list of names, found {columns!r}")
     if len(set(columns)) < len(columns):
         raise DataError(f"{_of(what, header)}columns names a column twice: {listed(columns)}")
-    if names is not None and set(columns) <= set(names):
+    given, names = names, names or [default_name(at) for at in range(arity)]
+    if set(columns) <= set(names) and (given is not None or len(columns) < arity):
         _check_repeated([name for name in names if name in columns], what, header)
         return tuple(columns), [names.index(name) for name in columns]
     if len(columns) != arity:
         raise DataError(
             f"{_of(what, header)}columns asks for {listed(columns)}, the data has "
-            + (listed(names) if names is not None else count_of_columns(arity)),
+            + (count_of_columns(arity) if given is None else listed(given)),
             header,
             hint=_misspelt(columns, names),
         )

@@ -375,12 +375,11 @@ def raw_of_pandas(data: Any, what: str, named: bool) -> Raw | None:
         positions = range(data.shape[1])
         # A frame without column names has numbers instead.
         numbered = isinstance(data.columns, pd.RangeIndex)
-        names = [None if numbered else str(name) for name in data.columns]
+        names = [None if numbered else _name_of(name) for name in data.columns]
         columns = [data.iloc[:, i] for i in positions]
         return _with_index(data, names, columns, what, named)
     if isinstance(data, pd.Series):
-        return _with_index(data, [None if data.name is None else str(data.name)], [data],
-                           what, named)  # fmt: skip
+        return _with_index(data, [_name_of(data.name)], [data], what, named)
     if isinstance(data, pd.Index):
         levels = index_columns(data)
         return _raw([name for name, _ in levels], [column for _, column in levels], named)
@@ -394,7 +393,7 @@ def _with_index(
     import pandas as pd
 
     index = data.index
-    if index.name is None and index.nlevels == 1:
+    if _name_of(index.name) is None and index.nlevels == 1:
         raw = _raw(names, columns, named, len(data))
         if isinstance(index, pd.RangeIndex) or index.dtype.kind in "iu" or not len(index):
             return raw
@@ -404,14 +403,21 @@ def _with_index(
     return _raw([name for name, _ in levels] + names, [c for _, c in levels] + columns, named)
 
 
+def _name_of(label: Any) -> str | None:
+    """The name that a label of pandas gives; none if it is missing: pandas makes None a NaN."""
+    import pandas as pd
+
+    return None if pd.api.types.is_scalar(label) and pd.isna(label) else str(label)
+
+
 def index_columns(index: Any) -> list[tuple[str | None, Any]]:
     """The levels of an index with their names. If there are several, unnamed levels are
     numbered."""
     import pandas as pd
 
     if index.nlevels == 1:
-        return [(None if index.name is None else str(index.name), pd.Series(index))]
-    names = [f"level_{at}" if name is None else str(name) for at, name in enumerate(index.names)]
+        return [(_name_of(index.name), pd.Series(index))]
+    names = [_name_of(name) or f"level_{at}" for at, name in enumerate(index.names)]
     return [(name, pd.Series(index.get_level_values(at))) for at, name in enumerate(names)]
 
 
