@@ -178,11 +178,10 @@ class Database(PatternQueries):
         folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
         DataFrame, and workers read Parquet files that are not small themselves.
 
-        `columns` selects columns by name, or names all of them; columns without names are called
-        `column0`, `column1` and so on. If the relation is declared, its
-        columns match by name where the data has all of its names, and by position where it has
-        none of them; anything in between is an error. `header` says whether the first line of a
-        text file holds names; without it the declaration and the types of the columns decide.
+        `columns` selects columns by name (`column0`, `column1` where there are none), or names all
+        of them. If the relation is declared, its columns match by name where the data has all of
+        its names, and by position where it has none of them; anything in between is an error.
+        `header` says whether the first line of a text file holds names; else the types decide.
 
         A missing value is an error. `nulls="drop"` drops rows with missing values and warns how
         many; `fill` gives values for them, by column.

@@ -258,9 +258,11 @@ def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None
     db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
     db.run(TEXT)
     assert len(db["p"]) == PAIRS
+    killed = set(client.nthreads())
     kill(client)
     for _ in range(2):
         with pytest.raises(DeviceError, match=r"(?s)A: partition . was lost .* load A again"):
             db["p"].fetchall()
+    until(lambda: killed.isdisjoint(client.nthreads()) and len(client.nthreads()) == len(killed))
     db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
     assert sums(db["p"]) == expected()
