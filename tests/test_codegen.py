@@ -21,7 +21,7 @@ from gdatalog.codegen import machine, native
 from gdatalog.codegen.helpers import (
     bits,
     elements,
-    key_sets,
+    hash_tables,
     lattice,
     lines,
     lists,
@@ -37,7 +37,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (elements, bits, key_sets, lattice, lines, lists, sorting, values)
+MODULES = (elements, bits, hash_tables, lattice, lines, lists, sorting, values)
 
 Tier = machine.Tier
 
@@ -281,7 +281,8 @@ OF_MODULES = {
         ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps", "table",
          "codes", "wanted", "numbers"), "i64[]",
     ),
-    "key_sets": {"keys": "i64[]", "taken": "i64[]"} | dict.fromkeys(("words", "filled"), "u64[]"),
+    "hash_tables": {"keys": "i64[]", "taken": "i64[]"}
+    | dict.fromkeys(("words", "filled"), "u64[]"),
     "elements": {"marks": "i64[]"},
     "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
     "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
@@ -340,7 +341,7 @@ OR = ({"ldset"}, *({"orr", *pair} for pair in PAIRS))
 ATOMICS = [
     (elements, "take", ("i64[]", "i64", "i64", "i64"), SWAP),
     (elements, "mark_first", ("i64[]", "i64"), OR),
-    (key_sets, "add_key", ("i64[]", "i64", "i64"), SWAP),
+    (hash_tables, "add_key", ("i64[]", "i64", "i64"), SWAP),
 ]
 
 

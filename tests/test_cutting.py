@@ -17,7 +17,7 @@ from loading import Decl, decl, read_facts, read_input, read_table
 
 import gdatalog as gd
 from gdatalog.codegen.helpers import lines
-from gdatalog.cpu_ops import sorter
+from gdatalog.cpu_ops import arrays
 from gdatalog.errors import DataError
 from gdatalog.records import replace
 from gdatalog.storage import delimited, facts_files, symbols
@@ -38,7 +38,7 @@ ENDS = [b"\n", b"\n", b"\n", b"\r\n"]
 
 @pytest.fixture(scope="module")
 def kernels() -> TextSetFunctions:
-    found = sorter.text_kernels_for(1 << 40)
+    found = arrays.text_kernels_for(1 << 40)
     assert found is not None
     return found
 

@@ -12,7 +12,7 @@ from entries import Entries
 
 import gdatalog
 from gdatalog import calls
-from gdatalog.codegen.helpers import key_sets
+from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine import depth
 from gdatalog.engine.depth import GroupDedup, grouped_of
 from gdatalog.engine.derived import one_after_another
@@ -22,7 +22,7 @@ from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune
 
-helpers = Entries(key_sets)
+helpers = Entries(hash_tables)
 
 RULES = {
     "a path of two": "p(x, z) <- E(x, y), F(y, z).",

@@ -10,7 +10,7 @@ from entries import Entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.codegen.helpers import hash_tries
+from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine.fixpoint import runs
 from gdatalog.engine.fixpoint.runs import HashIndexes
 from gdatalog.storage import loop_tables
@@ -21,7 +21,7 @@ Row = tuple[int, ...]
 
 ends = st.sampled_from([-(1 << 31), (1 << 31) - 1])
 values = st.one_of(st.integers(-3, 5), st.integers(-2000, 2000), ends)
-lookups = Entries(hash_tries)
+lookups = Entries(hash_tables)
 
 
 @st.composite

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen.helpers import elements, key_sets
+from gdatalog.codegen.helpers import elements, hash_tables
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.table import Array
 
-add_keys = Entries(key_sets).add_keys
+add_keys = Entries(hash_tables).add_keys
 
 
 def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:

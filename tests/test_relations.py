@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import cpu_ops
-from gdatalog.cpu_ops.sorter import sort_by_digits, sorter_for
+from gdatalog.cpu_ops.arrays import sort_by_digits, sorter_for
 from gdatalog.engine.derived import DistinctBlocks, in_order, relation_of
 from gdatalog.result import Result
 from gdatalog.storage import keys, relation, row_store, rows, threads, trie_builder

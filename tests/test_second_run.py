@@ -13,7 +13,7 @@ import pytest
 
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
-from gdatalog.codegen import cache, native, objects
+from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, fixpoint
 from gdatalog.engine.fixpoint import maintenance, rounds
 from gdatalog.engine.session import Strategy, prepared
@@ -31,15 +31,15 @@ PROGRAMS = sorted((ROOT / "queries").glob("*.dl"))
 # Runs the command, and tells at the very end, when no thread compiles any more, what LLVM compiled.
 RUN = """
 import atexit, json, sys
-from gdatalog.codegen import objects
+from gdatalog.codegen import machine
 from gdatalog.shell.cli import run
 out, *args = sys.argv[1:]
 made = []
-object_file = objects.object_file
+object_file = machine.object_file
 def counted(name, ir, tier):
     made.append((name, tier))
     return object_file(name, ir, tier)
-objects.object_file = counted
+machine.object_file = counted
 atexit.register(lambda: open(out, "w").write(json.dumps(made)))
 sys.exit(run(args))
 """
@@ -51,7 +51,7 @@ def another_process(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(native, "_native", {})
     patch.setattr(native, "_rows", {})
     patch.setattr(native, "_asked", set())
-    patch.setattr(objects, "_parts", {})
+    patch.setattr(machine, "_parts", {})
     patch.setattr(choose, "_looked", {})
 
 
@@ -78,13 +78,13 @@ def test_what_was_compiled_is_not_compiled_again(
     monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "_place", cache._CacheFolder())
     made: list[tuple[str, str]] = []
-    object_file = objects.object_file
+    object_file = machine.object_file
 
     def counted(name: str, ir: str, tier: Tier) -> bytes:
         made.append((name, tier))
         return object_file(name, ir, tier)
 
-    monkeypatch.setattr(objects, "object_file", counted)
+    monkeypatch.setattr(machine, "object_file", counted)
     another_process(monkeypatch)
     first = answers(path, strategy)
     another_process(monkeypatch)

@@ -18,7 +18,7 @@ from loading import Decl, read_facts, read_table
 from test_export import empty, sample, tables
 
 import gdatalog
-from gdatalog.cpu_ops.sorter import text_kernels_for
+from gdatalog.cpu_ops.arrays import text_kernels_for
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage import writers
 from gdatalog.storage.as_text import facts_text

@@ -3,6 +3,10 @@
 A file may be damaged, so it starts with a hash of its name and contents. If the folder cannot be
 used, queries use a temporary folder, or none. Names are content hashes and are never reused, so
 processes may write the files of a name in any order.
+
+CuPy caches the machine code of kernels in a folder beside. It reads the folder's name from the
+environment when it is imported. A folder that the user has set stays, and so does that of a program
+that has imported CuPy before.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import RLock
 from time import time
+from types import ModuleType
 
 from gdatalog.records import dataclass
 
@@ -217,3 +222,71 @@ def clear() -> CacheSize:
                 with contextlib.suppress(OSError):
                     Path(parent).rmdir()
     return CacheSize(modules, freed)
+
+
+# The kernels that CuPy caches.
+
+MOST_KERNEL_BYTES = 512 << 20
+
+_CUPY_FOLDER = "CUPY_CACHE_DIR"
+_held_folders: list[tempfile.TemporaryDirectory[str]] = []  # deleted when this process ends
+
+
+def import_cupy() -> ModuleType:
+    """Imports CuPy, with our folder as its cache."""
+    if "cupy" in sys.modules or _CUPY_FOLDER in os.environ:
+        import cupy
+
+        return cupy  # type: ignore[no-any-return]  # CuPy has no types
+    os.environ[_CUPY_FOLDER] = _made_folder()
+    try:
+        import cupy
+    finally:
+        del os.environ[_CUPY_FOLDER]  # child processes do not inherit it
+    return cupy  # type: ignore[no-any-return]  # CuPy has no types
+
+
+def kernel_folder() -> Path:
+    """Our folder. CuPy uses another one if the user has set it."""
+    return home() / "kernels"
+
+
+def _made_folder() -> str:
+    try:
+        found = own(kernel_folder())
+        free_kernels()
+        return str(found)
+    except OSError:  # queries run without a lasting cache
+        held = tempfile.TemporaryDirectory(prefix="gdatalog-kernels-")
+        _held_folders.append(held)
+        return held.name
+
+
+def _kernels() -> Iterator[tuple[float, int, Path]]:
+    """The files in our folder: modification time, size, path."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(kernel_folder()):
+            if entry.is_file(follow_symlinks=False):
+                state = entry.stat()
+                yield state.st_mtime, state.st_size, Path(entry)
+
+
+def kernels_size() -> CacheSize:
+    """How many files are cached, and their size."""
+    sizes = [size for _, size, _ in _kernels()]
+    return CacheSize(len(sizes), sum(sizes))
+
+
+def free_kernels(most: int = MOST_KERNEL_BYTES) -> CacheSize:
+    """Deletes the oldest files until no more than `most` bytes are left; returns how much it
+    deleted."""
+    found = sorted(_kernels())
+    total = sum(size for _, size, _ in found)
+    files = freed = 0
+    for _, size, path in found:
+        if total - freed <= most:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            files, freed = files + 1, freed + size
+    return CacheSize(files, freed)

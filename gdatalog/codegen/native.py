@@ -26,7 +26,6 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.codegen import cache as code_cache
-from gdatalog.codegen import objects
 from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.records import dataclass
 
@@ -264,17 +263,19 @@ def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> N
     from gdatalog.codegen.types import infer
 
     ir, parts = machine.module_of(found, given)
-    code = objects.object_file(name, ir, tier)
-    addresses = objects.parts(parts)
+    code = machine.object_file(name, ir, tier)
+    addresses = machine.parts(parts)
     result = infer(found, tuple(given)).result
     metadata = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
-    code_cache.keep(objects.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
+    code_cache.keep(machine.file_name(name), json.dumps(metadata).encode() + b"\n" + code)
     return _linked(name, code, metadata, addresses)
 
 
 def _kept(name: str) -> Native | None:
     """A function from the cache; None if any part of it is missing."""
-    found = objects.read(name)
+    from gdatalog.codegen import machine
+
+    found = machine.read(name)
     if found is None:
         return None
     with suppress(LoopError, KeyError):  # an undamaged file may have other contents

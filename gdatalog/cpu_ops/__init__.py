@@ -19,9 +19,11 @@ from gdatalog.cpu_ops.arrays import (
     ranks_of,
     shortest,
     sort_across,
+    sorter_for,
     split_sums,
     sums_by,
     survivors,
+    text_kernels_for,
     times,
     totals,
 )
@@ -36,7 +38,6 @@ from gdatalog.cpu_ops.intersection import (
     marked_rows,
     ranges,
 )
-from gdatalog.cpu_ops.sorter import sorter_for, text_kernels_for
 from gdatalog.storage import table, threads
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float

@@ -328,7 +328,7 @@ class FailedRows:
 class Ops(RowOps, Protocol):
     """Operations of one device on bindings, trie levels and groups.
 
-    The module `cpu_ops` implements them with NumPy, `gpu_ops.sums.Sums` with CuPy.
+    The module `cpu_ops` implements them with NumPy, `gpu_ops.device.Sums` with CuPy.
     """
 
     # -------------------------------------------------------------------------- expressions

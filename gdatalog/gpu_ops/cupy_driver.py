@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen.cache import import_cupy
 from gdatalog.errors import DeviceError, MemoryLimitError, Note
 from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
-from gdatalog.gpu_ops.kernel_cache import import_cupy
 from gdatalog.gpu_ops.virtual_pages import (
     WORD,
     PinnedPages,

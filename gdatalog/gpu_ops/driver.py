@@ -178,7 +178,8 @@ class Driver(Protocol):
 
 
 THREADS = 256  # of a block, as in search.cuh
-TILE = 4 * THREADS  # entries that a block takes at a time, as in search.cuh
+EACH = 4  # entries of a thread in a tile, as in search.cuh
+TILE = EACH * THREADS  # entries that a block takes at a time
 _TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 

@@ -18,12 +18,11 @@ from gdatalog.account import spending
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.functions import EQUALITY, Scope
 from gdatalog.cpu_ops.functions import evaluate as on_host
-from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.rows import DeviceMarkedRows, RowOperations
+from gdatalog.gpu_ops.rows import Array, DeviceMarkedRows, RowOperations
 from gdatalog.plan import Apply, Expr, Slot, slots
+from gdatalog.printer.arguments import fill
 from gdatalog.printer.expressions import printable
-from gdatalog.printer.tables import fill
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MIN, TypeName
 

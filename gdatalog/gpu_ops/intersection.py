@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.driver import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
+from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 # Searches in the lists of levels: one kernel each, one thread for each value.

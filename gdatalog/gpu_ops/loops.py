@@ -25,8 +25,8 @@ from gdatalog.gpu_ops.cpp import Type
 from gdatalog.gpu_ops.driver import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
-from gdatalog.printer.counting import ARRAY, Counter
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.printer.nest import ARRAY, Counter
 from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}

@@ -83,7 +83,7 @@ def look_at_driver() -> Probe:
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
     """Adds what CuPy reports. Importing it keeps the GPU open in this process."""
-    from gdatalog.gpu_ops.kernel_cache import import_cupy
+    from gdatalog.codegen.cache import import_cupy
 
     try:
         cupy = import_cupy()

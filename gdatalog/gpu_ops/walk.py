@@ -3,6 +3,9 @@
 The grid has as many blocks as are resident at once. Rows go to a pool. When the pool is empty,
 tiles put their unfinished tasks back and the launch ends. The host drains or enlarges the pool, and
 the next launch goes on with the same counter and queue of tasks.
+
+Before the loops run, a kernel computes the intersections that they read by edge, for all edges. So
+tiles only read them, and none waits for another.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from gdatalog.calls import (
     SHARED,
     GiveUp,
     Limits,
+    NoRoomForLists,
     Outside,
     scalar_of,
     scratch_length,
 )
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.driver import Driver, Kernel
-from gdatalog.gpu_ops.kept import KEPT_LISTS, kept_lists
+from gdatalog.gpu_ops.driver import EACH, Driver, Kernel, type_of
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -42,11 +45,12 @@ from gdatalog.gpu_ops.loops import (
     loops_of,
 )
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.printer.arguments import Argument
-from gdatalog.printer.counting import ARRAY
+from gdatalog.printer.arguments import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.printer.nest import ARRAY
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.trie import Trie, TrieLevel
 
 Block = tuple[Any, ...]
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
@@ -395,3 +399,75 @@ class _Launch:
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
         return tuple(output[positions] for output in outputs)
+
+
+# Computes the intersections that loops read by edge, for all edges, before the loops run.
+
+
+KEPT_LISTS = "kept lists"
+KEPT_SHARE = 2  # lists take at most this part of the free memory
+LANES = 32  # of a tile, which takes an edge at a time
+
+
+def kept_lists(
+    ops: Any,
+    arguments: Sequence[Argument],
+    tries: Sequence[Any],
+    limits: Limits,
+    indexes: DeviceTries | None,
+) -> dict[str, Trie]:
+    """The intersections that a plan's loops read, by the argument's name: tries of one level.
+    `indexes`: where they are cached, as the tries that they are made from."""
+    found: dict[str, Trie] = {}
+    for lists in (each for each in arguments if each.kind == "lists"):
+
+        def make(lists: Argument = lists) -> Trie:
+            starts, kept = _made(ops, lists, tries, limits)
+            limits.charge(KEPT_LISTS, limits.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes)
+            return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
+
+        sources = [tries[at.trie] for at in lists.levels]
+        found[lists.name] = make() if indexes is None else indexes.derived(sources, make)
+    return found
+
+
+def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tuple[Any, Any]:
+    """The starts of the lists, and their values."""
+    xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
+    roots, below = tries[edge.trie].levels[:2]
+    edges = len(below)
+    args = [roots.values, below.offsets, len(below.offsets), below.values, edges]
+    types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
+    types["VALUE"] = "i32" if dtype == np.int32 else "i64"
+    for name, at in zip("AB", ends, strict=True):
+        its = _list(tries, at)
+        of = zip(("_ROOT", "_OFFSET", "_VALUE"), (its[0], *its[-2:]), strict=True)
+        types |= {name + kind: type_of(array) for kind, array in of}
+        args += its
+
+    def launch(starts: Any, kept: Any, writes: int) -> None:
+        size = edges * LANES * EACH
+        given = [*args, starts, kept, writes]
+        ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
+
+    room = min(ops.driver.free_memory(), limits.spare()) // KEPT_SHARE
+    if 16 * (edges + 1) > room:
+        raise NoRoomForLists
+    counts = xp.zeros(edges + 1, dtype=xp.int64)
+    launch(counts, xp.empty(1, dtype=dtype), 0)
+    starts = xp.cumsum(counts)
+    total = int(starts[-1])
+    if total * dtype.itemsize + 2 * starts.nbytes > room:
+        raise NoRoomForLists
+    kept = xp.empty(max(1, total), dtype=dtype)
+    launch(starts, kept, 1)
+    return starts, kept
+
+
+def _list(tries: Sequence[Any], at: LevelArgument) -> list[Any]:
+    """The kernel's arguments for the lists below a root."""
+    root, level = tries[at.trie].levels[:2]
+    index = SHARED["index"](tries[at.trie], 0)
+    index = index if len(index) else root.xp.asarray(index)
+    return [root.values, len(root.values), int(root.low), index, len(index),
+            level.offsets, level.values]  # fmt: skip

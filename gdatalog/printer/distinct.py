@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.codegen.helpers.key_sets import LEAST_SHIFT, LEAST_SLOTS
+from gdatalog.codegen.helpers.hash_tables import LEAST_SHIFT, LEAST_SLOTS
 from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step
 from gdatalog.plan.nest import groups_of, level_of
 from gdatalog.printer.arguments import LevelArgument

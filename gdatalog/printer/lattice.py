@@ -22,11 +22,9 @@ from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
 from gdatalog.printer.arguments import Argument, TrieLayout
-from gdatalog.printer.counting import Counting
-from gdatalog.printer.module import ROWS, PrintedPlan, module_of
-from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, module_of
+from gdatalog.printer.nest import Counting, Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL, STOPPED, KnownPositions
-from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 
 # Statuses: a group improves itself; there is no room for another group.

@@ -8,7 +8,7 @@ that. Lookups of later turns in large roots are prefetched.
 lists of its two ends each time. The first time, the intersection is cached, without cuts. A worker
 has one array of intersections, each preceded by its length, and one array of their starts, by the
 edge's position in its trie. When the first is full, the cache starts again empty. On a GPU, a
-kernel computes the intersections of all edges first (`gpu_ops/kept.py`), and tiles only read them.
+kernel computes the intersections of all edges first (`gpu_ops/walk.py`), and tiles only read them.
 """
 
 from __future__ import annotations

@@ -20,11 +20,9 @@ from gdatalog.plan import Expr, JoinPlan, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
 from gdatalog.printer.arguments import Arguments, TrieLayout
-from gdatalog.printer.counting import Counting
-from gdatalog.printer.module import PrintedPlan, module_of
-from gdatalog.printer.nest import Leaf, NestPrinter
+from gdatalog.printer.module import PrintedPlan, StepPrinter, module_of
+from gdatalog.printer.nest import Counting, Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL, KnownPositions
-from gdatalog.printer.steps import StepPrinter
 from gdatalog.records import dataclass
 
 WIDER = 7  # status: a hash table is full

@@ -19,12 +19,10 @@ from collections.abc import Sequence
 from gdatalog.plan.effects import Steps, all_steps, falls, merged
 from gdatalog.plan.format import format_join
 from gdatalog.printer.arguments import Argument, TrieLayout, type_of
-from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.module import PrintedPlan, loops_alone
-from gdatalog.printer.nest import NestPrinter
+from gdatalog.printer.module import PrintedPlan, StepPrinter, loops_alone
+from gdatalog.printer.nest import Counting, NestPrinter
 from gdatalog.printer.nest_state import STOPPED, KnownPositions
-from gdatalog.printer.steps import StepPrinter
 from gdatalog.printer.worklist import Listed, Recursive, into
 
 

@@ -186,17 +186,17 @@ def _gpu(clear: bool) -> Iterator[Finding]:
 
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
     """The cache of compiled kernels, if it holds any."""
-    from gdatalog.gpu_ops import kernel_cache
+    from gdatalog.codegen import cache
     from gdatalog.progress import format_bytes
 
     if clear:
-        went = kernel_cache.let_go(0)
+        went = cache.free_kernels(0)
         yield Finding("kernel cache", f"cleared of {went.modules:,}, {format_bytes(went.bytes)}")
         return
-    kept = kernel_cache.size()
+    kept = cache.kernels_size()
     if kept.modules:
         text = f"{kept.modules:,} kernels, {format_bytes(kept.bytes)}"
-        yield Finding("kernel cache", f"{text} in {kernel_cache.folder()}")
+        yield Finding("kernel cache", f"{text} in {cache.kernel_folder()}")
 
 
 def _device() -> Finding:

@@ -6,8 +6,8 @@ pairs. A root of dense values has an array by value instead. So a round of a fix
 rows without sorting, merging or copying; a join walks lists and looks values up in constant time.
 Columns have 32 bits.
 
-Adding is compiled (`codegen/helpers/hash_tries.py`): `functions` returns a compiled function by its
-name.
+Adding is compiled (`codegen/helpers/hash_tables.py`): `functions` returns a compiled function by
+its name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
 
-LISTS = 34  # entries of `counts` (codegen/helpers/hash_tries.py)
+LISTS = 34  # entries of `counts` (codegen/helpers/hash_tables.py)
 LEAST = 16  # least entries of an array
 PIECE = 1 << 16  # rows in one batch
 # Maximum entries of a root's array by value: in all, or per row.

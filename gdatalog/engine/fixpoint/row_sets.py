@@ -315,14 +315,14 @@ SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
 
 def _add() -> Any:
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers.key_sets import add_keys
+    from gdatalog.codegen.helpers.hash_tables import add_keys
 
     return native.of(add_keys, "i64[]", "i64", "i64[]", "i64", "i64", "bool[]")
 
 
 def _move() -> Any:
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers.key_sets import move_keys
+    from gdatalog.codegen.helpers.hash_tables import move_keys
 
     return native.of(move_keys, "i64[]", "i64", "i64", "i64[]", "i64")
 

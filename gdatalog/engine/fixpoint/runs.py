@@ -254,6 +254,6 @@ _TYPES = {
 @cache
 def _function(name: str) -> Any:
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import hash_tries
+    from gdatalog.codegen.helpers import hash_tables
 
-    return native.of(getattr(hash_tries, name), *_TYPES[name])
+    return native.of(getattr(hash_tables, name), *_TYPES[name])
