@@ -26,7 +26,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.printer.arguments import Argument
+    from gdatalog.printer import Argument
     from gdatalog.printer.module import PrintedPlan
 
 

@@ -35,11 +35,11 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-300, 5e-324, 1e300, -1.79769
 HEAD = """
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import add, compare_swap, load, set_bits, store
+from gdatalog.codegen.helpers import add, compare_swap, load, set_bits, store
 from gdatalog.codegen.helpers.bits import bit_length, popcount, trailing_zeros
-from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.values import minus, plus, times, truncate
-from gdatalog.codegen.language import inlined, part
+from gdatalog.codegen import inlined, part
 
 LIMIT = 1000
 MASK = np.uint64(0xFFFF_0000_FFFF_0001)

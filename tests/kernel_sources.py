@@ -17,11 +17,11 @@ from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU, Cpu
+from gdatalog.gpu_ops import whole
 from gdatalog.gpu_ops.device import Sums
-from gdatalog.gpu_ops.driver import whole
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.plan import JoinPlan, TrieRef
-from gdatalog.printer.arguments import layouts_of
+from gdatalog.printer import layouts_of
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf

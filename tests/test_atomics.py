@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen import native
-from gdatalog.codegen.helpers import elements
-from gdatalog.codegen.language import LoopError, part
+from gdatalog.codegen import LoopError, native, part
+from gdatalog.codegen import helpers as elements
 
 Array = np.ndarray[Any, Any]
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import cache, machine, native
-from gdatalog.codegen.language import CompileError
+from gdatalog.codegen import CompileError, cache, machine, native
 
 HERE = Path(__file__).resolve().parent.parent
 

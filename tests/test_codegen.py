@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.codegen import machine, native
+from gdatalog.codegen import Function, LoopError, helper, kind_of, machine, native, printed
+from gdatalog.codegen import helpers as elements
 from gdatalog.codegen.helpers import (
     bits,
-    elements,
     hash_tables,
     lattice,
     lines,
@@ -28,7 +28,6 @@ from gdatalog.codegen.helpers import (
     sorting,
     values,
 )
-from gdatalog.codegen.language import Function, LoopError, helper, kind_of, printed
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
 from tests.drawn_loops import Drawn
@@ -138,9 +137,9 @@ REFUSED = [
 
 FRAME = """
 import numpy as np
-from gdatalog.codegen.helpers.elements import add, take
+from gdatalog.codegen.helpers import add, take
 from gdatalog.codegen.helpers.bits import popcount
-from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers import at, put
 
 
 def loops(n: "i64", k: "i64", u: "u64", v: "u64", r: "f64", s: "f64", keys: "i64[]",
@@ -235,7 +234,7 @@ def test_drawn_functions(seed: int, tmp_path: Path) -> None:
 
 def answered(body: str, *args: Any) -> Any:
     """What a function of ints n, k and an array gives, the same by both tiers and Python."""
-    text = "from gdatalog.codegen.helpers.elements import at, put\n"
+    text = "from gdatalog.codegen.helpers import at, put\n"
     text += 'def loops(n: "i64", k: "i64", keys: "i64[]"):\n    ' + body.replace("\n", "\n    ")
     function, types = printed(text + "\n")
     copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in args] for _ in range(3)]
@@ -283,7 +282,7 @@ OF_MODULES = {
     ),
     "hash_tables": {"keys": "i64[]", "taken": "i64[]"}
     | dict.fromkeys(("words", "filled"), "u64[]"),
-    "elements": {"marks": "i64[]"},
+    "helpers": {"marks": "i64[]"},
     "bits": dict.fromkeys(("dst", "a", "b", "words"), "u64[]"),
     "spelling": {"data": "u8[]", "text": "u8[]", "used": "bool[]"}
     | dict.fromkeys(("ends", "state"), "i64[]"),
@@ -368,7 +367,7 @@ def test_atomics_on_arm(
 
 
 def test_an_atomic_sum_on_arm() -> None:
-    source = "from gdatalog.codegen.helpers.elements import add\n"
+    source = "from gdatalog.codegen.helpers import add\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    return add(control, 0, n)\n'
     for processor in ARM.values():
         for tier in TIERS:
@@ -395,7 +394,7 @@ def printed_by(query: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("name", ARM)
 def test_a_flag_is_read_in_each_turn_on_arm(name: str, tier: Tier) -> None:
-    source = "from gdatalog.codegen.helpers.elements import stopped\n"
+    source = "from gdatalog.codegen.helpers import stopped\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    while not stopped(control):\n'
     source += "        n += 3\n    return n\n"
     text = machine.assembly_of(ir_of(source), tier, ARM[name])
@@ -408,14 +407,14 @@ def test_printed_nests_on_arm(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     (source,) = printed_by("p(x, count()) <- E(x, y), E(y, z), E(z, x).", monkeypatch)
     for tier in TIERS:
         text = machine.assembly_of(ir_of(source), tier, ARM[name])
-        assert re.search(r"\bbl\t_?(\")?elements\.take", text), text
+        assert re.search(r"\bbl\t_?(\")?helpers\.take", text), text
 
 
 def test_atomics_here() -> None:
     """Threads that add to one number lose nothing."""
     from threading import Thread
 
-    source = "from gdatalog.codegen.helpers.elements import add\n"
+    source = "from gdatalog.codegen.helpers import add\n"
     source += 'def loops(control: "i64[]", n: "i64"):\n    for i in range(n):\n'
     source += "        add(control, 1, i)\n"
     function, types = printed(source)

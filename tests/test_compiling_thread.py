@@ -12,8 +12,7 @@ import pytest
 from test_code_cache import ANSWER, GIVEN, NAME, SOURCE, folder, made, start
 
 import gdatalog as gd
-from gdatalog.codegen import native
-from gdatalog.codegen.language import LoopError
+from gdatalog.codegen import LoopError, native
 from gdatalog.engine.session import evaluation
 
 __all__ = ["folder", "made"]  # fixtures

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from entries import Entries, compiled
 
-from gdatalog.codegen.helpers import elements, hash_tables
+from gdatalog.codegen import helpers as elements
+from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.table import Array

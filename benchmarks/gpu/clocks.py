@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmarks.gpu.names import part_of
-from gdatalog.gpu_ops.driver import Driver, Kernel, Resources
+from gdatalog.gpu_ops import Driver, Kernel, Resources
 
 T = TypeVar("T")
 

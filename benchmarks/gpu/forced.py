@@ -13,7 +13,7 @@ import numpy as np
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
 from gdatalog.engine.session import Strategy
-from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops import Driver
 
 MILLISECOND = 1_000_000
 NEVER = -1  # a task is never split

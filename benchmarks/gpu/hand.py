@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.made import Oriented
-from gdatalog.gpu_ops.driver import Kernel, whole
+from gdatalog.gpu_ops import Kernel, whole
 
 THREADS, SHORT = 256, 64
 TEAMS = (8, 16, 32)

@@ -13,7 +13,7 @@ from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
 from benchmarks.graphs import Graph
 from benchmarks.graphs import closure as real_closure
 from benchmarks.graphs import graph as real_graph
-from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops import Driver
 
 T = TypeVar("T")
 

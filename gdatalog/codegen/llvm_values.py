@@ -6,7 +6,7 @@ import ast
 import struct
 from collections.abc import Sequence
 
-from gdatalog.codegen.language import LoopError, called, helper, kind_of, literal
+from gdatalog.codegen import LoopError, called, helper, kind_of, literal
 from gdatalog.codegen.llvm_numbers import SLOT, Instructions, Value, result_type
 from gdatalog.codegen.types import (
     Type,

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 import llvmlite.binding as llvm
 
+from gdatalog.codegen import CompileError, Function, LoopError
 from gdatalog.codegen import cache as code_cache
-from gdatalog.codegen.language import CompileError, Function, LoopError
 from gdatalog.codegen.llvm_numbers import entry, parameters, quoted, result_type
 from gdatalog.codegen.llvm_statements import Body
 from gdatalog.codegen.llvm_values import Early

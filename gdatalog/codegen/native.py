@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import spending
+from gdatalog.codegen import CompileError, LoopError
 from gdatalog.codegen import cache as code_cache
-from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.codegen.language import Function
+    from gdatalog.codegen import Function
     from gdatalog.codegen.machine import Tier
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -211,7 +211,7 @@ def load_soon(name: str, source: str, rows: float) -> Native | None:
 
 
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
-    from gdatalog.codegen.language import printed
+    from gdatalog.codegen import printed
 
     found, types = printed(source)
     return found, tuple(types.values())
@@ -219,15 +219,16 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
     """A helper for arguments of these types, as a function that Python can call."""
-    from gdatalog.codegen import language
+    from gdatalog.codegen import helper as parsed
+    from gdatalog.codegen import home
 
-    name = ".".join(("entry", language.home(helper.__module__), helper.__name__, *given))
+    name = ".".join(("entry", home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
     if found is not None:
         return found
 
     def function() -> tuple[Function, Sequence[str]]:
-        return language.helper(helper), given
+        return parsed(helper), given
 
     return _loaded(name, function, "full")
 

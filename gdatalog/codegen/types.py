@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.language import (
+from gdatalog.codegen import (
     SCALARS,
     Function,
     LoopError,

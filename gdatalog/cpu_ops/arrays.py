@@ -283,7 +283,7 @@ def sorter_for(count: int, start: bool) -> Sorter | None:
     """The sorter, if the array is long enough to be worth compiling it."""
     if not start or count < WORTH_STARTING:
         return None
-    from gdatalog.codegen.language import LoopError
+    from gdatalog.codegen import LoopError
 
     try:
         _functions()
@@ -367,7 +367,7 @@ def text_kernels_for(count: int) -> TextSetFunctions | None:
     if count < (WORTH if _made else WORTH_CUTTING):
         return None
     if not _made:
-        from gdatalog.codegen.language import LoopError
+        from gdatalog.codegen import LoopError
 
         try:
             _made.append(_compiled())

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import native
+from gdatalog.codegen import LoopError, native
 from gdatalog.codegen.helpers.lattice import (
     ABSENT,
     BUCKETS,
@@ -29,7 +29,6 @@ from gdatalog.codegen.helpers.lattice import (
     WORST,
 )
 from gdatalog.codegen.helpers.sorting import count_keys
-from gdatalog.codegen.language import LoopError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -181,7 +180,7 @@ def _scatter(dtypes: tuple[str, ...]) -> str:
     given |= {f"out{at}": dtypes[at + 1] for at in range(count)}
     types = {name: f"{_ELEMENTS[dtype]}[]" for name, dtype in given.items()}
     return "\n".join([
-        "from gdatalog.codegen.helpers.elements import at, put",
+        "from gdatalog.codegen.helpers import at, put",
         "",
         "",
         "def scatter(",

@@ -29,7 +29,7 @@ from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
-    from gdatalog.printer.arguments import TrieLayout
+    from gdatalog.printer import TrieLayout
     from gdatalog.printer.module import PrintedPlan
     from gdatalog.printer.nest import Leaf
 
@@ -171,7 +171,7 @@ class JoinNest:
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
-        from gdatalog.printer.arguments import layouts_of
+        from gdatalog.printer import layouts_of
 
         layouts = layouts_of(self.tries)
         if self.growing:

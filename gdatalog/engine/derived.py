@@ -12,7 +12,7 @@ from typing import Any, cast, overload
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.executors.frontier import Frontier, Ops, describe_failure
+from gdatalog.executors import Frontier, Ops, describe_failure
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.plan import RulePlan
 from gdatalog.records import dataclass

@@ -13,7 +13,7 @@ from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.session import Knobs
-from gdatalog.executors.frontier import Ops
+from gdatalog.executors import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
@@ -234,8 +234,7 @@ class Host(Cpu):
 def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: float = 0.0) -> Any:
     """Returns a compiled function, compiling it if necessary; `label`: what is compiled; `rows`:
     how many rows it is expected to look at."""
-    from gdatalog.codegen import native
-    from gdatalog.codegen.language import LoopError
+    from gdatalog.codegen import LoopError, native
 
     name = native.named(printed.shape, printed.source)
     try:

@@ -29,7 +29,7 @@ from gdatalog.plan.schedule import (
     reads,
     takes_pages,
 )
-from gdatalog.printer.arguments import MOST_TILE_ROWS
+from gdatalog.printer import MOST_TILE_ROWS
 from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE
-from gdatalog.executors.frontier import Frontier, Ops
+from gdatalog.executors import Frontier, Ops
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.sinks import Sink
 from gdatalog.plan import Apply, Expr, JoinPlan
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from gdatalog.calls import Block
-from gdatalog.executors.frontier import WEIGHT
+from gdatalog.executors import WEIGHT
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag, RowSet
 from gdatalog.plan import Join

@@ -26,7 +26,7 @@ from gdatalog.engine.derived import (
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.parallel import Scan, run_together
-from gdatalog.executors.frontier import WEIGHT, Frontier, Ops
+from gdatalog.executors import WEIGHT, Frontier, Ops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.reduction import add_rows

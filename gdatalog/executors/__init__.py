@@ -1,1 +1,448 @@
+"""A frontier: the bindings of a level as (parent, value) arrays; and what a device does with them.
 
+A frontier stores the parent row of each of its rows and the columns that its level added; earlier
+columns are gathered through the parents on demand. `Ops` are the operations of a device on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from gdatalog.plan import Expr
+from gdatalog.storage.on_device import RowOps
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.errors import EvaluationError
+from gdatalog.plan import Apply, Filter, Join, Slot, Step, slots
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.format import format_expr
+from gdatalog.records import dataclass
+from gdatalog.storage.keys import decode_value
+from gdatalog.values import timestamp_to_text
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.functions import Scope
+
+
+# Columns are named by variables, by numbers of tries (the current node of the trie), and by WEIGHT:
+# the number of bindings that a row represents.
+Key = str | int
+WEIGHT = "#"
+FAR = 8  # frontiers, above which a column that was found is remembered
+
+
+class Frontier:
+    __slots__ = ("_gathered", "_lists", "columns", "level", "parent", "rows", "size", "whole")
+
+    def __init__(
+        self,
+        size: int,
+        parent: Frontier | None = None,
+        rows: Array | None = None,
+        columns: dict[Key, Array] | None = None,
+    ) -> None:
+        self.size = size
+        self.parent = parent
+        self.rows = rows  # None: the parent's rows, one to one
+        self.columns = {} if columns is None else columns  # that this frontier added
+        self._gathered: dict[Key, Array] = {}  # others, once somebody has asked for them
+        self.level: str | None = None  # the variable whose lists this frontier is
+        self.whole = True  # whether those lists are whole: no chunk cuts one
+        self._lists: TrieLevel | None = None
+
+    def above(self) -> Iterator[Frontier]:
+        """This frontier and its ancestors."""
+        frontier: Frontier | None = self
+        while frontier is not None:
+            yield frontier
+            frontier = frontier.parent
+
+    def has(self, key: Key) -> bool:
+        return any(key in frontier.columns for frontier in self.above())
+
+    def column(self, key: Key) -> Array:
+        """A column in the order of this frontier's rows, gathered through the parents."""
+        below: list[Frontier] = []
+        for frontier in self.above():
+            found = frontier.columns.get(key)
+            if found is None:
+                found = frontier._gathered.get(key)
+            if found is not None:
+                break
+            below.append(frontier)
+        else:
+            raise AssertionError(key)
+        for frontier in reversed(below):
+            if frontier.rows is not None:
+                found = frontier._gathered[key] = found[frontier.rows]
+        if len(below) > FAR:
+            self._gathered[key] = found
+        return found
+
+    def take(self, rows: Array) -> Frontier:
+        return Frontier(len(rows), self, rows)
+
+    def adding(self, columns: dict[Key, Array]) -> Frontier:
+        """The same rows with more columns."""
+        return Frontier(self.size, self, None, columns)
+
+    def lists(self, ops: Ops) -> TrieLevel:
+        """This level's values as lists, one for each parent row."""
+        if self._lists is None:
+            assert self.parent is not None and self.rows is not None and self.level is not None
+            bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
+            self._lists = ops.level_of(self.columns[self.level], bounds)
+        return self._lists
+
+
+def weight_of(frontier: Frontier) -> Array | None:
+    """How many bindings each row represents; None: one each."""
+    return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
+
+
+def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
+    """Multiplies counts; raises an error if a product does not fit into 64 bits."""
+    product: Array = counts if weight is None else ops.times(counts, weight)
+    return product
+
+
+def signed_sum(
+    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
+) -> Array:
+    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
+    total: Array = ops.xp.zeros_like(counts[0])
+    for coefficient, (first, *others) in terms:
+        product = counts[first]
+        for number in others:
+            product = times(ops, product, counts[number])
+        total = total + coefficient * product
+    return total
+
+
+def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
+    """The same rows with weights multiplied by these."""
+    return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})
+
+
+# Comparisons of the join's variable with bound variables, which the join tests itself: values that
+# fail are neither looked up in other lists nor materialised.
+
+Comparison = tuple[str, Expr]  # of the variable at hand with something else
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+class JoinFilters:
+    """The filters directly after a join that it may test itself, cached."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], list[Comparison]] = {}
+
+    def behind(self, steps: Sequence[Step], at: int) -> list[Comparison]:
+        """Returns those of the join at this position of `steps`; the cache key is the steps' id."""
+        found = self._known.get((id(steps), at))
+        if found is None:
+            found = self._known[id(steps), at] = _behind(steps, at)
+        return found
+
+
+def _behind(steps: Sequence[Step], at: int) -> list[Comparison]:
+    join, found = steps[at], list[Comparison]()
+    assert isinstance(join, Join)
+    for step in steps[at + 1 :]:
+        comparison = _comparison(step.test, join) if isinstance(step, Filter) else None
+        if comparison is None:
+            break
+        found.append(comparison)
+    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
+        if isinstance(later, Join) and later.reuse and later.reuse.variable == join.variable:
+            return []  # it starts from this level's lists, and wants them as they are
+    return found
+
+
+def _comparison(test: Expr, join: Join) -> Comparison | None:
+    if not isinstance(test, Apply) or test.function not in _TURNED:
+        return None
+    if join.type == "symbol" and test.function not in ("=", "!="):
+        return None  # the order of codes means nothing
+    left, right = test.args
+    own = Slot(join.variable, join.type)
+    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
+        if mine == own and other.type == own.type and join.variable not in slots(other):
+            return op, other
+    return None
+
+
+# The lists that a level may be expanded from.
+#
+# If a level's lists do not depend on the last levels' variables, many rows need the same
+# intersection: rows that agree in the variables that it reads share it.
+
+# The level whose lists are reused, if they are not a participant's.
+REUSED, ROOTS, SHARED = -1, -2, -3
+
+
+@dataclass(slots=True)
+class Roots:
+    """Case 1: the intersection of root lists, and each value's position in each of them."""
+
+    level: TrieLevel
+    positions: Sequence[Array | None]  # None: where it stands here
+
+
+@dataclass(slots=True)
+class FrontierLists:
+    """Lists that a level may be expanded from, one for each row of the frontier."""
+
+    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
+    values: Array
+    starts: Array
+    lengths: Array
+    total: int | None = None  # of the lengths, where it is known
+    met: Frontier | None = None  # SHARED: where what has been met stands
+
+
+@dataclass(slots=True)
+class Reused:
+    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
+
+    level: TrieLevel
+    parents: Array
+    own: Array
+
+
+def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
+    """A frontier with a row for each combination of the variables that are read, and the number of
+    each row's combination; None if there are hardly fewer combinations than rows."""
+    base, rows = frontier, None
+    while base.parent is not None and read.isdisjoint(base.columns):
+        if base.rows is not None:
+            rows = base.rows if rows is None else base.rows[rows]
+        base = base.parent
+    if rows is None:
+        return None
+    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
+    first = ops.survivors(marks)
+    if 2 * len(first) > frontier.size:
+        return None
+    return base.take(rows[first]), ops.xp.cumsum(marks) - 1
+
+
+# Messages for computations that failed, with the values they failed on.
+
+_WHY = {
+    "/": "division by zero",
+    "%": "division by zero",
+    "^": "a power that is not a number",
+    "to_number": "not a number",
+    "to_int": "not an int",
+    "to_float": "not a float",
+}
+
+
+def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> EvaluationError:
+    """The error of an expression that fails on the only row of a frontier."""
+    culprit = _innermost(expr, frontier, ops, scope)
+    why = _WHY.get(culprit.function, "the result is not a number (NaN)")
+    if culprit.function == "^" and culprit.type == "int":
+        why = "division by zero"
+    slots = sorted(_slots(culprit), key=lambda slot: slot.name)
+    known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
+    given = f" with {known}" if known else ""
+    return EvaluationError(
+        f"{why}: {format_expr(culprit)}{given}",
+        culprit.span,
+        hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
+    )
+
+
+def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
+    """The values of variables in a row: `x = 1, y = "a"`."""
+    known = []
+    for slot, column in zip(slots, columns, strict=True):
+        value = decode_value(int(column[row]), slot.type, symbols)
+        if slot.type == "timestamp":
+            value = timestamp_to_text(value)
+        shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
+        known.append(f"{slot.name.split('~')[0]} = {shown}")
+    return ", ".join(known)
+
+
+def _test(culprit: Apply) -> str:
+    """The test of the body that excludes the failing values."""
+    args = [format_expr(arg) for arg in culprit.args]
+    tests = {
+        "/": f"{args[-1]} != 0",
+        "%": f"{args[-1]} != 0",
+        "sqrt": f"{args[0]} >= 0",
+        "log": f"{args[0]} >= 0",
+        "to_number": f'match("-?[0-9]+", {args[0]})',
+    }
+    test = tests.get(culprit.function)
+    plain = isinstance(culprit.args[-1], Slot)
+    as_in = f", as in `{test}`" if test is not None and plain else ""
+    return f"test for it in the body{as_in}"
+
+
+def _innermost(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> Apply:
+    assert isinstance(expr, Apply)
+    for arg in expr.args:
+        if isinstance(arg, Apply):
+            _, failed = ops.evaluate(arg, frontier.column, frontier.size, scope)
+            if failed is not None and bool(failed.any()):
+                return _innermost(arg, frontier, ops, scope)
+    return expr
+
+
+def _slots(expr: Expr) -> set[Slot]:
+    if isinstance(expr, Slot):
+        return {expr}
+    return set().union(*map(_slots, expr.args)) if isinstance(expr, Apply) else set()
+
+
+@dataclass(slots=True)
+class FailedRows:
+    """The outer rows of a branch with a failed computation, and the error to raise."""
+
+    base: str
+    failed: Array
+    error: EvaluationError | None = None
+
+    def note(self, rows: Array, error: EvaluationError) -> None:
+        """Records a failed computation for these outer rows."""
+        self.failed[rows] = True
+        self.error = error
+
+
+# The operations that joins need of a device: `engine.device.Device.ops`.
+
+
+class Ops(RowOps, Protocol):
+    """Operations of one device on bindings, trie levels and groups.
+
+    The module `cpu_ops` implements them with NumPy, `gpu_ops.device.Sums` with CuPy.
+    """
+
+    # -------------------------------------------------------------------------- expressions
+
+    def evaluate(
+        self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /
+    ) -> tuple[Array, Array | None]:
+        """The keys of an expression, one for each row, and where it failed (None: nowhere)."""
+        ...
+
+    def test(self, expr: Expr, column: Callable[[str], Array], size: int, scope: Scope, /) -> Array:
+        """Which rows pass a test; tests do not fail."""
+        ...
+
+    def ranks_of(self, symbols: SymbolTable, codes: Array, /) -> Array:
+        """The rank of each symbol among all strings in code point order."""
+        ...
+
+    # ----------------------------------------------------------------------- levels of tries
+
+    def level_of(self, values: Array, offsets: Array, /) -> TrieLevel:
+        """Wraps lists that were made on the way."""
+        ...
+
+    def find(self, level: TrieLevel, values: Array, /) -> Array:
+        """Positions of values in the root's list, -1 if absent."""
+        ...
+
+    def find_in(self, level: TrieLevel, parents: Array, values: Array, /) -> Array:
+        """Positions of values in their parents' lists, -1 if absent."""
+        ...
+
+    def bound_in(
+        self, level: TrieLevel, parents: Array, values: Array, after_equal: bool, /
+    ) -> Array:
+        """The lower bound of each value in its parent's list, or the upper bound if requested."""
+        ...
+
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]], /
+    ) -> tuple[Array, Array]:
+        """The start and length of each parent's list, cut by (operator, bounds)."""
+        ...
+
+    def intersect_lists(
+        self,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int | None,
+        which: int | Array,
+        others: Sequence[Lookup],
+        placed: bool,
+        tests: Sequence[tuple[str, Array]] = (),
+        /,
+    ) -> Meeting:
+        """The entries of lists that are in every other list of their row and pass the tests."""
+        ...
+
+    def count_met(
+        self,
+        counts: Array,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int,
+        base: int,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+        /,
+    ) -> None:
+        """Adds how many entries `intersect_lists` would find to `counts` from row `base` on."""
+        ...
+
+    def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
+        """The sum of each array of lengths, that of each row's minimum, and these minima."""
+        ...
+
+    def intersect(self, lists: Sequence[Array], /) -> tuple[Array, list[Array]]:
+        """The values common to sorted lists, and their positions in each list."""
+        ...
+
+    # ------------------------------------------------------------------------------- groups
+
+    def add_at(self, totals: Array, rows: Array, amounts: Array | None, /) -> None:
+        """Adds each amount (1 if None) to `totals[row]`; `rows` ascends."""
+        ...
+
+    def add_counts(self, totals: Array, rows: Array, amounts: Array | None, /) -> Array:
+        """The same; raises an error if a total does not fit into 64 bits."""
+        ...
+
+    def counts_by(self, groups: Array, count: int, weight: Array | None, /) -> Array:
+        """The row count of each group; raises an error if one does not fit into 64 bits."""
+        ...
+
+    def exact_sums(self, groups: Array, count: int, amounts: Array | None, /) -> Array:
+        """Sums of ints by group, as Python's ints if 64 bits might not suffice."""
+        ...
+
+    def split_sums(
+        self, groups: Array, count: int, values: Array, weight: Array | None, /
+    ) -> tuple[Array, Array]:
+        """The sum of value * weight of each group as high * 2^32 + low."""
+        ...
+
+    def means(self, high: Array, low: Array, counts: Array, /) -> Array:
+        """(high * 2^32 + low) / count, rounded once."""
+        ...
+
+    def best_by(self, groups: Array, count: int, values: Array, least: bool, /) -> Array:
+        """The first row with the minimum (or maximum) of each group; no group is empty."""
+        ...
+
+    def times(self, counts: Array, weight: Array, /) -> Array:
+        """Multiplies counts; raises an error if a product does not fit into 64 bits."""
+        ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import (
+from gdatalog.executors import (
     REUSED,
     ROOTS,
     SHARED,

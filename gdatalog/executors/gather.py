@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import Ops, values_of
+from gdatalog.executors import Ops, values_of
 from gdatalog.plan import Gather, Reduction, Slot
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
@@ -24,7 +24,7 @@ from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
-    from gdatalog.executors.frontier import FailedRows
+    from gdatalog.executors import FailedRows
     from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.expansion import FrontierExpansion, Generation
-from gdatalog.executors.frontier import (
+from gdatalog.executors import (
     FailedRows,
     Frontier,
     JoinFilters,
@@ -33,6 +32,7 @@ from gdatalog.executors.frontier import (
     signed_sum,
     weighing,
 )
+from gdatalog.executors.expansion import FrontierExpansion, Generation
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
 from gdatalog.plan import (

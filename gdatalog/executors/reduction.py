@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.executors.frontier import WEIGHT, Frontier, Key, Ops, weighing
+from gdatalog.executors import WEIGHT, Frontier, Key, Ops, weighing
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
 from gdatalog.plan import Branch, Expr, Reduction, Slot

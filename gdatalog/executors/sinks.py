@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import FailedRows, Frontier, Ops, Roots, times, weight_of
+from gdatalog.executors import FailedRows, Frontier, Ops, Roots, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning

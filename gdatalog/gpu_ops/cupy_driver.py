@@ -19,7 +19,7 @@ import numpy as np
 
 from gdatalog.codegen.cache import import_cupy
 from gdatalog.errors import DeviceError, MemoryLimitError, Note
-from gdatalog.gpu_ops.driver import Kernel, Pages, Resources
+from gdatalog.gpu_ops import Kernel, Pages, Resources
 from gdatalog.gpu_ops.virtual_pages import (
     WORD,
     PinnedPages,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Limits, LoopRun, NotOnDevice
-from gdatalog.gpu_ops.driver import Driver, type_of
+from gdatalog.gpu_ops import Driver, type_of
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices

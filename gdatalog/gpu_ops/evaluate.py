@@ -18,10 +18,10 @@ from gdatalog.account import spending
 from gdatalog.calls import NotOnDevice
 from gdatalog.cpu_ops.functions import EQUALITY, Scope
 from gdatalog.cpu_ops.functions import evaluate as on_host
-from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops import Driver
 from gdatalog.gpu_ops.rows import Array, DeviceMarkedRows, RowOperations
 from gdatalog.plan import Apply, Expr, Slot, slots
-from gdatalog.printer.arguments import fill
+from gdatalog.printer import fill
 from gdatalog.printer.expressions import printable
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MIN, TypeName

@@ -23,8 +23,8 @@ import numpy as np
 from gdatalog.calls import COUNTS, Limits, LoopRun
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.gpu_ops import Driver
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import Block, Part
 from gdatalog.plan.placement import DeviceWork, Shared

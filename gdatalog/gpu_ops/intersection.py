@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.gpu_ops.driver import TILE, type_of
+from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel

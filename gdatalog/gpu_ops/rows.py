@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gdatalog.account import spending
-from gdatalog.gpu_ops.driver import TILE, Driver, Kernels, type_of
+from gdatalog.gpu_ops import TILE, Driver, Kernels, type_of
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceStore

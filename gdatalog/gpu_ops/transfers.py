@@ -20,7 +20,7 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE
-from gdatalog.gpu_ops.driver import Copied, Driver, Pages
+from gdatalog.gpu_ops import Copied, Driver, Pages
 from gdatalog.plan.cells import Sizes, Slice, SliceCache
 from gdatalog.storage.threads import by_parts, in_ranges
 from gdatalog.storage.trie import Trie

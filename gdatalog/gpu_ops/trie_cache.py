@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops import Driver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows

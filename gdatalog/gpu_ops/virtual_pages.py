@@ -18,7 +18,7 @@ from weakref import finalize
 
 import numpy as np
 
-from gdatalog.gpu_ops.driver import Copied
+from gdatalog.gpu_ops import Copied
 
 # CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
 

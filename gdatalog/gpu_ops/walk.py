@@ -29,7 +29,7 @@ from gdatalog.calls import (
     scratch_length,
 )
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops.driver import EACH, Driver, Kernel, type_of
+from gdatalog.gpu_ops import EACH, Driver, Kernel, type_of
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -45,7 +45,7 @@ from gdatalog.gpu_ops.loops import (
     loops_of,
 )
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.printer.arguments import Argument, LevelArgument
+from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest import ARRAY
 from gdatalog.records import dataclass

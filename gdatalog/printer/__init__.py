@@ -1,0 +1,373 @@
+"""What a printed function is given: the arrays of tries, scratch space and scalars that are its
+arguments, and the properties of indexes that its text depends on.
+
+An argument names the array that it needs, and `executors` bind it to the arrays of a run.
+
+Text depends on lengths only by their order of magnitude; the lengths are arguments of the compiled
+code. For an index that grows each round, sizes are unknown, so that the text serves all rounds.
+
+The results of a function of one string are an argument too: computed once for each code of the
+symbol table, cached, and extended when the table grows, since codes never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gdatalog.cpu_ops.functions import Scope, call, evaluate, to_keys, to_values
+from gdatalog.plan import Apply, Expr, slots
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.loop_tables import HashLevel, HashTrie, Tallied
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie, TrieLevel
+
+_TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]",
+          "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
+
+
+# Element types of scratch arrays that hold no values.
+SCRATCH = {
+    "marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64", "bitmap": "uint64",
+    "filled": "uint64", "slots": "int64", "waiting": "int64", "tally": "int64",
+    "tallied": "int64", "local": "int64", "kept": "int64",
+}  # fmt: skip
+
+
+def type_of(dtype: object) -> str:
+    return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]  # dtypes of arrays are among these
+
+
+@dataclass(frozen=True, slots=True)
+class LevelArgument:
+    """A level of a trie. `trie` numbers the plan's distinct tries."""
+
+    trie: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array argument, `name`, whose contents `kind` says.
+
+    Of a level: values, offsets, index (the dense index of a root), starts (where each value's
+    children start), weighed (weights, indexed by value), marks and places (scratch, one byte for
+    each value in the level's range), rows and words (bits: one for each pair of a list's positions,
+    or one for each position). Of several levels: bitmap (a bit for each combination of values) and
+    filled (a bit for each word of the bitmap). Of no level: slots (of a hash set), waiting (a short
+    queue). Of a trie: weights, sums (prefix sums of the weights), labels. Of a level of a hash
+    trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of `levels`.
+    tally and tallied: counts indexed by a level's values, and the values whose count is not 0.
+    local: a count for each entry of a level; for a root, for each rank. kept and lists: where
+    the cached list of each entry starts, and these lists. given: an input of the run. own: an array
+    that the run allocates for each worker. result: an array of the run that the function writes.
+    output: a column of a block. counts: a worker's counters.
+    """
+
+    name: str
+    type: str
+    kind: str
+    levels: tuple[LevelArgument, ...] = ()
+    length: int = 0  # for scratch of a fixed length
+
+
+class Arguments:
+    """The arguments of one function, without duplicates."""
+
+    def __init__(self, tries: Sequence[TrieLayout]) -> None:
+        self.tries = tries
+        self.found: dict[str, Argument] = {}
+        self.scalars: list[tuple[str, LevelArgument]] = []  # in the order of the array `sizes`
+
+    def _add(self, argument: Argument) -> str:
+        self.found.setdefault(argument.name, argument)
+        return argument.name
+
+    def values(self, level: LevelArgument) -> str:
+        kind = type_of(self.tries[level.trie].levels[level.depth].values)
+        return self._add(Argument(f"v{level.trie}_{level.depth}", kind, "values", (level,)))
+
+    def offsets(self, level: LevelArgument) -> str:
+        kind = type_of(self.tries[level.trie].levels[level.depth].offsets)
+        return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
+
+    def of_hash(self, level: LevelArgument, kind: str) -> str:
+        """An array of a hash trie's level; `kind` is spans, below, keys or ids."""
+        dtype = "int64" if kind == "keys" else "int32"
+        name = f"{kind}{level.trie}_{level.depth}"
+        return self._add(Argument(name, type_of(dtype), kind, (level,)))
+
+    def index(self, level: LevelArgument) -> str:
+        return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
+
+    def starts(self, level: LevelArgument) -> str:
+        """For a root with dense values: where each value's children start."""
+        return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
+
+    def weighed(self, level: LevelArgument) -> str:
+        """For a root with dense values that is the only level: the weight of each value, or 0."""
+        return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
+
+    def of_trie(self, trie: int, kind: str) -> str:
+        """An array of a trie; `kind` is weights, sums or labels."""
+        dtype = "int64"
+        if kind == "labels":
+            labels = self.tries[trie].labels
+            assert labels is not None
+            dtype = labels
+        return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (LevelArgument(trie, 0),)))
+
+    def scratch(
+        self,
+        name: str,
+        kind: str,
+        levels: tuple[LevelArgument, ...],
+        length: int = 0,
+        dtype: str | None = None,
+    ) -> str:
+        kind_of = type_of(dtype or SCRATCH.get(kind) or self.width(levels))
+        return self._add(Argument(name, kind_of, kind, levels, length))
+
+    def width(self, levels: tuple[LevelArgument, ...]) -> str:
+        """The dtype that holds the values common to all these levels."""
+        dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
+        return "int32" if np.dtype(np.int32) in dtypes else "int64"
+
+    def given(self, name: str, dtype: str) -> str:
+        """A column of the rows that the plan runs for."""
+        return self._add(Argument(name, type_of(dtype), "given"))
+
+    def own(self, name: str, dtype: str) -> str:
+        """An array of each worker, whose size does not depend on a level."""
+        return self._add(Argument(name, type_of(dtype), "own"))
+
+    def result(self, name: str, dtype: str) -> str:
+        """An array that the run passes in and the function writes."""
+        return self._add(Argument(name, type_of(dtype), "result"))
+
+    def output(self, name: str, dtype: str) -> str:
+        return self._add(Argument(name, type_of(dtype), "output"))
+
+    def counts(self, name: str) -> str:
+        """The array of a worker's profile counters."""
+        return self._add(Argument(name, type_of("int64"), "counts"))
+
+    def scalar(self, kind: str, level: LevelArgument) -> str:
+        """A number of a level; `kind` is low (of the dense index), base (the least value), bits
+        (the width of values minus the least) or total (rows of the trie)."""
+        entry = (kind, level)
+        if entry not in self.scalars:
+            self.scalars.append(entry)
+        return f"{kind}{level.trie}_{level.depth}"
+
+
+# The properties of indexes that printed text depends on.
+
+
+MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
+UNKNOWN = 1 << 16  # the size of an index that changes each round
+FEW = 1 << 11  # values of a list whose rows of bits always fit
+MOST_TILE_ROWS = 1 << 22  # most bytes of a tile's scratch; there are thousands of tiles
+
+
+@dataclass(frozen=True, slots=True)
+class LevelLayout:
+    """`size`, `longest`: the number of values, in all and in the longest list, rounded up to a
+    power of four. `dense`: whether a root's values have an index by value.
+
+    `marks_fit`: whether scratch has room for a byte for each value between the least and the
+    greatest; `rows_fit`, `tile_rows_fit`: for a bit for each pair of the longest list's values.
+    """
+
+    values: np.dtype[np.generic]
+    offsets: np.dtype[np.generic]
+    size: int
+    longest: int
+    dense: bool
+    marks_fit: bool
+    rows_fit: bool
+    tile_rows_fit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrieLayout:
+    """`number`: the trie's number in the plan; atoms may share a trie. `labels`: the dtype of
+    labels, if ranks replace values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`:
+    a hash trie, whose lists are unsorted. `tallied`: a table of counts that loops fill, unsorted.
+    `weight`: a bound of the sum of the weights, rounded likewise.
+
+    Equal layouts are one object, never freed: there are few, and `id` is their key.
+    """
+
+    number: int
+    levels: tuple[LevelLayout, ...]
+    labels: str | None
+    loose: bool
+    hashed: bool = False
+    tallied: bool = False
+    weight: float = inf
+
+
+_layouts: dict[TrieLayout, TrieLayout] = {}
+
+
+def layouts_of(
+    tries: Sequence[Trie | HashTrie | Tallied], growing: bool = False
+) -> tuple[TrieLayout, ...]:
+    """Layouts of a plan's tries; `growing`: the tries change each round."""
+    first: dict[int, int] = {}
+    numbered = [(trie, first.setdefault(id(trie), at)) for at, trie in enumerate(tries)]
+    return tuple(_layout_of(trie, number, growing) for trie, number in numbered)
+
+
+def _layout_of(trie: Trie | HashTrie | Tallied, number: int, growing: bool) -> TrieLayout:
+    if isinstance(trie, Tallied):
+        width = np.dtype(np.int64)
+        few = LevelLayout(width, width, 1, 1, False, False, False, False)
+        made = TrieLayout(number, (few,) * trie.columns, None, False, True, True)
+        return _layouts.setdefault(made, made)
+    return _layout(trie, number, growing) if isinstance(trie, Trie) else _hashed(trie, number)
+
+
+def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
+    if trie.whole is not None:
+        return _of_slices(trie, trie.whole, number)
+    found: TrieLayout | None = trie.layouts.get((number, grows))
+    if found is None:
+        loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
+        levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
+        labels = None if trie.labels is None else trie.labels.dtype.name
+        weight = inf if grows or trie.weights is None else rounded(trie.total)
+        found = TrieLayout(number, levels, labels, loose, weight=weight)
+        found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
+    return found
+
+
+def _of_slices(trie: Trie, whole: Trie, number: int) -> TrieLayout:
+    """A layout with the sizes of the whole trie: all slices share one text."""
+    found: TrieLayout | None = whole.layouts.get((number, "sliced"))
+    if found is None:
+        made = _layout(whole, number, False)
+        levels = tuple(
+            replace(layout, offsets=level.offsets.dtype)
+            for layout, level in zip(made.levels, trie.levels, strict=True)
+        )
+        made = replace(made, levels=levels)
+        found = whole.layouts[number, "sliced"] = _layouts.setdefault(made, made)
+    return found
+
+
+def _hashed(trie: HashTrie, number: int) -> TrieLayout:
+    key = (number, *(level.dense for level in trie.levels[:1]))
+    found: TrieLayout | None = trie.layouts.get(key)
+    if found is None:
+        made = TrieLayout(number, tuple(map(_hash_level, trie.levels)), None, False, True)
+        found = trie.layouts[key] = _layouts.setdefault(made, made)
+    return found
+
+
+def _hash_level(level: HashLevel) -> LevelLayout:
+    width = np.dtype(np.int32)
+    return LevelLayout(width, width, UNKNOWN, UNKNOWN, level.dense, False, False, False)
+
+
+def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
+    low, high = level.span
+    # Small growing levels need no exact maximum.
+    longest = len(level) if grows and len(level) < FEW else level.longest
+    bits = longest**2 // 8
+    return LevelLayout(
+        level.values.dtype,
+        level.offsets.dtype,
+        UNKNOWN if grows else rounded(len(level)),
+        UNKNOWN if grows else rounded(longest),
+        root and not grows and level.is_dense,
+        high - low < MOST_MARKS,
+        bits <= MOST_ROWS,
+        bits <= MOST_TILE_ROWS,
+    )
+
+
+def rounded(number: int) -> int:
+    """
+    >>> [rounded(number) for number in (0, 1, 2, 4, 5, 16, 17)]
+    [0, 1, 4, 4, 16, 16, 64]
+    """
+    bits = max(0, number - 1).bit_length()
+    return 1 << bits + (bits & 1) if number else 0
+
+
+# Functions of one string, computed once for each code of the symbol table.
+
+
+_KEPT = 32  # cached tables of a symbol table; the least recently used is evicted
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    values: Array
+    failed: Array
+    warnings: tuple[str, ...]
+
+
+_Tables = dict[tuple[object, ...], _Filled]
+_filled: WeakKeyDictionary[SymbolTable, _Tables] = WeakKeyDictionary()
+_lock = Lock()
+
+
+def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
+    """The values of `expr` for each code of its varying argument, and where it failed.
+
+    The other arguments have no variables. Values are keys, or bytes of 0 and 1 for bools.
+    """
+    fixed = tuple(None if slots(arg) else _value(arg, scope) for arg in expr.args)
+    what = (expr.function, fixed)
+    size = len(scope.symbols)
+    with _lock:
+        done = _filled.setdefault(scope.symbols, {}).get(what)
+    if done is None or len(done.values) < size:
+        done = _extended(done, size, expr, fixed, scope)
+    with _lock:
+        kept = _filled[scope.symbols]
+        kept.pop(what, None)
+        kept[what] = done  # now the most recently used
+        if len(kept) > _KEPT:
+            del kept[next(iter(kept))]
+    for warning in done.warnings:
+        scope.warn(warning, expr.span)
+    return done.values, done.failed
+
+
+def _value(expr: Expr, scope: Scope) -> int:
+    keys, _ = evaluate(expr, _no_column, 1, scope)
+    return int(keys[0])
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)
+
+
+def _extended(
+    done: _Filled | None, size: int, expr: Apply, fixed: tuple[int | None, ...], scope: Scope
+) -> _Filled:
+    """The table with results for all codes below `size`."""
+    warnings: list[str] = []
+    codes = np.arange(0 if done is None else len(done.values), size)
+    args = [
+        codes if key is None else to_values(np.array([key]), arg.type)
+        for key, arg in zip(fixed, expr.args, strict=True)
+    ]
+    kind = expr.args[0].type
+    values, failed = call(expr.function, args, kind, scope.symbols, warnings.append, scope.bounded)
+    keys = values.view(np.uint8) if expr.type == "bool" else to_keys(values, expr.type)
+    bad = np.zeros(len(codes), np.uint8) if failed is None else failed.view(np.uint8)
+    if done is None:
+        return _Filled(np.ascontiguousarray(keys), np.ascontiguousarray(bad), tuple(warnings))
+    return _Filled(
+        np.concatenate([done.values, keys]), np.concatenate([done.failed, bad]), done.warnings
+    )

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from gdatalog.codegen.helpers.hash_tables import LEAST_SHIFT, LEAST_SLOTS
 from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step
 from gdatalog.plan.nest import groups_of, level_of
-from gdatalog.printer.arguments import LevelArgument
+from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.nest import NestPrinter

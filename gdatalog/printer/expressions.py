@@ -23,7 +23,7 @@ from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, evaluate
 from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.printer.arguments import fill
+from gdatalog.printer import fill
 from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 

@@ -21,7 +21,7 @@ from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, 
 from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
-from gdatalog.printer.arguments import Argument, TrieLayout
+from gdatalog.printer import Argument, TrieLayout
 from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, module_of
 from gdatalog.printer.nest import Counting, Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL, STOPPED, KnownPositions

@@ -34,7 +34,7 @@ from gdatalog.plan import (
 )
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
-from gdatalog.printer.arguments import Argument, LevelArgument, TrieLayout
+from gdatalog.printer import Argument, LevelArgument, TrieLayout
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.printer.leaves import (
     Accumulators,
@@ -53,25 +53,25 @@ from gdatalog.printer.tallies import print_tally
 from gdatalog.printer.turns import begin_unit
 from gdatalog.records import dataclass
 
-# The helpers that printed source may call, by their module in codegen/helpers.
+# The helpers that printed source may call, by their module in codegen.
 HOMES = {
-    "elements": ("add", "at", "mark_first", "prefetch", "put", "stopped", "take"),
-    "hash_tables": (
+    "helpers": ("add", "at", "mark_first", "prefetch", "put", "stopped", "take"),
+    "helpers.hash_tables": (
         "add_bit", "add_key", "add_new_bit", "add_own", "empty_bits", "empty_slots", "find_child",
         "has_child", "slot_of", "widen_slots",
     ),
-    "lists": (
+    "helpers.lists": (
         "children", "clear_tally", "count_common", "count_leapfrog", "count_intersect_marked",
         "count_merge", "fetch_children", "fetch_kept", "fetch_sought", "find", "find_indexed",
         "find_root", "find_tally", "has", "intersect", "is_marked", "keep_list", "leapfrog",
         "lower", "mark", "intersect_marked", "merge", "parent_of", "seek", "sum_tally", "unmark",
         "upper", "weigh_common", "weigh_marked",
     ),
-    "bits": (
+    "helpers.bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
         "place", "recode_rows", "trailing_zeros", "unplace",
     ),
-    "lattice": (
+    "helpers.lattice": (
         "begin", "clear", "enter_codes", "follow_again", "goes_round", "improve", "improves",
         "next_group", "number_all", "numbered",
     ),
@@ -194,7 +194,7 @@ def module_of(
     for home, names in HOMES.items():
         used = [name for name in names if name in nest.imports]
         if used:
-            lines.append(f"from gdatalog.codegen.helpers.{home} import {', '.join(used)}")
+            lines.append(f"from gdatalog.codegen.{home} import {', '.join(used)}")
     values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
     if values:
         lines.append(f"from gdatalog.codegen.helpers.values import {', '.join(values)}")

@@ -17,7 +17,7 @@ from gdatalog.plan import (
 )
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Paths, Recoding, TrieNode
-from gdatalog.printer.arguments import Arguments, LevelArgument, TrieLayout
+from gdatalog.printer import Arguments, LevelArgument, TrieLayout
 from gdatalog.printer.expressions import ExpressionPrinter, Unprintable
 from gdatalog.records import dataclass, field, replace
 

@@ -17,7 +17,7 @@ from math import inf, prod
 from gdatalog.plan import Filter, Join, Seek, Slot, Step, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
-from gdatalog.printer.arguments import LevelArgument
+from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads
 from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed

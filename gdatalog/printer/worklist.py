@@ -19,7 +19,7 @@ from functools import partial
 from gdatalog.plan import Expr, JoinPlan, Step
 from gdatalog.plan.effects import all_steps, merged
 from gdatalog.plan.format import format_join
-from gdatalog.printer.arguments import Arguments, TrieLayout
+from gdatalog.printer import Arguments, TrieLayout
 from gdatalog.printer.module import PrintedPlan, StepPrinter, module_of
 from gdatalog.printer.nest import Counting, Leaf, NestPrinter
 from gdatalog.printer.nest_state import FULL, KnownPositions

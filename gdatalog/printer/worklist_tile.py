@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from gdatalog.plan.effects import Steps, all_steps, falls, merged
 from gdatalog.plan.format import format_join
-from gdatalog.printer.arguments import Argument, TrieLayout, type_of
+from gdatalog.printer import Argument, TrieLayout, type_of
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import PrintedPlan, StepPrinter, loops_alone
 from gdatalog.printer.nest import Counting, NestPrinter

@@ -157,7 +157,7 @@ class Lying:
 # with CuPy.
 #
 # Arrays are the device's: NumPy's, or CuPy's, which type checkers treat as NumPy's. Joins need more
-# operations (`executors/frontier.py`).
+# operations (`executors/__init__.py`).
 
 
 class PackedColumns(Protocol):

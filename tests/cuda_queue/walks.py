@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from gdatalog.gpu_ops import driver
+from gdatalog.gpu_ops import whole
 from gdatalog.gpu_ops.loops import CONTROL_WORDS, SLOT_WORDS, Reason, Word, capacity
 from tests.cuda_host import HostDriver, HostFault
 
@@ -19,7 +19,7 @@ KERNELS: Final = ["walk", "leave_when_nothing", "reasons", "lateness"]
 def text_of(*names: str) -> str:
     """Files of this folder, one after the other, with the kernels that they include."""
     texts = [(HERE / name).read_text(encoding="utf-8") for name in names]
-    return driver.whole("\n".join(texts).replace("#pragma once\n", ""))
+    return whole("\n".join(texts).replace("#pragma once\n", ""))
 
 
 FIBERS: Final = text_of("tasks.cuh", "published.cuh", "answers.cuh")

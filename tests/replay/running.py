@@ -23,7 +23,7 @@ from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth
 from gdatalog.engine.facts import Folders
 from gdatalog.engine.session import text_session as session
-from gdatalog.gpu_ops import driver
+from gdatalog.gpu_ops import whole
 from gdatalog.plan import RulePlan
 from gdatalog.printer import lattice, module, worklist
 from gdatalog.printer.expressions import Unprintable
@@ -103,7 +103,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (depth.printed_once, _printed_anew),
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
         (best_values.loose_of, lambda relation, columns: None),  # it is compiled
-        (driver.whole, lambda text: text),  # the files that it includes are noted once
+        (whole, lambda text: text),  # the files that it includes are noted once
         *((clock, _stopped) for clock in (time.perf_counter, time.process_time)),
     ]
     _put(stand_ins)

@@ -22,7 +22,7 @@ from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.session import Knobs
-from gdatalog.executors.frontier import Frontier, Key
+from gdatalog.executors import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink
 from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Step, TrieRef

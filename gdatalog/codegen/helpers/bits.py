@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen import inlined, intrinsic, part
+from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
-from gdatalog.codegen.language import inlined, intrinsic, part
 from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)

@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen import inlined, part
+from gdatalog.codegen.helpers import at, compare_swap, load, put
 from gdatalog.codegen.helpers.bits import trailing_zeros
-from gdatalog.codegen.helpers.elements import at, compare_swap, load, put
-from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 CHILDREN, TAKEN, FREE = 0, 1, 2  # the entries of `counts`

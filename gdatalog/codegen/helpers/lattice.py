@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen import inlined, part
+from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.bits import bit_length
-from gdatalog.codegen.helpers.elements import at, put
 from gdatalog.codegen.helpers.values import times
-from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 ABSENT, IDLE = -2, -1

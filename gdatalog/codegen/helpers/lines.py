@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gdatalog.codegen import inlined, part
+from gdatalog.codegen.helpers import at, prefetch, put, put_word, word
 from gdatalog.codegen.helpers.bits import trailing_zeros
-from gdatalog.codegen.helpers.elements import at, prefetch, put, put_word, word
-from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 # The state of `scan`: the position, the number of rows cut, and the bitwise or of all bytes.

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import at, prefetch, put
-from gdatalog.codegen.language import inlined, part
+from gdatalog.codegen import inlined, part
+from gdatalog.codegen.helpers import at, prefetch, put
 from gdatalog.storage.table import Array
 
 # From this ratio of lengths on, the shorter list seeks in the longer one instead of reading it.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.codegen.helpers.elements import at, put
-from gdatalog.codegen.language import inlined, part
+from gdatalog.codegen import inlined, part
+from gdatalog.codegen.helpers import at, put
 from gdatalog.storage.table import Array
 
 WIDEST = 10  # bits of a digit: more buckets would not fit in the cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.language import inlined, intrinsic, part
+from gdatalog.codegen import inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000

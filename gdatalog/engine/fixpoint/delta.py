@@ -22,7 +22,7 @@ from gdatalog.engine.derived import laid
 from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session import Dedup
-from gdatalog.executors.frontier import Ops
+from gdatalog.executors import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.loop_tables import HashTrie

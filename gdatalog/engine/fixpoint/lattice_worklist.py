@@ -49,7 +49,7 @@ from gdatalog.plan import (
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
-from gdatalog.printer.arguments import layouts_of
+from gdatalog.printer import layouts_of
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.module import PrintedPlan

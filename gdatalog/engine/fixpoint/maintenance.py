@@ -30,7 +30,7 @@ from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_c
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.metrics import Round
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors.frontier import Ops
+from gdatalog.executors import Ops
 from gdatalog.plan import (
     Branch,
     Guard,

@@ -306,7 +306,7 @@ class PartitionedStratum(StratumRun):
         counted: bool = False,
     ) -> PrintedPlan | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
-        from gdatalog.printer.arguments import layouts_of
+        from gdatalog.printer import layouts_of
 
         knobs, rules = self.context.knobs, self.recursions
         intersect, tile = knobs.intersect, self.context.device.tile(knobs)

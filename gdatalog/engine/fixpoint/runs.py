@@ -14,7 +14,7 @@ from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import device_ops
-from gdatalog.executors.frontier import Ops
+from gdatalog.executors import Ops
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

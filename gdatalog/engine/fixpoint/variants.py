@@ -307,7 +307,7 @@ class Variant:
     ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
-        from gdatalog.printer.arguments import layouts_of
+        from gdatalog.printer import layouts_of
 
         refs = self.join.tries
         if not self.tries:
