@@ -238,9 +238,9 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     for name in names:
         part = part_of(session.evaluation, name, whole)
         rewritten = rewritten_for(session.evaluation, name, whole)
-        notes.update(dict.fromkeys(rewritten.program.notes))
-        if rewritten.covered:
-            notes[rewritten.covered] = None
+        if rewritten is not None:
+            covered = (rewritten.covered,) if rewritten.covered else ()
+            notes.update(dict.fromkeys((*rewritten.program.notes, *covered)))
         if part is None:
             parts[0][1].append(name)
         else:

@@ -195,30 +195,20 @@ class HashPartition(StratumRun):
         inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
         super().__init__(task.stratum, inputs)
         routes = task.routes
-        self.homes = {name: self._table(name) for name in task.stratum.relations}
+        self.homes = {name: self.new_table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has derived so far
             if isinstance(table, DeltaRelation):
                 table.passing = True
             if name in task.passing and isinstance(own := self.homes[name], DeltaRelation):
                 own.passing = True
         for name in routes.indexes:
-            table = self.tables[name] = self._table(routes.places[name].relation)
+            table = self.tables[name] = self.new_table(routes.places[name].relation)
             if isinstance(table, DeltaRelation):
                 table.indexed = True
         self.variants = [
             Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
-
-    def _table(self, name: str) -> DeltaRelation | LatticeRounds:
-        known, context = self.tables[name], self.context
-        if isinstance(known, LatticeRounds):
-            symbols = context.scope.symbols
-            return LatticeRounds(known.columns, known.types, known.kinds, symbols, self.ops)
-        spare, telling = context.limits.spare, context.knobs.dedup
-        return DeltaRelation(
-            known.columns, known.types, self.ops, telling, spare, tuning=context.tuning
-        )
 
     def called_by(self, limits: Limits) -> None:
         """Uses the current caller's limits from now on."""

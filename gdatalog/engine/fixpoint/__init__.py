@@ -27,7 +27,7 @@ from gdatalog.engine.derived import (
     union_rows,
 )
 from gdatalog.engine.device import CPU, HOST, Device
-from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
@@ -74,28 +74,34 @@ class StratumRun:
             name: [rule for rule in stratum.rules if rule.head.name == name]
             for name in stratum.relations
         }
-        self.tables: dict[str, DeltaRelation | LatticeRounds] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.given: Mapping[int, RulePlan] = {}  # finished plans, by the id of their rule
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self._charged: set[TrieRef] = set()  # indexes whose memory is charged
-        for name in stratum.relations:
-            schema = inputs.schemas[name]
-            kinds = optimum_columns(self.rules[name])
-            self.tables[name] = (
-                LatticeRounds(schema.columns, schema.types, kinds, context.scope.symbols, self.ops)
-                if kinds
-                else DeltaRelation(
-                    schema.columns,
-                    schema.types,
-                    self.ops,
-                    context.knobs.dedup,
-                    context.limits.spare,
-                    partial(context.limits.charge, name),
-                    context.tuning,
-                )
-            )
+
+    @cached_property
+    def tables(self) -> dict[str, DeltaRelation | LatticeRounds]:
+        """The growing relations of a recursive stratum, and those of best values."""
+        charge = self.context.limits.charge
+        return {name: self.new_table(name, partial(charge, name)) for name in self.rules}
+
+    def new_table(
+        self, name: str, hold: Callable[[int], None] = not_held
+    ) -> DeltaRelation | LatticeRounds:
+        """`hold` is called with the relation's bytes while rows are added."""
+        context, schema = self.context, self.inputs.schemas[name]
+        kinds = optimum_columns(self.rules[name])
+        if kinds:
+            symbols = context.scope.symbols
+            return LatticeRounds(schema.columns, schema.types, kinds, symbols, self.ops)
+        spare, dedup = context.limits.spare, context.knobs.dedup
+        return DeltaRelation(
+            schema.columns, schema.types, self.ops, dedup, spare, hold, context.tuning
+        )
+
+    def grows(self, name: str) -> bool:
+        return self.stratum.recursive and name in self.tables
 
     @cached_property
     def name(self) -> str:
@@ -111,12 +117,13 @@ class StratumRun:
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
-        ((name, table),) = self.tables.items()
+        (name,) = self.rules
         parts = self.first(name, limit)
-        if isinstance(table, LatticeRounds):
+        if optimum_columns(self.rules[name]):
             self._add(name, parts)
             return self.finished()
-        relation = relation_of(table.columns, table.types, parts, self.ops)
+        schema = self.inputs.schemas[name]
+        relation = relation_of(schema.columns, schema.types, parts, self.ops)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         if self.record.lasting:  # otherwise its rows are deduplicated on demand
@@ -307,7 +314,7 @@ class StratumRun:
         """The rows of the largest relation that planning a rule reads on the CPU."""
         if self.context.device is not CPU:
             return 0
-        names = {atom.name for atom in atoms(rule)} - self.tables.keys()
+        names = {atom.name for atom in atoms(rule) if not self.grows(atom.name)}
         return max((self.inputs.relation(name).at_most for name in names), default=0)
 
     def _sizes(
@@ -316,7 +323,7 @@ class StratumRun:
         arity = self.inputs.schemas[name].arity
         if version == "delta":
             return Assumed(DELTA, DELTA, arity)
-        if name in self.tables:
+        if self.grows(name):
             return Assumed(UNKNOWN, UNKNOWN // 10, arity)
         relation = relation_of(name)
         self.context.device.hold(relation)
@@ -400,10 +407,10 @@ class StratumRun:
     def _all_finished(self, plan: RulePlan) -> bool:
         """Whether a rule reads no growing relation."""
         refs = (ref for join in plan.joins for ref in join.tries)
-        return not plan.recursive_on and not any(ref.relation in self.tables for ref in refs)
+        return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
 
     def _finished(self, ref: TrieRef) -> Relation | None:
-        return None if ref.relation in self.tables else self.inputs.relation(ref.relation)
+        return None if self.grows(ref.relation) else self.inputs.relation(ref.relation)
 
     def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
         """The rows that a join starts from, in any order: the delta of a relation, or the columns
@@ -434,7 +441,8 @@ class StratumRun:
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         device = device or self.context.device
-        table, part = self.tables.get(ref.relation), parts.get(ref)
+        table = self.tables[ref.relation] if self.grows(ref.relation) else None
+        part = parts.get(ref)
         if part is not None:
             relation = part
         else:

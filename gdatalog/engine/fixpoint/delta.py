@@ -40,6 +40,10 @@ PIECE, LEAST = 1 << 18, 1 << 10
 Known = SortedRows | RowBitmap | Hashed
 
 
+def not_held(count: int) -> None:
+    """Charges nothing."""
+
+
 class DeltaRelation:
     """A row set that only grows.
 
@@ -54,7 +58,7 @@ class DeltaRelation:
         ops: Ops,
         dedup: Dedup = "auto",
         spare: Callable[[], int] = lambda: 1 << 40,
-        hold: Callable[[int], None] = lambda count: None,
+        hold: Callable[[int], None] = not_held,
         tuning: Tuning = DEFAULT,
     ) -> None:
         self.columns = columns

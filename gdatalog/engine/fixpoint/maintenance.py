@@ -15,6 +15,7 @@ index.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -71,16 +72,18 @@ class Maintenance(Rounds):
         super().__init__(stratum, inputs)
         self.known = known
         self.news = news
-        self.tables: dict[str, Any] = {}
-        for name, relation in known.items():
-            kinds = optimum_columns(self.rules[name])
-            self.tables[name] = (
-                MaintainedLattice(relation, kinds, inputs.context.scope.symbols, self.ops)
-                if kinds
-                else MaintainedRelation(relation, self.ops)
-            )
         self.read = frozenset(news).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The relations with what is added to them."""
+        return {
+            name: MaintainedLattice(relation, kinds, self.context.scope.symbols, self.ops)
+            if (kinds := optimum_columns(self.rules[name]))
+            else MaintainedRelation(relation, self.ops)
+            for name, relation in self.known.items()
+        }
 
     def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
         """Returns the relations with all rows that follow from new rows, from the inputs' seeds,

@@ -77,7 +77,7 @@ def answer(
 def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
     """The evaluation of the part of a relation that is needed; None without magic sets."""
     rewritten = rewritten_for(evaluation, name, whole)
-    if rewritten.text is None:
+    if rewritten is None or rewritten.text is None:
         return None
     part = Evaluation(
         evaluation.context,
@@ -113,15 +113,17 @@ def _facts(
     return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
 
 
-def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:
-    """The program for a relation, rewritten or not, and why."""
+def rewritten_for(
+    evaluation: Evaluation, name: str, whole: Collection[str] = ()
+) -> Rewritten | None:
+    """The program for a relation, rewritten or not, and why; None where there is no choice."""
     context, knobs = evaluation.context, evaluation.context.knobs
     # cached relations are evaluated in full, once
     if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
-        return Rewritten(MagicProgram(None), None)
+        return None
     below = derived_below(evaluation, name)
     if not below:
-        return Rewritten(MagicProgram(None), None)
+        return None
     there = {own for own in below if own in whole or is_there(evaluation, own)}
     data = {own for own in below if own in evaluation.stored}
     key = (name, knobs, frozenset(there), frozenset(data))
