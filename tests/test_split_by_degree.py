@@ -15,7 +15,7 @@ from gdatalog import patterns
 from gdatalog.cancellation import current_watch
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Term
-from gdatalog.planner.rewrite import orbits
+from gdatalog.planner.rewrite import algebra, orbits
 from gdatalog.storage.graph import RankedEdges
 from tests.cuda_host import needs_compiler
 from tests.draw_patterns import drawn_pattern
@@ -81,6 +81,20 @@ def test_any_degree_splits(divisor: float, monkeypatch: pytest.MonkeyPatch) -> N
     for shape in ("two wedges of an edge", "house"):
         rows = core(30, 9)
         assert counted(shape, rows, "split") == counted(shape, rows, "never")
+
+
+@pytest.mark.parametrize("shape", ["two wedges of an edge", "house", "square"])
+def test_light_halves_split_again(
+    shape: str, terms: list[Term], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algebra, "AGAIN", 1e-9)
+    tune(monkeypatch, algebra_split=0)
+    rows = core(30, 9)
+    expected = counted(shape, rows, "never")
+    terms.clear()
+    assert counted(shape, rows, "split") == expected
+    bounds = [sum(part[-1].isdigit() for part in term.label.split(", ")) for term in terms]
+    assert max(bounds) >= 3
 
 
 @pytest.mark.parametrize("number", range(24))

@@ -125,6 +125,7 @@ class Sampler:
         if at in self.ranks:
             low, high = self.ranks[at]
             first, end = np.searchsorted(values, low), np.searchsorted(values, high, "right")
+            end = max(first, end)  # bounds may contradict each other
             if end - first <= TAKEN:
                 return np.arange(first, end), np.ones(end - first)
         if count <= TAKEN:

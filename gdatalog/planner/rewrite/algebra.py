@@ -17,7 +17,7 @@ joins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from itertools import combinations
 from math import inf
 
@@ -43,7 +43,13 @@ from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite.elimination import Elimination
-from gdatalog.planner.rewrite.orbits import halves, partly_restricted, split_by_degree
+from gdatalog.planner.rewrite.orbits import (
+    bodies_to_split,
+    graph_of,
+    halves,
+    partly_restricted,
+    split_by_degree,
+)
 from gdatalog.planner.rewrite.parts import label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
 from gdatalog.records import dataclass, field, replace
@@ -56,6 +62,7 @@ _COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
 # reads a row of its own, so words that are read together are not neighbours.
 SURE, WORD_APART = 1.5, 1.5
 SPLIT = 3.0  # a sum must cost this many times more than one that is split by degree
+AGAIN = 1.5  # ... and this many times more than one with a half that is split again
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +165,7 @@ def _cheapest(
     for terms in sums:
         found = start.copied()
         merged = found.isomorphic.merged(terms, found.live)
-        # Large terms first: small ones may reuse their tables.
-        for coefficient, term in sorted(merged, key=lambda each: -len(variables_of(each[1]))):
+        for coefficient, term in _large_first(merged):
             found.term(times * coefficient, term, label_of(term))
             found.cost += found.tuning.algebra_term
             if found.cost >= (least if best is None else best.cost) and not forced:
@@ -170,25 +176,74 @@ def _cheapest(
     return best
 
 
+def _large_first(terms: Iterable[Signed]) -> list[Signed]:
+    """Terms with many variables first: small ones may reuse their tables."""
+    return sorted(terms, key=lambda each: -len(variables_of(each[1])))
+
+
 def _split(
     items: Conjunction, none: Elimination, whole: Elimination | None, enough: float, forced: bool
 ) -> Elimination | None:
-    """The cheapest sum over the bindings in which some variable is light and those in which it is
-    heavy; None if it does not cost much less than the best sum, `whole`."""
+    """The cheapest sum whose largest term is split into the bindings in which some variable is
+    light and those in which it is heavy; None if it does not cost much less than the best sum,
+    `whole`. If it is still expensive, the light ones are split by another variable."""
     least = enough if whole is None else whole.cost
     if least < none.tuning.algebra_split and not forced:
         return None
-    best: Elimination | None = None
-    least /= SPLIT
-    with closing(split_by_degree(items, none.base)) as splits:
-        for orbit, ways in splits:
-            for light, heavy in ways:
-                first = _cheapest(_sums(heavy, none.base, (), True), none, least, forced, orbit)
-                if first is None:
-                    break  # hardly another degree is better
-                both = _cheapest(_sums(light, none.base, (), True), first, least, forced, orbit)
-                if both is not None and (best is None or both.cost < best.cost):
-                    best, least = both, min(least, both.cost)
+    bodies = bodies_to_split(items, none.base)
+    if not bodies:
+        return None
+    with graph_of(items, none.base).rank_walks():
+        return _split_bodies(bodies, none, least, forced)
+
+
+def _split_bodies(
+    bodies: Sequence[tuple[Conjunction, int]], none: Elimination, least: float, forced: bool
+) -> Elimination | None:
+    found: _Halves | None = None
+    for body, orbit in bodies:
+        terms = [(orbit * sign, term) for sign, term in _terms(body, (), none.base, ()) or ()]
+        if not terms:
+            continue
+        (times, term), *rest = _large_first(none.isomorphic.merged(terms))
+        most = least / SPLIT if found is None else found.both.cost
+        start = _cheapest([rest], none, most, forced)
+        if start is not None:
+            found = _halved(term, times, start, most, forced) or found
+    best = None if found is None else found.both
+    while found is not None and found.both.cost >= none.tuning.algebra_split:
+        most = found.both.cost / AGAIN
+        found = _halved(found.light, found.times, found.heavy, most, False)
+        best = best if found is None else found.both
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """A split of a term, `times` over: its light half, and the sums of the heavy half and of both,
+    after other terms."""
+
+    light: Conjunction
+    times: int
+    heavy: Elimination
+    both: Elimination
+
+
+def _halved(
+    term: Conjunction, times: int, start: Elimination, least: float, forced: bool
+) -> _Halves | None:
+    """The cheapest split of a term, after `start`; None if all cost more than `least`."""
+    best: _Halves | None = None
+    sums = partial(_sums, sizes=start.base, live=(), large=True)
+    for ways in split_by_degree(term, start.base):
+        for light, heavy in ways:
+            first = _cheapest(sums(heavy), start, least, forced, times)
+            if first is None:
+                break  # hardly another degree is better
+            both = _cheapest(sums(light), first, least, forced, times)
+            if both is not None and (best is None or both.cost < best.both.cost):
+                best = _Halves(light, times, first, both)
+                least = min(least, both.cost)
     return best
 
 

@@ -459,7 +459,9 @@ class Elimination:
                 continue
             both = outer | {key}
             filters = [i for i in rest if key in i.variables and i.variables <= both]
-            filters = [i for i in filters if operator(i) or (i in atoms and not i.counted)]
+            filters = [
+                i for i in filters if isinstance(i, TestItem) or (i in atoms and not i.counted)
+            ]
             for part in components(rest, both):
                 within = variables_of(part) - both
                 inside = within & shared

@@ -13,15 +13,22 @@ take one pass over the triangles.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from gdatalog.plan import Apply, Constant, JoinPlan, Slot
 from gdatalog.plan.nest import entries
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, item_may_fail
-from gdatalog.planner.order import Statistics
+from gdatalog.planner.items import (
+    AtomItem,
+    Conjunction,
+    Item,
+    TestItem,
+    item_may_fail,
+    variables_of,
+)
+from gdatalog.planner.order import GraphStatistics, Statistics
 from gdatalog.planner.order.edges import (
     comparison,
     edge_of,
@@ -130,32 +137,40 @@ def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, in
         yield ways, found.whole(pairs), orbit
 
 
-def split_by_degree(
-    items: Conjunction, sizes: Statistics
-) -> Generator[tuple[int, list[tuple[Conjunction, Conjunction]]], None, None]:
-    """Splits of a count over one graph, for each variable, by several degrees: those of its
-    bindings in which the variable has a lower degree, and the others. Each stands for a number of
-    bindings. All symmetries may be left, or those after any step of symmetry breaking."""
+def graph_of(items: Conjunction, sizes: Statistics) -> GraphStatistics:
+    """The graph whose edges a body has."""
+    found = next(sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem))
+    assert found is not None
+    return found
+
+
+def bodies_to_split(items: Conjunction, sizes: Statistics) -> list[tuple[Conjunction, int]]:
+    """The items of a count over one graph as edges between ranks, with the number of bindings that
+    each stands for: all symmetries may be left, or those after any step of symmetry breaking."""
     found = restricted(items, sizes, True) if has_ranks(items, sizes) else None
-    graphs = [sizes(i.relation, i.version) for i in items if isinstance(i, AtomItem)]
-    if found is None or not graphs or graphs[0].graph is None or graphs[0].rows > MOST_WALKED:
-        return
-    isomorphic = Isomorphic(sizes, {})
-    wholes = [(found.whole(()), 1), *((body, orbit) for _, body, orbit in _steps(found))]
-    steps = sorted(graphs[0].graph.degree_steps.items())
-    least = (graphs[0].rows ** 0.5 / divisor for divisor in HEAVY)
+    rows = [sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem)]
+    if found is None or not rows or rows[0] > MOST_WALKED:
+        return []
+    return [(found.whole(()), 1), *((body, orbit) for _, body, orbit in _steps(found))]
+
+
+def split_by_degree(
+    body: Conjunction, sizes: Statistics
+) -> Iterator[list[tuple[Conjunction, Conjunction]]]:
+    """Splits of a body over ranks, for each variable that has no bound, by several degrees: its
+    bindings in which the variable has a lower degree, and the others."""
+    steps = sorted(graph_of(body, sizes).degree_steps.items())
+    rows = next(sizes(i.relation, i.version).rows for i in body if isinstance(i, AtomItem))
+    least = (rows**0.5 / divisor for divisor in HEAVY)
     ranks = [next((rank for degree, rank in steps if degree > each), None) for each in least]
     some = [Constant(rank, "int") for rank in dict.fromkeys(ranks) if rank is not None]
-    with graphs[0].graph.rank_walks():
-        for body, orbit in wholes:
-            names = {isomorphic.key(body, (name,)): name for name in sorted(types_of(body))}
-            for name in names.values():
-                tests = [[_than(name, op, rank) for op in ("<", ">=")] for rank in some]
-                yield orbit, [((*body, light), (*body, heavy)) for light, heavy in tests]
-
-
-def _than(name: str, op: str, rank: Constant) -> TestItem:
-    return TestItem(Apply(op, (Slot(name, "int"), rank), "bool"))
+    isomorphic = Isomorphic(sizes, {})
+    bounded = variables_of(item for item in body if len(item.variables) == 1)
+    free = sorted(types_of(body).keys() - bounded)
+    names = {isomorphic.key(body, (name,)): name for name in free}
+    for slot in (Slot(name, "int") for name in names.values()):
+        tests = [[TestItem(Apply(op, (slot, r), "bool")) for op in ("<", ">=")] for r in some]
+        yield [((*body, light), (*body, heavy)) for light, heavy in tests]
 
 
 def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:

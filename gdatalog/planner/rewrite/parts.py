@@ -87,8 +87,9 @@ def hanging(
 
 
 def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[str, ...]]:
-    """Variables, and pairs of them, for an outer loop: pairs next to all of the core, and those of
-    which one is a vertex of high degree, since these have few bindings."""
+    """Variables, and pairs of them, for an outer loop: pairs next to all of the core, those of
+    which one is a vertex of high degree, and those with such a vertex next to neither: these have
+    few bindings, or tables with few entries."""
     ranks = variables_of(item for item in items if isinstance(item, AtomItem) and item.ranked)
     limits = Comparisons(items).limits
     few = {name for name in ranks if any(op in (">", ">=") for op, _ in limits.get(name, ()))}
@@ -96,7 +97,7 @@ def outer_loops(core: Sequence[str], items: Sequence[Item]) -> Iterator[tuple[st
     near = neighbours([item for item in items if isinstance(item, AtomItem)], set(core))
     for a, b in combinations(core, 2):
         whole = max(len(near[a]), len(near[b])) >= len(core) - 1
-        if b in near[a] and (whole or not few.isdisjoint((a, b))):
+        if b in near[a] and (whole or few & {a, b} or few - near[a] - near[b]):
             yield (a, b) if len(near[a]) >= len(near[b]) else (b, a)
 
 
