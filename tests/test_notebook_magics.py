@@ -345,6 +345,18 @@ def test_a_database_of_the_notebook(notebook: Cells) -> None:
     assert "hint: %datalog_db takes another" in fails(notebook, "%datalog p(x)")
 
 
+def test_an_error_tells_which_database_has_a_relation(notebook: Cells) -> None:
+    with gd.connect() as db:
+        db["Edges"] = [(1, 2), (2, 3)]
+        notebook.variables["mine"] = db
+        told = fails(notebook, "%%datalog\np(x) <- Edges(x, _).\nq(x) <- Nodes(x).")
+        assert told.count("Edges is a relation of mine: %datalog_db mine takes it") == 1
+        assert "define `Nodes` by a rule" in told
+        assert "takes it" in fails(notebook, "%datalog_rules Edges")
+        notebook.run("%datalog_db mine")
+        assert len(notebook.run("%datalog Edges(x, y)")) == 2
+
+
 def test_help_names_all_magics(notebook: Cells) -> None:
     notebook.run("%datalog_help")
     magics = {name for name in notebook.shell.magics_manager.magics["line"] if "datalog" in name}

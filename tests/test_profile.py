@@ -103,6 +103,12 @@ def test_all_as_plain_data() -> None:
     assert second["rows of n"] == 1
 
 
+def test_the_memory_of_a_query_of_few_rows() -> None:
+    """It is not that of chunks, which few rows do not fill."""
+    profile = database([(1, 2), (2, 3), (3, 1)]).profile("?- E(x, y), E(y, z), E(z, x).")
+    assert profile.to_dict()["facts"]["peak_bytes"] < 20_000
+
+
 def test_a_fixpoint_without_rounds() -> None:
     db = database([(1, 2)])
     session = db.workspace.open(LINEAR, None)

@@ -31,12 +31,13 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, DistinctSink, RowSet, Sink
-from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot
-from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
+from gdatalog.plan import Expr, Generate, Join, JoinPlan, RulePlan, Slot
+from gdatalog.plan.effects import all_steps, longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nest import ascends, groups_of
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.trie import Trie
 
 TURN = 10_000  # fixed cost of a rule's turn, in rows
 
@@ -197,7 +198,8 @@ class PlanRun:
         tuning = self.context.tuning
         walk = Levelwise(tries, self.ops, self.scope, limits, seen, self.lasting, tuning)
         here = self.context.device is CPU
-        held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if here else 0
+        most = _rows_at_hand(join, tries, limits.chunk) if here else 0
+        held = most * levels_of(self.plan) * BYTES_PER_ROW
         held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
         with allowing(limits, allowed), limits.account.working("rows at hand", held):
             if shared is not None and run_together(join, tries, sink, shared, self.context, seen):
@@ -310,6 +312,16 @@ class PlanRun:
 
     def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
         add_rows(gathering, self.plan.keys, names, rows)
+
+
+def _rows_at_hand(join: JoinPlan, tries: Sequence[Trie], chunk: int) -> int:
+    """At most so many bindings are followed at once; less than a chunk if relations are tiny."""
+    steps = [*all_steps(join.steps)]
+    if join.given or join.scan or any(isinstance(step, Generate) for step in steps):
+        return chunk
+    longest = max((len(level) for trie in tries for level in trie.levels), default=0)
+    levels = sum(isinstance(step, Join) for step in steps)
+    return min(chunk, int((1 + longest) ** levels))
 
 
 def _compiled() -> None:

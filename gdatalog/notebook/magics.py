@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
-from gdatalog.errors import NameResolutionError, UsageError
+from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.notebook.answers import (
     Answers,
     CellText,
@@ -55,6 +56,7 @@ from gdatalog.values import visible, visible_lines
 # The shell's attribute for our magics, and IPython's mark for lines without `$` expansion.
 OURS = "_gdatalog_magics"
 AS_IT_IS = "_ipython_magic_no_var_expand"
+_NO_RELATION = re.compile(r"there is no relation [`'](\w+)[`']")
 
 Shown = TypeVar("Shown", Result, Explanation)
 
@@ -130,13 +132,34 @@ class Magics:
         """Wraps a function as IPython's magic, with short errors."""
 
         def magic(line: str, cell: str | None = None) -> Any:
-            with short_errors():
+            with short_errors(), self._telling_of_others():
                 return act(line, cell)
 
         magic.__name__ = name
         magic.__doc__ = options.format_help()
         setattr(magic, AS_IT_IS, True)
         return magic
+
+    @contextmanager
+    def _telling_of_others(self) -> Iterator[None]:
+        """Adds to errors which of the notebook's databases has a relation that ours has not."""
+        try:
+            yield
+        except Error as error:
+            for each in error.all:
+                missing = _NO_RELATION.match(each.message)
+                there = missing and next(self._with_relation(missing[1]), None)
+                if missing and there:
+                    each.hint = (
+                        f"{missing[1]} is a relation of {there}: %datalog_db {there} takes it"
+                    )
+            raise
+
+    def _with_relation(self, name: str) -> Iterator[str]:
+        for variable, value in list(self.shell.user_ns.items()):
+            other = isinstance(value, Database) and value is not self._db and not value.closed
+            if other and not variable.startswith("_") and name in value.relations:
+                yield variable
 
     def _cell_begins(self, info: Any) -> None:
         if info.store_history:  # otherwise it is part of a cell, as in %%capture

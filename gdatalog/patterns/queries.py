@@ -237,6 +237,11 @@ def frequent_patterns(
 
 
 def _check_labels(db: Queried, edges: str, labels: str) -> None:
+    if labels not in db:
+        raise UsageError(
+            f"there is no relation {labels} of vertices and labels",
+            hint=f"load it: db[{labels!r}] = ...; or labels=None for vertices without labels",
+        )
     vertices, given = (db[name]._relation.types for name in (edges, labels))
     if len(given) != 2 or given[0] != vertices[0] or given[1] not in ("int", "symbol"):
         raise UsageError(
