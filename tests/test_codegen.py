@@ -25,7 +25,6 @@ from gdatalog.codegen.helpers import (
     lattice,
     lines,
     lists,
-    sorting,
     values,
 )
 from gdatalog.codegen.types import infer
@@ -36,7 +35,7 @@ from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
-MODULES = (elements, bits, hash_tables, lattice, lines, lists, sorting, values)
+MODULES = (elements, bits, hash_tables, lattice, lines, lists, values)
 
 Tier = machine.Tier
 
@@ -275,7 +274,6 @@ SPECIAL = {
 }  # fmt: skip
 # What parameters of a module's helpers are, where it is not what others of that name are.
 OF_MODULES = {
-    "sorting": {"places": "i64[]", "starts": "i64[]", "counts": "i64[]"},
     "lattice": dict.fromkeys(
         ("best", "where", "touched", "origin", "heads", "link", "item", "queue", "stamps", "table",
          "codes", "wanted", "numbers"), "i64[]",

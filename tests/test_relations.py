@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import cpu_ops
-from gdatalog.cpu_ops.arrays import sort_by_digits, sorter_for
 from gdatalog.engine.derived import DistinctBlocks, in_order, relation_of
 from gdatalog.result import Result
 from gdatalog.storage import keys, relation, row_store, rows, threads, trie_builder
@@ -345,44 +344,23 @@ def test_a_proposition_that_rules_give() -> None:
 @given(st.lists(WIDE, min_size=1) | st.lists(SMALL, min_size=1))
 def test_long_arrays_are_sorted(as_if_long: None, found: list[int]) -> None:
     values = np.array(found)
-    low, high = min(found), max(found)
     kept = values.copy()
-    assert sort_values(values, low, high).tolist() == sorted(found)
-    assert sort_by_digits(values, low, high).tolist() == sorted(found)
+    assert sort_values(values).tolist() == sorted(found)
     assert (values == kept).all()
     narrow = (values % 100).astype(np.int32)
-    ordered = sort_values(narrow, int(narrow.min()), int(narrow.max()))
+    ordered = sort_values(narrow)
     assert ordered.dtype == np.int32 and ordered.tolist() == sorted(narrow.tolist())
 
 
-def test_digits_of_many_values() -> None:
+def test_arrays_of_many_values_are_sorted(as_if_long: None) -> None:
     random = np.random.default_rng(6)
     for values in (
         random.integers(-(2**63), 2**63 - 1, 50_000),
-        random.integers(0, 2**39, 50_000),
         random.zipf(1.3, 50_000) % 2**30,
         random.integers(5, 8, 50_000),
         np.full(50_000, -7),
     ):
-        found = sort_by_digits(values, int(values.min()), int(values.max()))
-        assert (found == np.sort(values)).all()
-
-
-def test_a_sorter_that_was_offered_is_used(as_if_long: None) -> None:
-    asked = []
-
-    def offered(count: int, start: bool) -> threads.Sorter | None:
-        asked.append(count)
-        return (lambda values, low, high: np.array([1, 2, 3])) if count == 3 else None
-
-    threads.offer(offered)
-    try:
-        assert sort_values(np.array([9, 8, 7]), 7, 9).tolist() == [1, 2, 3]
-        assert sort_values(np.array([9, 8]), 8, 9).tolist() == [8, 9]
-        assert sort_values(np.array([8, 9]), 8, 9).tolist() == [8, 9] and asked == [3, 2]
-    finally:
-        threads._offers.remove(offered)
-    assert sorter_for(1 << 40, True) is sort_by_digits
+        assert (sort_values(values) == np.sort(values)).all()
 
 
 @quick

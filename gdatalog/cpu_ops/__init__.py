@@ -19,7 +19,6 @@ from gdatalog.cpu_ops.arrays import (
     ranks_of,
     shortest,
     sort_across,
-    sorter_for,
     split_sums,
     sums_by,
     survivors,
@@ -38,7 +37,7 @@ from gdatalog.cpu_ops.intersection import (
     marked_rows,
     ranges,
 )
-from gdatalog.storage import table, threads
+from gdatalog.storage import table
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
@@ -89,5 +88,4 @@ __all__ = [
     "xp",
 ]
 
-threads.offer(sorter_for)
 table.offer(text_kernels_for)

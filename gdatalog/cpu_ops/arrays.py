@@ -1,14 +1,13 @@
 """Array operations of the executors, on NumPy; counts and sums that overflow become Python's ints.
 
-`executors/levelwise.py` uses only these names; each device implements them. `sorter_for` and
-`text_kernels_for` are for `storage`: compiled functions that sort long arrays and cut text.
+`executors/levelwise.py` uses only these names; each device implements them. `text_kernels_for` is
+for `storage`: compiled functions that cut delimited text.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ from gdatalog.storage.keys import narrow
 from gdatalog.storage.rows import Columns, RowPacking, firsts, in_sorted
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, TextSetFunctions
-from gdatalog.storage.threads import Sorter, cores, spread
 from gdatalog.values import INT_MAX, INT_MIN
 
 
@@ -268,79 +266,6 @@ def ranks_of(symbols: SymbolTable, codes: Array) -> Array:
     """The rank of each symbol among all texts, in the order of code points."""
     found: Array = symbols.ranks()[codes]
     return found
-
-
-# Compiled functions for `storage`: sorting long arrays, and cutting delimited text.
-
-
-# From this many values on, one sort pays for compiling its functions.
-WORTH_STARTING = 1 << 21
-
-_TOP = 10  # bits of the bucket's number
-
-
-def sorter_for(count: int, start: bool) -> Sorter | None:
-    """The sorter, if the array is long enough to be worth compiling it."""
-    if not start or count < WORTH_STARTING:
-        return None
-    from gdatalog.codegen import LoopError
-
-    try:
-        _functions()
-    except LoopError as problem:
-        warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
-        return None
-    return sort_by_digits
-
-
-def _functions() -> tuple[Any, Any, Any]:
-    from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import sorting
-
-    given = ("i64[]", "i64[]", "i64[]", "i64", "i64", "u64", "i64", "i64[]")
-    return (
-        native.of(sorting.tally, "i64[]", "u64", "u64", "i64[]"),
-        native.of(sorting.scatter, "i64[]", "u64", "u64", "i64[]", "i64[]"),
-        native.of(sorting.sort_buckets, *given),
-    )
-
-
-def sort_by_digits(values: Array, low: int, high: int) -> Array:
-    """The values of an array of int64, sorted."""
-    from gdatalog.codegen.helpers.sorting import WIDEST
-
-    tally, scatter, sort_buckets = _functions()
-    values = np.ascontiguousarray(values)
-    count = len(values)
-    bits = (high - low).bit_length()
-    top = min(_TOP, bits)
-    shift, least = np.uint64(bits - top), np.uint64(low % (1 << 64))
-    workers = cores()
-    cuts = [count * at // workers for at in range(workers + 1)]
-    parts = [values[a:b] for a, b in pairwise(cuts)]
-
-    counts = np.zeros((workers, 1 << top), dtype=np.int64)
-    spread(lambda at: tally(parts[at], least, shift, counts[at]), range(workers), True)
-    # Where the values of each digit and part go: in the order of digits, and of parts within a
-    # digit.
-    in_order = counts.T.ravel()
-    places = (np.cumsum(in_order) - in_order).reshape(-1, workers)
-    starts = np.append(places[:, 0], count)
-    places = np.ascontiguousarray(places.T)
-    out = np.empty(count, dtype=np.int64)
-    spread(lambda at: scatter(parts[at], least, shift, places[at], out), range(workers), True)
-    if bits > top:
-        room = np.empty(count, dtype=np.int64)
-        buckets = np.searchsorted(starts, cuts)
-        buckets[-1] = 1 << top
-
-        def finish(at: int) -> None:
-            first, last = int(buckets[at]), int(buckets[at + 1])
-            counts = np.empty(1 << WIDEST, dtype=np.int64)
-            sort_buckets(out, room, starts, first, last, least, bits - top, counts)
-
-        spread(finish, range(workers), True)
-    return out
 
 
 # The compiled functions that cut delimited text.

@@ -27,8 +27,8 @@ from gdatalog.codegen.helpers.lattice import (
     UNIT,
     WATCHED,
     WORST,
+    count_keys,
 )
-from gdatalog.codegen.helpers.sorting import count_keys
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array

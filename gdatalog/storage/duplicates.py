@@ -77,7 +77,7 @@ def distinct_rows(
         return sort_rows(rows), KnownRows.SORTED
     likely = next((key for key in rows if _differs_in_sample(key)), None)
     if likely is not None:
-        found = _by_numbers(rows, likely, spans_of([(likely,)])[0])
+        found = _by_numbers(rows, likely)
         if found is not None:
             return found
     ends = cache(lambda: spans_of([rows])) if spans is None else spans
@@ -87,8 +87,7 @@ def distinct_rows(
         with working_space("looking for duplicates", 4 * count):
             selective = _selective(some)
             hashes = _hashes([rows[at] for at in selective], [_zeros(some[at]) for at in selective])
-            limits = np.iinfo(hashes.dtype)
-            found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
+            found = _by_numbers(rows, hashes)
         if found is not None:
             return found
     packing = RowPacking.within(ends())
@@ -97,7 +96,7 @@ def distinct_rows(
     packed = packing.pack(rows)
     if _is_short(ends()):  # half the width takes half the time
         packed = packed.astype(np.int32)
-    packed = sort_values(packed, 0, (1 << sum(packing.bits)) - 1, start=False)
+    packed = sort_values(packed)
     marks = firsts(packed)
     if marks.all() and not edges:
         return rows, KnownRows.DISTINCT
@@ -175,11 +174,11 @@ def _zeros(key: Array) -> int:
     return max((either & -either).bit_length() - 1, 0)
 
 
-def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, KnownRows] | None:
-    """The rows without duplicates; equal rows have equal `numbers`, which lie between `ends`. None
-    if too many numbers are equal to be selective."""
+def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, KnownRows] | None:
+    """The rows without duplicates; equal rows have equal `numbers`. None if too many numbers are
+    equal to be selective."""
     count = len(numbers)
-    ordered = sort_values(numbers, *ends, start=False)
+    ordered = sort_values(numbers)
     equal = ordered[1:] == ordered[:-1]
     many = int(np.count_nonzero(equal))
     if many == 0:
@@ -331,7 +330,7 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     # A sort of plain integers is faster than one that also moves the rows' numbers.
     packed <<= row_bits
     packed |= np.arange(length)
-    packed = sort_values(packed, 0, (1 << (bits + row_bits)) - 1, own=True)
+    packed = sort_values(packed, own=True)
     order = packed & ((1 << row_bits) - 1)
     marks = firsts(packed >> row_bits)
     return order[marks], _numbered(order, marks)

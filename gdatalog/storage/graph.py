@@ -94,7 +94,7 @@ class Ranking:
         bits = size.bit_length()
         powers = np.frexp(degrees[present].astype(np.float64))[1].astype(np.int64)
         ordered = powers << bits | present
-        ordered = sort_values(ordered, int(ordered.min(initial=0)), int(ordered.max(initial=0)))
+        ordered = sort_values(ordered)
         places = ordered & ((1 << bits) - 1)
         self._ranks = np.empty(size, dtype=np.int32)
         self._ranks[places] = np.arange(len(places), dtype=np.int32)
@@ -257,7 +257,7 @@ class EdgeStatistics(RankedEdges):
         there, back = _joined(_of_pieces(packed, left, right), (np.int64, np.int64))
         if len(there) != len(back):
             return False
-        return bool((sort_values(back, 0, (1 << 2 * bits) - 1) == there).all())
+        return bool((sort_values(back) == there).all())
 
     def _turned_in(self, spill: Spill) -> bool:
         """The same, in files."""
@@ -389,7 +389,7 @@ class EdgeStatistics(RankedEdges):
             return _joined(((each,) for each in both), (np.int64,))
 
         (packed,) = _joined(self._of_ranked(packed_rows), (np.int64,))
-        packed = sort_values(packed, 0, (1 << 2 * bits) - 1)
+        packed = sort_values(packed)
         return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
 
     @property

@@ -149,7 +149,7 @@ def _sorted_set(values: Array, own: bool = False) -> Array:
         # With few possible values, one pass marks them; sorting takes more.
         with working_space("sorting", room):
             return _marked_set(values, low, high)
-    values = sort_values(values, low, high, own=own)
+    values = sort_values(values, own)
     marks = firsts(values)
     if marks.all():
         return values
@@ -282,7 +282,7 @@ def _order_by(
         packed[part] = mine.view(np.int64)
 
     in_ranges(fill, count)
-    packed = sort_values(packed, 0, (1 << (bits + width)) - 1, own=True)
+    packed = sort_values(packed, own=True)
     packed &= (1 << width) - 1
     return packed if order is None else order[packed]
 

@@ -124,56 +124,21 @@ def by_parts(work: Callable[[slice], None], length: int) -> None:
         spread(work, [slice(*pair) for pair in pairwise(bounds)], True)
 
 
-# Sorting long arrays of integers: on several cores, or with a compiled sorter.
-#
-# The speed of NumPy's sort depends on the processor: with 512-bit vectors it is as fast as any,
-# without them compiled code is several times as fast. This layer cannot import the compiler, so
-# others offer a sorter, which long arrays ask for.
-
-# Sorts an array of int64; the bounds are not above and not below its values.
-Sorter = Callable[[Array, int, int], Array]
-
-# Returns a sorter for this many values, or None; the second argument allows compiling it now.
-Offer = Callable[[int, bool], Sorter | None]
-
-_offers: list[Offer] = []
-
-
-def offer(sorter_for: Offer) -> None:
-    """Registers a function that returns sorters: `sorter_for(length, start)`.
-
-    It returns None if its sorter is not worth compiling. The last one that was registered is called
-    first.
-    """
-    _offers.insert(0, sorter_for)
-
-
 def ascends(values: Array) -> bool:
     """Whether the values are sorted; they may repeat."""
     few = values[:1000]  # usually decide
     return bool((few[1:] >= few[:-1]).all()) and bool((values[1:] >= values[:-1]).all())
 
 
-def sort_values(values: Array, low: int, high: int, start: bool = True, own: bool = False) -> Array:
-    """The sorted values of an array of ints; may return the array itself.
-
-    All values are between `low` and `high`; close bounds save work. `start`: whether a sorter may
-    be compiled. `own`: the array may be sorted in place. The compiled sorter needs memory for two
-    more arrays; if the memory limit forbids that, NumPy sorts.
-    """
+def sort_values(values: Array, own: bool = False) -> Array:
+    """The sorted values of an array of ints; may return the array itself. `own`: the array may be
+    sorted in place."""
     if ascends(values):
         return values
-    count, room = len(values), 2 * values.nbytes
-    if count >= LONG and values.dtype == np.int64 and room <= current_watch().account.spare():
-        for sorter_for in _offers:
-            sorter = sorter_for(count, start)
-            if sorter is not None:
-                with working_space("sorting", room):
-                    return sorter(values, low, high)
     own = own and values.flags.writeable
     with working_space("sorting", 0 if own else values.nbytes):
         mine = values if own else values.copy()
-        if count < LONG:
+        if len(values) < LONG:
             mine.sort()
         else:
             _by_threads(mine)
@@ -181,7 +146,8 @@ def sort_values(values: Array, low: int, high: int, start: bool = True, own: boo
 
 
 def _by_threads(values: Array) -> None:
-    """Partitions the array at its medians until each thread has a part, and sorts the parts."""
+    """Partitions the array at its medians until each thread has a part, and sorts the parts. NumPy
+    partitions eight times as fast as it sorts."""
     parts = [values]
     while 2 * len(parts) <= cores() and len(parts[0]) > 1:
         spread(lambda part: part.partition(len(part) // 2), parts, True)

@@ -156,7 +156,7 @@ def _of_column(column: Array, weighted: bool) -> Trie:
 
 def _runs(values: Array) -> tuple[Array, Array]:
     """The distinct values, ascending, and how often each occurs."""
-    ordered = sort_values(values, int(values.min()), int(values.max()))
+    ordered = sort_values(values)
     starts = np.flatnonzero(firsts(ordered))
     if len(starts) == len(ordered):
         return ordered, np.ones(len(ordered), dtype=np.int64)
@@ -258,7 +258,7 @@ def _both_ways(up: Trie, count: int) -> Trie:
     turned = targets.astype(np.int64)
     turned <<= bits
     turned |= np.repeat(root.values, higher[root.values])
-    turned = sort_values(turned, 0, (1 << 2 * bits) - 1, own=True)
+    turned = sort_values(turned, own=True)
     turned &= (1 << bits) - 1
     values: Array = np.empty(2 * len(targets), dtype=targets.dtype)
     first = _among((lower, higher), (True, False))

@@ -323,3 +323,11 @@ def number_all(table: Array, codes: Array, queue: Array, wanted: Array, numbers:
     """The numbers of many codes, for which there must be room."""
     for i in range(len(wanted)):
         put(numbers, i, numbered(table, codes, queue, at(wanted, i)))
+
+
+@part
+def count_keys(keys: Array, low: int, counts: Array) -> None:
+    """Counts how often each key occurs; counts start at key `low`."""
+    for i in range(len(keys)):
+        key = at(keys, i) - low
+        put(counts, key, at(counts, key) + 1)
