@@ -52,6 +52,7 @@ Names = frozenset[str]
 NONE: Names = frozenset()
 MOST_TALLIED = 2  # most variables that one table eliminates
 BESIDE_FROM = 1e9  # values tried; only then `beside`, whose estimates are too low
+LOOPS_FROM = 1e8  # values tried; only then counts by a key have other variables in the outer loop
 MOST_CORE = 8  # variables of a core; larger cores get no outer loop
 
 
@@ -85,6 +86,10 @@ class Elimination:
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, after the tables that it reads."""
+        self._count(items, Term(label, coefficient))
+
+    def _count(self, items: Conjunction, term: Term) -> None:
+        """Adds the cheapest join that counts the items, after the tables that it reads."""
         ways = [self.copied()]
         rests = [ways[0]._without_hanging(items)]
         if self.tally:
@@ -96,10 +101,13 @@ class Elimination:
                     ways.append(way)
                     rests.append(rest)
         for way, rest in zip(ways, rests, strict=True):
-            way._add(way._cheapest(rest), Term(label, coefficient))
-        best = min(ways, key=lambda way: way.cost)
+            way._add(way._cheapest(rest), term)
+        self._take(min(ways, key=lambda way: way.cost))
+
+    def _take(self, other: Elimination) -> None:
+        """Takes what a copy has added."""
         for name in ("tables", "joins", "terms", "cost", "_known", "_fresh"):
-            setattr(self, name, getattr(best, name))
+            setattr(self, name, getattr(other, name))
 
     def copied(self) -> Elimination:
         """A copy, to which terms can be added."""
@@ -161,25 +169,21 @@ class Elimination:
             values = self._values(name, part)
             slot = Slot(name, types_of(part)[name])
             table = self._known[key] = self._name()
-            join = self._by_key(name, part, values)
             term = Term(label_of(part), 0, table, (slot,))
+            ways = [self.copied()]
+            if is_cyclic(part):
+                inner = replace(ways[0], live=(name,))
+                inner._count(tuple(part), term)
+                ways[0]._take(inner)
+            else:
+                ways[0]._add(self._plan(part, (name,), frozenset((name,)), values), term)
             found = self._local_counts(part, (name,)) if self.tally else None
             if found is not None:
-                other = replace(term, images=found.images)
-                if self._work(found.join, other) < self._work(join, term):
-                    join, term = found.join, other
+                ways.append(self.copied())
+                ways[1]._add(found.join, replace(term, images=found.images))
+            self._take(min(ways, key=lambda way: way.cost))
             self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
-            self._add(join, term)
         return self._known[key]
-
-    def _by_key(self, name: str, part: Sequence[Item], values: float) -> JoinPlan:
-        """The join that fills a part's table; one with a cycle may keep tables itself."""
-        if not is_cyclic(part):
-            return self._plan(part, (name,), frozenset((name,)), values)
-        inner = replace(self, live=(name,))
-        join = inner._by_value(tuple(part))
-        self.tables, self._fresh = inner.tables, inner._fresh
-        return join
 
     def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
         rows = (self.sizes(i.relation, i.version).rows for i in part if isinstance(i, AtomItem))
@@ -326,11 +330,19 @@ class Elimination:
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
         """The same grouped by live variables, which can be the outer loop."""
-        found = []
         restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
-        for body, times in [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]:
-            found += [replace(join, orbit=times) for join in self._joins_by_value(body)]
-        return min(found, key=lambda join: work_of(join, self.sizes))
+        bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
+        best, least = None, inf
+        for joins in self._joins_by_value, self._joins_by_others:
+            for body, times in bodies:
+                for join in joins(body):
+                    work = work_of(join, self.sizes, self.live)
+                    if work < least:
+                        best, least = replace(join, orbit=times), work
+            if least < LOOPS_FROM:
+                break
+        assert best is not None
+        return best
 
     def _joins_by_value(self, items: Conjunction) -> Iterator[JoinPlan]:
         builder = self._builder()
@@ -344,6 +356,20 @@ class Elimination:
                 tallied = self._tallied(items, first, most, beside=True)
                 if tallied is not None:
                     yield tallied
+
+    def _joins_by_others(self, items: Conjunction) -> Iterator[JoinPlan]:
+        """Joins with tables below a variable that is not live."""
+        core = shared_variables(items)
+        if not self.tally or len(core) > MOST_CORE or len(components(items, ())) > 1:
+            return
+        shapes = {
+            self.isomorphic.key(items, (*self.live, name)): name
+            for name in sorted(core.difference(self.live), reverse=True)
+        }
+        for name in sorted(shapes.values()):
+            found = self._tallied(items, (name,), beside=True)
+            if found is not None:
+                yield found
 
     def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
         """Live variables for the outer loop: each alone, and pairs that share an atom."""
