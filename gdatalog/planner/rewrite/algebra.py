@@ -143,9 +143,9 @@ def _cheaper(
     best = _cheapest(sums, none, enough, forced)
     if not live and algebra.mode in ("auto", "split"):
         best = _split(items, none, best, enough, algebra.mode == "split") or best
-    if not live and algebra.mode not in ("quotients", "split"):
+    if algebra.mode not in ("quotients", "split"):
         for terms in _wholes(items):
-            found = Elimination(sizes, params, orders, tuning, algebra.tables, word=algebra.word)
+            found = Elimination(sizes, params, orders, tuning, *tables)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
             if whole and (best is None or found.cost < best.cost):
                 best = found

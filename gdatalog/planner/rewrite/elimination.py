@@ -118,7 +118,8 @@ class Elimination:
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
         that is impossible."""
-        found = Suffixes(items, self.base, self.params, self.orders, self.tuning, self.tally).best()
+        args = self.base, self.params, self.orders, self.tuning, self.tally, self.live
+        found = Suffixes(items, *args).best()
         if found is not None:
             self._add(found[1], Term(label, coefficient))
         return found is not None

@@ -57,6 +57,7 @@ class Suffixes:
     orders: Orders
     tuning: Tuning
     bits: bool  # whether branches read bitsets
+    live: tuple[str, ...] = ()  # group keys and summed variables, which are enumerated
 
     def best(self) -> tuple[float, JoinPlan] | None:
         """The cheapest plan and its cost, if there is a plan."""
@@ -65,10 +66,13 @@ class Suffixes:
         for last in self._choices():
             plan = self._plan(last)
             if plan is not None:
-                work = work_of(plan, self.sizes, bits=self.bits)
+                work = self._work(plan)
                 if found is None or work < found[0]:
                     found = work, plan
         return found
+
+    def _work(self, plan: JoinPlan) -> float:
+        return work_of(plan, self.sizes, self.live, self.bits)
 
     def _symmetric(self, atom: AtomItem) -> bool:
         return self.sizes(atom.relation, atom.version).symmetric
@@ -84,7 +88,7 @@ class Suffixes:
         for sets in reversed(self._candidates()):
             for chosen in sets:
                 marks = [AtomItem("~last", (Slot(name, "int"),)) for name in chosen]
-                key = isomorphic.key((*self.items, *marks))
+                key = isomorphic.key((*self.items, *marks), self.live)
                 if key not in seen:
                     seen.add(key)
                     yield frozenset(chosen)
@@ -94,7 +98,8 @@ class Suffixes:
     def _candidates(self) -> list[list[tuple[str, ...]]]:
         """The possible sets of two last variables, of three, and so on. If a set leaves the rest
         connected, so does each of its subsets: so sets grow variable by variable."""
-        eligible = [name for name in in_order(self.items) if self._eligible(name)]
+        names = [name for name in in_order(self.items) if name not in self.live]
+        eligible = [name for name in names if self._eligible(name)]
         near, looked = self._near(), 0
         grown: list[list[tuple[str, ...]]] = [[()]]
         while grown[-1] and len(grown) <= MOST_LAST:
@@ -154,7 +159,7 @@ class Suffixes:
         parts, terms = _blocks(own, between, last, self._symmetric)
         plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
         found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
-        return min(found, key=lambda plan: work_of(plan, self.sizes, bits=self.bits), default=None)
+        return min(found, key=self._work, default=None)
 
     def _joined(
         self,
@@ -167,19 +172,20 @@ class Suffixes:
         """The plan; `whole`: comparisons cut lists of all edges instead of filtering tries, so that
         more lists are intersected within one recoded list."""
         reads = [variables_of(part) - last for part in parts]
-        live = frozenset().union(*reads)
+        read = frozenset().union(*reads)
         builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
         builder.whole_lists = whole
         items = without_implied(without_looser(tuple(before)), self.sizes)
+        live = read.union(self.live)
         steps = ConjunctionBuilder(builder, items, frozenset(), live, True, 1.0).build()
         rows = next((s.estimate for s in reversed(steps) if isinstance(s, Join)), 1.0)
         counts = []
-        for part, read in zip(parts, reads, strict=True):
-            inside = builder.steps(part, read, frozenset(), True, rows)
+        for part, outer in zip(parts, reads, strict=True):
+            inside = builder.steps(part, outer, frozenset(), True, rows)
             if not _measured(inside):
                 return None
             counts.append(inside)
-        branch = Branch("count", tuple(sorted(live)), tuple(counts), terms=terms)
+        branch = Branch("count", tuple(sorted(read)), tuple(counts), terms=terms)
         return JoinPlan(builder.tries(), (*steps, branch), (), True, cost=builder.cost)
 
     def _restricted(self, last: Names) -> tuple[Conjunction, Names, int]:
@@ -190,7 +196,8 @@ class Suffixes:
         tests = [item for item in items if operator(item) == "!="]
         relations = {(atom.relation, atom.version) for atom in edges}
         by_degree = (
-            len(edges) + len(tests) == len(items)
+            not self.live
+            and len(edges) + len(tests) == len(items)
             and len(relations) == 1
             and all(rankable(self.sizes(*each)) for each in relations)
             and not any(self.sizes(*each).rises for each in relations)
@@ -207,6 +214,7 @@ class Suffixes:
             ),
             lambda a, b: frozenset((a, b)) in near,
             last,
+            self.live,
         )
         if not found.pairs:
             return items, last, 1
