@@ -20,7 +20,7 @@ from gdatalog.parser import parse
 from gdatalog.plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.rewrite import algebra as planned
-from gdatalog.planner.rewrite import elimination
+from gdatalog.planner.rewrite import outer_loops
 from gdatalog.planner.rewrite.quotients import partitions
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
@@ -412,7 +412,7 @@ def test_counts_are_twice_those_of_one_order(
 
 def test_tables_below_the_ends_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel: below its hub and a vertex of the rim, the paths along the rim to each third one."""
-    monkeypatch.setattr(elimination, "BESIDE_FROM", 0)
+    monkeypatch.setattr(outer_loops, "BESIDE_FROM", 0)
     rim = "E(b, c), E(c, d), E(d, e), E(b, e)"
     body = f"E(a, b), E(a, c), E(a, d), E(a, e), {rim}, distinct(a, b, c, d, e)"
     found = []

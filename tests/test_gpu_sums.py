@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.planner.rewrite import outer_loops
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle_values import canonical
 from tests.test_algebra import drawn_count
+from tests.test_keyed_counts import FAN, HEADS, WHEEL, answered, two_ways
 
 pytestmark = [
     needs_compiler,
@@ -25,11 +28,18 @@ pytestmark = [
 STRATEGIES = ("levelwise", "lftj")
 
 
-def run(text: str, data: Any, strategy: str, number: int, memory: int | None = None) -> Any:
+def run(
+    text: str,
+    data: Any,
+    strategy: str,
+    number: int,
+    memory: int | None = None,
+    algebra: str = "always",
+) -> Any:
     """The answer of the device, whose joins are sums wherever they can be."""
     with gd.connect(device="cpu", memory_limit=memory) as db:
         db.workspace.device = Gpu(HostDriver(seed=number % 100, blocks=1))
-        db.workspace.force(algebra="always", strategy=strategy)
+        db.workspace.force(algebra=algebra, strategy=strategy)
         return canonical(oracle.answers(db, text, data, {"n"})["n"])
 
 
@@ -60,6 +70,17 @@ def test_chains(head: str, strategy: str) -> None:
         db.workspace.force(algebra="never")
         expected = canonical(db.query(text).fetchall())
     assert run(text, data, strategy, 3) == expected
+
+
+@pytest.mark.parametrize("algebra", ["quotients", "suffixes"])
+@pytest.mark.parametrize("head", HEADS)
+def test_keys_inside_cycles(head: str, algebra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are filled below a variable that is no key; or lists are counted last."""
+    monkeypatch.setattr(outer_loops, "LOOPS_FROM", 0)
+    body = FAN if algebra == "quotients" else WHEEL
+    text, data = head.format(body) + ".", two_ways(Random(5), 12, 0.5)
+    found = run(text, data, "lftj", 3, algebra=algebra)
+    assert {tuple(row) for row in found} == answered(text, data, "never")
 
 
 def test_joins_that_do_not_fit_are_not_sums() -> None:

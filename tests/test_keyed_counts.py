@@ -5,10 +5,12 @@ The bodies are dense enough that lists are recoded as bits and branches counted 
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from random import Random
+from typing import Any
 
 import pytest
+from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,10 +18,15 @@ import gdatalog as gd
 from gdatalog import calls
 from gdatalog.parser import parse
 from gdatalog.plan import nest
+from gdatalog.planner.rewrite import outer_loops
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
-from tests.test_algebra import run
+from tests.test_algebra import agrees as agree
+from tests.test_algebra import drawn_count as drawn_sum
+from tests.test_algebra import plans, run
 from tests.test_engine_oracle import Data, share
+
+__all__ = ["plans"]  # fixtures
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -142,3 +149,63 @@ def test_kept_lists_are_those_of_their_edge(
             db["E"] = [(7001 * a, 7001 * b) for a, b in sorted(edges)]
             db.workspace.force(algebra="quotients")
             assert db.query(text).fetchall() == [(expected,)]
+
+
+# --------------------------------------------------------------------- keys inside and before lists
+
+FAN = "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e), distinct(a, b, c, d, e)"
+RIM = "E(b, c), E(b, e), E(c, d), E(d, e), distinct(a, b, c, d, e)"
+WHEEL = f"E(a, b), E(a, c), E(a, d), E(a, e), {RIM}"
+HEADS = [
+    "n(a, count()) <- {}", "n(sum(w)) <- {}, W(a, w)", "n(w, count()) <- {}, W(a, w)",
+    "n(a, sum(a), count()) <- {}",
+]  # fmt: skip
+
+
+def answered(text: str, data: Data, algebra: str) -> set[Any]:
+    return set(run(text, data, {"n"}, "lftj", algebra)["n"])
+
+
+def two_ways(random: Random, vertices: int, density: float) -> Data:
+    some = [pair for pair in combinations(range(vertices), 2) if random.random() < density]
+    weights = [(v, random.randrange(9)) for v in range(vertices) for _ in range(2)]
+    binary = "int", "int"
+    return {
+        "E": (binary, sorted({*some, *((b, a) for a, b in some)})),
+        "W": (binary, sorted(set(weights))),
+    }
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_tables_below_a_variable_that_is_no_key(
+    head: str, plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key is inside cycles, and tables are filled below a vertex beside it."""
+    monkeypatch.setattr(outer_loops, "LOOPS_FROM", 0)
+    text, data = head.format(FAN) + ".", two_ways(Random(5), 30, 0.4)
+    assert answered(text, data, "quotients") == answered(text, data, "never")
+    loops = [
+        join.steps[0]
+        for plan in plans
+        for join in plan.joins
+        if any(isinstance(step, Tally) for step in join.steps)
+    ]
+    assert any(isinstance(step, Join) and step.variable in ("c", "d") for step in loops)
+
+
+@pytest.mark.parametrize("head", HEADS[:3])
+def test_keys_before_last_lists(head: str, plans: list[RulePlan]) -> None:
+    """What is not a key may be counted by the lengths of lists, of one of each orbit."""
+    text, data = head.format(WHEEL) + ".", two_ways(Random(6), 20, 0.5)
+    assert answered(text, data, "suffixes") == answered(text, data, "never")
+    ends = [join.steps[-1] for plan in plans for join in plan.joins if join.orbit == 4]
+    assert any(isinstance(step, Branch) and len(step.terms) > 1 for step in ends)
+
+
+@pytest.mark.drawn
+@share(12)
+@given(st.integers(0, 2**32))
+def test_drawn_loops_beside_keys(number: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outer_loops, "LOOPS_FROM", 0)
+        agree(*drawn_sum(number), {"n"})

@@ -4,85 +4,39 @@ A part of a body that shares one variable with the rest is a function of that va
 become a table, computed once, which the rest joins as a weighted relation (`hanging`). Paths and
 trees then take one pass over each atom.
 
-The remaining core has cycles. An outer loop binds some variables, after which the rest falls into
-paths. Tables are filled along these from their ends: for each x, the number of y that lead to each
-z (`tallied`). Such a table has an entry for each value of one variable, and is filled again for
-each outer binding.
+The remaining core has cycles. Its joins have outer loops, and may fill tables below these
+(`outer_loops.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import combinations
-from math import inf, prod
+from collections.abc import Hashable, Sequence
 
-from gdatalog.plan import Constant, Join, JoinPlan, Slot, Step, Tally, Term, Version
-from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
-from gdatalog.planner.comparisons import Comparisons
-from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
-from gdatalog.planner.order import Assumed, OfEdges, Params, RelationStatistics, Statistics
+from gdatalog.plan import Join, JoinPlan, Slot, Term
+from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
+from gdatalog.planner.order import Assumed, OfEdges
 from gdatalog.planner.order.cost import PUSH, work_of
-from gdatalog.planner.order.edges import ends, operator, types_of
-from gdatalog.planner.order.search import Orders
-from gdatalog.planner.order.search_space import Order
-from gdatalog.planner.order.symmetry import one_of_each
+from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite.orbits import LocalCounts, in_ranks, local_counts
+from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import (
-    behind,
-    binds,
-    fills_first,
     hanging,
     hanging_at_edges,
     is_cyclic,
-    is_relation,
     label_of,
-    neighbours,
-    outer_loops,
-    shared_variables,
-    within_bounds,
 )
-from gdatalog.planner.rewrite.quotients import Isomorphic
 from gdatalog.planner.rewrite.suffix import Suffixes
 from gdatalog.records import dataclass, field, replace
 
-Names = frozenset[str]
-NONE: Names = frozenset()
-MOST_TALLIED = 2  # most variables that one table eliminates
-BESIDE_FROM = 1e9  # values tried; only then `beside`, whose estimates are too low
-LOOPS_FROM = 1e8  # values tried; only then counts by a key have other variables in the outer loop
-MOST_CORE = 8  # variables of a core; larger cores get no outer loop
-
 
 @dataclass(slots=True)
-class Elimination:
-    """The joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that all
-    terms bind: group keys, and variables to sum."""
+class Elimination(CountJoins):
+    """The joins of one signed sum, and what each is for."""
 
-    base: Statistics
-    params: Params | None
-    orders: Orders
-    tuning: Tuning
-    tally: bool
-    live: tuple[str, ...] = ()
-    entries: float = inf  # most entries of a table by edge or by vertex
-    word: float = 1.0  # cost of a word of a bitset
-    tables: dict[str, RelationStatistics] = field(default_factory=dict)
-    shapes: dict[Hashable, int] = field(default_factory=dict)
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     cost: float = 0.0
     _known: dict[Hashable, str] = field(default_factory=dict)
-    _fresh: int = 0
-
-    def sizes(self, name: str, version: Version) -> RelationStatistics:
-        return self.tables[name] if name in self.tables else self.base(name, version)
-
-    @property
-    def isomorphic(self) -> Isomorphic:
-        return Isomorphic(self.sizes, self.shapes)
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
         """Adds a term of the sum, after the tables that it reads."""
@@ -130,16 +84,12 @@ class Elimination:
         self.terms.append(term)
 
     def _work(self, join: JoinPlan, term: Term) -> float:
-        live = {name for image in term.images for name in image}
+        live = {*self.live, *(name for image in term.images for name in image)}
         work = work_of(join, self.sizes, live, self.tally, self.word)
         if term.images:
             matches = [step.estimate for step in join.steps if isinstance(step, Join)]
             work += PUSH * len(term.images) * max(matches, default=1.0)
         return work
-
-    def _name(self) -> str:
-        self._fresh += 1
-        return f"~{self._fresh}"
 
     # --------------------------------------------------------------------------- hanging parts
 
@@ -156,12 +106,6 @@ class Elimination:
                 return items
             rest = tuple(item for item in items if item not in set(part))
             items = (*rest, self._read(table, (name,), types_of(items)))
-
-    def _read(self, table: str, names: Sequence[str], types: Mapping[str, object]) -> AtomItem:
-        """The table as an atom; the column after the keys stands for the weight."""
-        self._fresh += 1
-        slots = [Slot(name, types[name]) for name in names]  # type: ignore[arg-type]  # each variable has a type by now
-        return AtomItem(table, (*slots, Slot(f"~n{self._fresh}", "int")))
 
     def _table(self, name: str, part: Sequence[Item]) -> str | None:
         """The table of a part's number of matches for each value of a variable."""
@@ -229,295 +173,3 @@ class Elimination:
             term = Term(label_of(body), 0, table, keys, found.images)
             self._add(found.join, term)
         return self._known[key]
-
-    def _values(self, name: str, items: Sequence[Item]) -> float:
-        """The greatest number of values of a variable."""
-        counts = [
-            self.sizes(item.relation, item.version).distinct(frozenset((at,)))
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
-        ]
-        return float(max(1, min(counts, default=1)))
-
-    def _share(self, name: str, items: Sequence[Item]) -> float:
-        """The share of a variable's values that comparisons with constants leave."""
-        limits = Comparisons(items).limits.get(name, ())
-        bounds = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
-        shares = (
-            self.sizes(item.relation, item.version).within(at, bounds, item.ranked)[0]
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
-        )
-        return min(shares, default=1.0) if bounds else 1.0
-
-    # ------------------------------------------------------------------------------- one join
-
-    def _builder(self) -> PlanBuilder:
-        return PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
-
-    def _plan(
-        self,
-        items: Sequence[Item],
-        first: Sequence[str],
-        live: Names,
-        rows: float,
-        tallies: Sequence[_Message] = (),
-    ) -> JoinPlan:
-        """A join that binds the variables `first` in an outer loop, and then fills tables."""
-        builder = self._builder()
-        probe = self._trial(tuple(items), frozenset(first), live, rows)
-        order = probe.search()
-        ranks = {name: at for at, name in enumerate(first)}
-        ranks |= {name: len(first) + rank for name, rank in order.rank.items()}
-        estimates = {**dict.fromkeys(first, rows), **order.estimates}
-        builder.cost = rows + probe.plan.cost
-        whole = Order(ranks, estimates, order.work)
-        steps = ConjunctionBuilder(builder, items, NONE, live, True, 1.0, whole).build()
-        made: list[Step] = []
-        for each in tallies:
-            inner = self._filling(builder, each, rows)
-            made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
-        at = behind(steps, first)
-        steps = (*steps[:at], *made, *steps[at:])
-        return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
-
-    def _filling(self, builder: PlanBuilder, table: _Message, rows: float) -> tuple[Step, ...]:
-        """The steps that fill a table below `rows` outer bindings."""
-        items, keys = table.items, frozenset((table.key,))
-        if not table.given:
-            return builder.steps(items, table.reads, keys, True, rows)
-        order = self._trial((*items, *table.given), table.reads, keys, rows).search()
-        builder.cost += order.work
-        return ConjunctionBuilder(builder, items, table.reads, keys, True, rows, order).build()
-
-    def _trial(
-        self, items: Conjunction, outer: Names, live: Names, rows: float
-    ) -> ConjunctionBuilder:
-        """A conjunction with open atoms, whose order is to be searched."""
-        found = ConjunctionBuilder(self._builder().apart(), items, outer, live, True, rows)
-        found.open_atoms()
-        return found
-
-    def _cheapest(self, items: Conjunction) -> JoinPlan:
-        """The cheapest join of a body without hanging parts."""
-        if self.live:
-            return self._by_value(items)
-        restricted, orbit = one_of_each(items, self.sizes, self.tuning)
-        builder = self._builder()
-        steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
-        best = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
-        core = sorted(shared_variables(items))
-        if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
-            return best
-        least = enumerated = work_of(best, self.sizes)
-        bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
-        for body, times in bodies:
-            # With ranks by degree, most paths below the greatest rank are short.
-            less = Counter(
-                ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
-            )
-            for first in outer_loops(
-                sorted(shared_variables(body), key=lambda n: (less[n], n)), body
-            ):
-                found = self._tallied(body, first, beside=enumerated >= BESIDE_FROM)
-                work = least if found is None else work_of(found, self.sizes)
-                if found is not None and work < least:
-                    best, least = replace(found, orbit=times), work
-        return best
-
-    def _by_value(self, items: Conjunction) -> JoinPlan:
-        """The same grouped by live variables, which can be the outer loop."""
-        restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
-        bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
-        best, least = None, inf
-        for joins in self._joins_by_value, self._joins_by_others:
-            for body, times in bodies:
-                for join in joins(body):
-                    work = work_of(join, self.sizes, self.live)
-                    if work < least:
-                        best, least = replace(join, orbit=times), work
-            if least < LOOPS_FROM:
-                break
-        assert best is not None
-        return best
-
-    def _joins_by_value(self, items: Conjunction) -> Iterator[JoinPlan]:
-        builder = self._builder()
-        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
-        yield JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
-        connected = self.tally and len(components(items, ())) == 1
-        for first in self._first(items):
-            values = self._outer_rows(first, items)
-            yield self._plan(items, first, frozenset(self.live), values)
-            for most in (1, MOST_TALLIED) if connected else ():
-                tallied = self._tallied(items, first, most, beside=True)
-                if tallied is not None:
-                    yield tallied
-
-    def _joins_by_others(self, items: Conjunction) -> Iterator[JoinPlan]:
-        """Joins with tables below a variable that is not live."""
-        core = shared_variables(items)
-        if not self.tally or len(core) > MOST_CORE or len(components(items, ())) > 1:
-            return
-        shapes = {
-            self.isomorphic.key(items, (*self.live, name)): name
-            for name in sorted(core.difference(self.live), reverse=True)
-        }
-        for name in sorted(shapes.values()):
-            found = self._tallied(items, (name,), beside=True)
-            if found is not None:
-                yield found
-
-    def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
-        """Live variables for the outer loop: each alone, and pairs that share an atom."""
-        live = [name for name in self.live if name in types_of(items)]
-        yield from ((name,) for name in live)
-        near = neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
-        yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
-
-    def _tallied(
-        self, items: Conjunction, first: tuple[str, ...], most: int = 1, *, beside: bool
-    ) -> JoinPlan | None:
-        """The join below an outer loop over the variables `first`; None if no table helps.
-
-        `most`: how many variables one table may eliminate. `beside`: also fill tables for
-        neighbours of a loop with two variables.
-        """
-        known, messages, rest = dict(self.tables), list[_Message](), list(items)
-        outer = frozenset(first)
-        rows = self._outer_rows(first, items)
-        types = types_of(items)
-        keys: dict[Hashable, str] = {}
-        held: set[str] = set()
-        try:
-            while True:
-                found = self._message(rest, outer, keys, held, most, beside)
-                if found is None:
-                    break
-                key, part, shape = found
-                reads = variables_of(part) & outer
-                columns = (*(n for n in first if n in reads), key)
-                if shape not in keys:
-                    keys[shape] = table = self._name()
-                    values = self._values(key, part)
-                    given = within_bounds(items, reads)
-                    matches = self._matches((*part, *given), reads, key, rows)
-                    entries = max(1, int(min(rows * values, matches)))
-                    each = (*(int(self._values(n, part)) for n in columns), 1)
-                    self.tables[table] = Assumed(entries, int(values), len(each), each=each)
-                    messages.append(_Message(table, key, reads, tuple(part), given))
-                whole = {item for item in part if not item.variables <= outer | {key}}
-                rest = [item for item in rest if item not in whole]
-                rest.append(self._read(keys[shape], columns, types))
-                held.add(key)
-            if not messages:
-                return None
-            for name in first:
-                domain = next(item for item in items if binds(item, name, {}))
-                if not any(binds(item, name, self.tables) for item in rest):
-                    assert isinstance(domain, AtomItem)
-                    rest.append(self._domain(domain, name))
-            met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
-            for made in messages:
-                if made.key in met:  # the key is also bound by a list, and then looked up
-                    size = self.tables[made.table]
-                    assert isinstance(size, Assumed)
-                    self.tables[made.table] = replace(size, rows=prod(size.each or ()))
-            plan = self._plan(rest, first, frozenset(self.live), rows, messages)
-        finally:
-            self.tables = known | {
-                table: size for table, size in self.tables.items() if table in keys.values()
-            }
-        return plan if fills_first(plan, first) else None
-
-    def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
-        """The expected number of matches that a table counts."""
-        order = self._trial(tuple(part), reads, frozenset((key,)), rows).search()
-        return max(order.estimates.values(), default=rows)
-
-    def _domain(self, atom: AtomItem, name: str) -> AtomItem:
-        """The distinct values of a variable in an atom."""
-        args = []
-        for arg in atom.args:
-            if isinstance(arg, Slot) and arg.name != name:
-                self._fresh += 1
-                arg = Slot(f"~n{self._fresh}", arg.type)
-            args.append(arg)
-        return replace(atom, args=tuple(args), once=True, counted=0)
-
-    def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
-        within = within_bounds(items, frozenset(first))
-        if within:
-            order = self._trial(within, NONE, frozenset(first), 1.0).search()
-            return max(1.0, *order.estimates.values())
-        if len(first) == 1:
-            return self._values(first[0], items) * self._share(first[0], items)
-        counts = [
-            float(self.sizes(item.relation, item.version).rows)
-            for item in items
-            if isinstance(item, AtomItem) and item.variables.issuperset(first)
-        ]
-        return max(1.0, min(counts))
-
-    def _message(
-        self,
-        rest: Sequence[Item],
-        outer: Names,
-        keys: Mapping[Hashable, str],
-        held: set[str],
-        most: int,
-        beside: bool,
-    ) -> tuple[str, list[Item], Hashable] | None:
-        """A part that hangs at one variable below the outer loop: the variable, the items, and
-        their shape. Prefers parts that have a table already, then small parts.
-
-        The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
-        """
-        shared = shared_variables(rest)
-        atoms = [i for i in rest if isinstance(i, AtomItem) and is_relation(i, self.tables)]
-        around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
-        found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
-        for key in sorted(shared - outer):
-            if key in around and (len(outer) == 1 or not beside):
-                continue
-            both = outer | {key}
-            filters = [i for i in rest if key in i.variables and i.variables <= both]
-            filters = [
-                i for i in filters if isinstance(i, TestItem) or (i in atoms and not i.counted)
-            ]
-            for part in components(rest, both):
-                within = variables_of(part) - both
-                inside = within & shared
-                if (
-                    key not in types_of(part)
-                    or not 1 <= len(inside) <= most
-                    or inside.isdisjoint(around | held)
-                    or not within.isdisjoint(self.live)
-                    or not all(isinstance(i, AtomItem | TestItem) for i in part)
-                ):
-                    continue
-                plain = all(operator(i) or i in atoms for i in part)
-                part = [*part, *filters]
-                reads = sorted(variables_of(part) & outer)
-                shape = self.isomorphic.key(part, (key, *reads)), tuple(reads)
-                new = shape not in keys
-                if new and key in held and not (self.live and plain):
-                    continue  # its values are in its table: a plain join suffices
-                found.append((new, len(inside), min(inside), (key, part, shape)))
-        return min(found, key=lambda each: each[:3])[3] if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """A table below an outer loop: the number of matches of `items` for each value of `key`.
-    `given`: what the outer loop's bindings satisfy, for estimates."""
-
-    table: str
-    key: str
-    reads: Names
-    items: Conjunction
-    given: Conjunction
