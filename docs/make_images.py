@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import gdatalog as gd
-from gdatalog.report.shown import Shown
+from gdatalog.report import Shown
 
 IMAGES = Path(__file__).with_name("images")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")

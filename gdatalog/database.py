@@ -16,7 +16,7 @@ from gdatalog.errors import Caution, UsageError
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
-from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
+from gdatalog.storage import Findings, LoadOptions, Nulls, checked
 
 if TYPE_CHECKING:
     from gdatalog.engine.facts import Folders

@@ -36,8 +36,8 @@ from gdatalog.planner.check import Cause, Schema, caution_of, count
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.records import replace
+from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
-from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable

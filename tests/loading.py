@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from gdatalog.errors import DataError
-from gdatalog.storage import facts_files
+from gdatalog.storage import PLAIN, LoadOptions, facts_files
 from gdatalog.storage.data_files import joined
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
-from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.table import DTYPES, Table, TextColumn
 

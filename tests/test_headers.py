@@ -11,7 +11,7 @@ from loading import E, S, decl, put, read, refused, rows
 
 import gdatalog as gd
 from gdatalog.errors import UsageError
-from gdatalog.storage.load_options import Findings
+from gdatalog.storage import Findings
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,18 @@ import pytest
 import gdatalog as gd
 from gdatalog.records import replace
 from gdatalog.shell.cli import run
-from gdatalog.storage import data_files, facts_files, key_columns, readers, text_files
+from gdatalog.storage import (
+    PLAIN,
+    Declared,
+    Findings,
+    LoadOptions,
+    data_files,
+    facts_files,
+    key_columns,
+    readers,
+    text_files,
+)
 from gdatalog.storage.data_files import TypedColumns, joined
-from gdatalog.storage.load_options import PLAIN, Declared, Findings, LoadOptions
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table, TextColumn

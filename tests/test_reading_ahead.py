@@ -12,7 +12,7 @@ import pytest
 from gdatalog.engine.facts import inputs
 from gdatalog.engine.facts.inputs import LARGE, LONG, FileContent, FileReading, ReadingAhead
 from gdatalog.shell.cli import run
-from gdatalog.storage.load_options import Findings
+from gdatalog.storage import Findings
 from gdatalog.storage.relation import Relation
 
 MADE = FileContent(Relation.empty(("x",), ("int",)), Findings())

@@ -26,8 +26,7 @@ from gdatalog.planner import build
 from gdatalog.planner import items as body
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
 from gdatalog.planner.order import symmetry
-from gdatalog.planner.order.edges import comparison
-from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
+from gdatalog.planner.order.edges import Symmetries, comparison, literals_of
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.relation import Relation
 from tests.corners import CORNERS

@@ -17,7 +17,7 @@ from gdatalog.plan.placement import OnWorkers, Spread
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, field
-from gdatalog.storage.load_options import Declared
+from gdatalog.storage import Declared
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie

@@ -7,17 +7,7 @@ from functools import partial
 
 from gdatalog.parser.syntax import Chain, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan import (
-    Expr,
-    Gather,
-    GivenRows,
-    JoinPlan,
-    Restore,
-    RulePlan,
-    Slot,
-    Term,
-    Version,
-)
+from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder

@@ -19,12 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
-from gdatalog.plan import (
-    Compact,
-    Expr,
-    Participant,
-    Step,
-)
+from gdatalog.plan import Compact, Expr, Participant, Step
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.nest_state import KnownPositions, NestState

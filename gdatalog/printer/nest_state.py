@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from gdatalog.plan import (
-    Expr,
-    JoinPlan,
-    RangeBound,
-    Tally,
-    TrieRef,
-)
+from gdatalog.plan import Expr, JoinPlan, RangeBound, Tally, TrieRef
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Paths, Recoding, TrieNode
 from gdatalog.printer import Arguments, LevelArgument, TrieLayout

@@ -11,14 +11,7 @@ from collections.abc import Sequence
 from gdatalog.plan import Generate, Join, Participant, Slot, Step
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
-from gdatalog.printer.bitsets import (
-    ascends,
-    constraints_of,
-    cuts_of,
-    measure_bits,
-    set_of,
-    word_of,
-)
+from gdatalog.printer.bitsets import ascends, constraints_of, cuts_of, measure_bits, set_of, word_of
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.nest import Leaf, NestPrinter
 from gdatalog.printer.nest_state import BitsetWords, KnownPositions, Range, RecodedList

@@ -17,7 +17,7 @@ from gdatalog.storage.as_text import begun, facts_text, table_text
 from gdatalog.values import visible, visible_lines
 
 if TYPE_CHECKING:
-    from gdatalog.report.shown import Shown
+    from gdatalog.report import Shown
 
 FEWEST_ROWS, MANY_ROWS = 4, 20  # bounds for an answer that does not fit the terminal
 AROUND = 9  # lines of a terminal for the box, the prompts and the bottom bar

@@ -16,14 +16,7 @@ from gdatalog.engine.facts import Folders
 from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
-from gdatalog.shell import (
-    GOES_ON,
-    PROMPT,
-    banner,
-    say,
-    say_error,
-    say_unexpected,
-)
+from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor import can_edit, heeding

@@ -1,1 +1,256 @@
+"""Storage: rows, tries, statistics and files.
 
+Here are the options of loading, warnings about loaded data, and the places that errors name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from gdatalog.errors import Caution, DataError, UsageError, meant
+from gdatalog.records import dataclass, field
+from gdatalog.values import TypeName
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Nulls = Literal["error", "drop"]
+
+
+class Declared(Protocol):
+    """What a declaration says of a relation; the planner's Schema is one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def types(self) -> tuple[TypeName, ...]: ...
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the user should know about loaded data, of one file or several."""
+
+    warnings: list[Caution] = field(default_factory=list)
+    header: bool | None = None  # whether a text file has a header
+    guess: Caution | None = None  # the header is a guess
+    rows: int = 0  # loaded rows
+    dropped: int = 0  # rows that were dropped because a value is missing
+    missing: dict[str, int] = field(default_factory=dict)  # missing values by column
+    duplicates: int = 0
+
+    def count(self, loaded: int, distinct: int) -> None:
+        """Counts the loaded rows, and the duplicates among them."""
+        self.rows += loaded
+        self.duplicates += loaded - distinct
+
+    def cautions(self, name: str) -> list[Caution]:
+        """The warnings about the relation `name`."""
+        found = [*self.warnings, *([self.guess] if self.guess is not None else [])]
+        if self.dropped:
+            columns = ", ".join(
+                f"`{key}` in {row_count(count)}" for key, count in self.missing.items()
+            )
+            found.append(
+                Caution(
+                    f"{name}: {self.dropped:,} of {row_count(self.rows + self.dropped)} dropped "
+                    f"because values are missing: {columns}"
+                )
+            )
+        if self.duplicates:
+            are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
+            found.append(
+                Caution(
+                    f"{name}: {self.duplicates:,} of {row_count(self.rows)} {are}, and a "
+                    f"relation is a set: {row_count(self.rows - self.duplicates)} loaded",
+                    hint='row_id="id" keeps all rows and adds a column with their numbers',
+                )
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """`columns` selects columns by name, or names them by position. `header`: whether the first
+    line of a text file is one. `nulls`: what happens to rows with missing values; `fill` gives
+    values for them, by column. `row_id`: the name of a column of row numbers. `findings` collects
+    warnings, if given.
+    """
+
+    columns: Sequence[str] | None = None
+    header: bool | None = None
+    nulls: Nulls = "error"
+    fill: Mapping[str, Any] = field(default_factory=dict)
+    row_id: str | None = None
+    first_row_id: int = 0
+    fill_is_text: bool = False  # whether its values are texts, as in a file
+    findings: Findings | None = field(default=None, compare=False)
+
+    @property
+    def mends(self) -> bool:
+        """Whether missing values are filled, or their rows dropped."""
+        return self.nulls == "drop" or bool(self.fill)
+
+
+PLAIN = LoadOptions()
+
+
+def row_count(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def checked(options: LoadOptions) -> LoadOptions:
+    """The options, after checking that they are possible."""
+    if options.nulls not in ("error", "drop"):
+        raise UsageError(
+            f"there is no nulls={options.nulls!r}",
+            hint='nulls="error" refuses rows with missing values, nulls="drop" drops them',
+        )
+    if not isinstance(options.fill, Mapping):
+        raise UsageError(
+            f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
+        )
+    if options.row_id is not None and not (options.row_id and isinstance(options.row_id, str)):
+        raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
+    if options.header is not None and not isinstance(options.header, bool):
+        raise UsageError(f"header is True, False or None, found {options.header!r}")
+    return options
+
+
+TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")
+
+
+def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
+    """Options from a directive or a command.
+
+    >>> options_of_text({"header": "true", "columns": "a, b", "fill": "age=0"}).fill
+    {'age': '0'}
+    """
+    unknown = next((name for name in given if name not in TEXT_OPTIONS), None)
+    if unknown is not None:
+        near = meant(unknown, TEXT_OPTIONS)
+        raise UsageError(
+            f"there is no option {unknown!r}",
+            hint=f"did you mean {near!r}?" if near else "options are " + ", ".join(TEXT_OPTIONS),
+        )
+    header = given.get("header", given.get("headers"))
+    if header is not None and header.lower() not in ("true", "false"):
+        raise UsageError(f"header is true or false, found {header!r}")
+    columns = given.get("columns")
+    fill: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(
+                f"fill gives columns values, found {part!r}", hint='fill="age=0, city=unknown"'
+            )
+        fill[name.strip()] = value.strip()
+    return checked(
+        LoadOptions(
+            None if columns is None else [name.strip() for name in columns.split(",")],
+            None if header is None else header.lower() == "true",
+            given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
+            fill,
+            given.get("row_id"),
+            fill_is_text=True,
+            findings=findings,
+        )
+    )
+
+
+def check_delimiter(delimiter: str) -> str:
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise UsageError(
+            f"a delimiter is one ASCII character, found {delimiter!r}",
+            hint=r'"," or "\t", for instance',
+        )
+    return delimiter
+
+
+# The places that errors about values name: a column of some data.
+
+_CURES: dict[TypeName, str] = {
+    "int": 'convert the data, .astype("int64")',
+    "float": 'convert the data, .astype("float64")',
+    "symbol": "convert the data, .astype(str)",
+    "bool": "convert the data, .astype(bool)",
+    "timestamp": "convert the data, pandas.to_datetime(...)",
+}
+
+
+class MissingValue(DataError):
+    """A missing value. The message depends on the other columns, so it is composed later."""
+
+    @staticmethod
+    def of(error: DataError) -> MissingValue:
+        return MissingValue(error.message, error.span, hint=error.hint, notes=error.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlace:
+    """A column of some data, as errors name it."""
+
+    what: str
+    column: str
+
+    def where(self, row: int) -> str:
+        return f"{self.what}: row {row}, column {self.column!r}"
+
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return DataError(f"{self.where(row)}: {message}", hint=hint)
+
+    def missing(self, row: int, found: object) -> MissingValue:
+        return MissingValue.of(self.error(row, f"a value is missing ({shown(found)})"))
+
+    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
+        hint = f"{self.cure(declared)}, or declare the column {kind}"
+        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+    def cure(self, declared: TypeName) -> str:
+        """What makes values of a declared type of others."""
+        return _CURES[declared]
+
+    def too_big(self, row: int, found: object) -> DataError:
+        hint = "convert the column to text if it is an identifier, to float if it is a quantity"
+        return self.error(row, f"{shown(found)} does not fit into 64 bits", hint)
+
+    def not_a_value(self, row: int, found: object) -> DataError:
+        hint = "a value is an int, a float, a string, a bool or a time"
+        return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace(DataPlace):
+    """A column of a file."""
+
+    def cure(self, declared: TypeName) -> str:
+        return "mend the file"
+
+
+@dataclass(frozen=True, slots=True)
+class SomeRows(DataPlace):
+    """Some rows of a column. Errors count rows as the `whole` column does."""
+
+    whole: DataPlace
+    rows: Sequence[int] | NDArray[Any]
+
+    def where(self, row: int) -> str:
+        return self.whole.where(int(self.rows[row]))
+
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return self.whole.error(int(self.rows[row]), message, hint)
+
+    def cure(self, declared: TypeName) -> str:
+        return self.whole.cure(declared)
+
+
+def shown(value: object, width: int = 60) -> str:
+    """A value as errors show it."""
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif hasattr(value, "as_py"):  # Arrow's scalars
+        value = value.as_py()
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

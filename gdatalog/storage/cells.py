@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError, Note
+from gdatalog.storage import DataPlace, MissingValue, shown
 from gdatalog.storage.columns import Typed
-from gdatalog.storage.load_options import DataPlace, MissingValue, shown
 from gdatalog.storage.table import DTYPES, Array, TextColumn, arrow_numbers, empty_column, encoded
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.load_options import DataPlace, SomeRows, shown
+from gdatalog.storage import DataPlace, SomeRows, shown
 from gdatalog.storage.table import (
     Array,
     Column,

@@ -19,8 +19,8 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
+from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, SomeRows
 from gdatalog.storage.columns import arrow_type
-from gdatalog.storage.load_options import DataPlace, Declared, FilePlace, LoadOptions, SomeRows
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Array, Column, Table, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName

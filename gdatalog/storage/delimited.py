@@ -26,7 +26,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.load_options import DataPlace
+from gdatalog.storage import DataPlace
 from gdatalog.storage.table import (
     NOT_ASCII,
     PADDING,

@@ -13,10 +13,7 @@ from typing import BinaryIO
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.data_files import PACKED
-from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
-from gdatalog.storage.frames import table_of_file, with_row_ids
-from gdatalog.storage.load_options import (
+from gdatalog.storage import (
     PLAIN,
     Declared,
     Findings,
@@ -24,15 +21,11 @@ from gdatalog.storage.load_options import (
     check_delimiter,
     options_of_text,
 )
+from gdatalog.storage.data_files import PACKED
+from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
+from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.raw import Raw
-from gdatalog.storage.readers import (
-    FORMATS,
-    TEXTS,
-    format_of,
-    read_bytes,
-    read_tables,
-    similar,
-)
+from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
 from gdatalog.storage.text_files import (
     PIECE,

@@ -21,11 +21,7 @@ import numpy as np
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
 from gdatalog.errors import DataError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cells import MISSING, Whole, as_arrow, cells_column, kind_of
-from gdatalog.storage.columns import arrow_array, column_from, object_column
-from gdatalog.storage.data_files import TypedColumns
-from gdatalog.storage.headers import match_columns
-from gdatalog.storage.load_options import (
+from gdatalog.storage import (
     PLAIN,
     DataPlace,
     Declared,
@@ -33,8 +29,12 @@ from gdatalog.storage.load_options import (
     LoadOptions,
     MissingValue,
     SomeRows,
-    rows,
+    row_count,
 )
+from gdatalog.storage.cells import MISSING, Whole, as_arrow, cells_column, kind_of
+from gdatalog.storage.columns import arrow_array, column_from, object_column
+from gdatalog.storage.data_files import TypedColumns
+from gdatalog.storage.headers import match_columns
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.table import (
     Array,
@@ -467,8 +467,8 @@ def explained(
         gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
         length += part.length
     counts = {name: counts[name] for name in names if name in counts}
-    text = ", ".join(f"`{name}` in {rows(count)}" for name, count in counts.items())
-    note = Note(f"values are missing: {text}; {gone:,} of {rows(length)} would be dropped")
+    text = ", ".join(f"`{name}` in {row_count(count)}" for name, count in counts.items())
+    note = Note(f"values are missing: {text}; {gone:,} of {row_count(length)} would be dropped")
     whole = [name for name in names if name not in counts]
     cures = [
         'nulls="drop" drops these rows',

@@ -17,9 +17,9 @@ import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
+from gdatalog.storage import Declared, LoadOptions
 from gdatalog.storage.cells import cell_value, kind_of
 from gdatalog.storage.delimited import Delimited, Record
-from gdatalog.storage.load_options import Declared, LoadOptions
 from gdatalog.storage.raw import count_of_columns, default_name, listed
 from gdatalog.storage.table import TextColumn
 from gdatalog.values import TypeName

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.load_options import DataPlace, Declared, shown
+from gdatalog.storage import DataPlace, Declared, shown
 from gdatalog.storage.table import Table, fetched, lies_on_device
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls

@@ -20,6 +20,7 @@ from typing import Any
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
+from gdatalog.storage import PLAIN, Declared, LoadOptions, check_delimiter
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
@@ -32,21 +33,9 @@ from gdatalog.storage.data_files import (
     read_set,
     with_keys,
 )
-from gdatalog.storage.delimited import (
-    MARK,
-    READING,
-    Delimited,
-    Record,
-    no_break_in_quotes,
-)
+from gdatalog.storage.delimited import MARK, READING, Delimited, Record, no_break_in_quotes
 from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
-from gdatalog.storage.load_options import (
-    PLAIN,
-    Declared,
-    LoadOptions,
-    check_delimiter,
-)
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (

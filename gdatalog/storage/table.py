@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gdatalog.records import dataclass
-from gdatalog.storage.load_options import DataPlace
+from gdatalog.storage import DataPlace
 from gdatalog.values import INT_MAX, TypeName
 
 Array = NDArray[Any]

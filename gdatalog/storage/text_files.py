@@ -14,10 +14,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.cells import hold_texts
-from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
-from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
-from gdatalog.storage.load_options import (
+from gdatalog.storage import (
     PLAIN,
     DataPlace,
     Declared,
@@ -26,6 +23,9 @@ from gdatalog.storage.load_options import (
     check_delimiter,
     shown,
 )
+from gdatalog.storage.cells import hold_texts
+from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
+from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
 from gdatalog.storage.raw import Raw, raw_of_rows
 from gdatalog.storage.table import TextColumn
 

@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from gdatalog.plan import (
-    Apply,
-    Filter,
-    Join,
-    JoinPlan,
-    RowTest,
-    Slot,
-    TrieRef,
-    Version,
-)
+from gdatalog.plan import Apply, Filter, Join, JoinPlan, RowTest, Slot, TrieRef, Version
 from gdatalog.plan.cells import cuttable, roles
 from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, replace

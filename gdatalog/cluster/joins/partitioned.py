@@ -20,23 +20,10 @@ from gdatalog.cluster.joins.bucket_store import (
     CellBatch,
     SourceBuckets,
 )
-from gdatalog.cluster.joins.buckets import (
-    MAKING,
-    Fragment,
-    Grid,
-    Tries,
-    run_cells,
-    where_to_cut,
-)
+from gdatalog.cluster.joins.buckets import MAKING, Fragment, Grid, Tries, run_cells, where_to_cut
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
-from gdatalog.cluster.joins.share_search import (
-    Assigner,
-    ShareChoice,
-    choose,
-    expected,
-    spread_of,
-)
+from gdatalog.cluster.joins.share_search import Assigner, ShareChoice, choose, expected, spread_of
 from gdatalog.cluster.joins.shares import Histogram, Shares, fine
 from gdatalog.cluster.pool import Broadcast, Call, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError

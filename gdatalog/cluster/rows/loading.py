@@ -26,6 +26,7 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, DeviceError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
+from gdatalog.storage import LoadOptions
 from gdatalog.storage.data_files import (
     PARQUET,
     File,
@@ -41,7 +42,6 @@ from gdatalog.storage.data_files import (
 )
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
-from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart

@@ -27,7 +27,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field
-from gdatalog.storage.load_options import Findings, options_of_text
+from gdatalog.storage import Findings, options_of_text
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 

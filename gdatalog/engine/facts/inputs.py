@@ -21,9 +21,9 @@ from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Atom, Const, Decl, Directive, Statement
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage import Findings
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.keys import encode_values
-from gdatalog.storage.load_options import Findings
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation

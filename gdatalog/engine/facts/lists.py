@@ -12,8 +12,8 @@ from gdatalog.errors import DataError
 from gdatalog.parser.syntax import Const, ListParam, Param, Values
 from gdatalog.planner.check import ValueList
 from gdatalog.records import dataclass, field
+from gdatalog.storage import DataPlace, MissingValue, shown
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
-from gdatalog.storage.load_options import DataPlace, MissingValue, shown
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Column, TextColumn

@@ -22,13 +22,7 @@ from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.fixpoint import StratumRun
-from gdatalog.engine.fixpoint.groups import (
-    GroupCodes,
-    Spans,
-    Uncoded,
-    columns_of,
-    passed_on,
-)
+from gdatalog.engine.fixpoint.groups import GroupCodes, Spans, Uncoded, columns_of, passed_on
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
 from gdatalog.engine.metrics import Way

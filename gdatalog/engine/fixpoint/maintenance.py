@@ -32,17 +32,7 @@ from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.metrics import Round
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors import Ops
-from gdatalog.plan import (
-    Branch,
-    Guard,
-    JoinPlan,
-    RulePlan,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-    Version,
-)
+from gdatalog.plan import Branch, Guard, JoinPlan, RulePlan, Seek, Slot, Step, TrieRef, Version
 from gdatalog.plan.effects import participants
 from gdatalog.plan.tuning import Grown, Tuning, When
 from gdatalog.planner import plan_rule

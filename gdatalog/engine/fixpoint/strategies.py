@@ -19,14 +19,7 @@ from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.ready import (
-    Ready,
-    Relations,
-    Runners,
-    attempt,
-    rule_plans,
-    run_here,
-)
+from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, attempt, rule_plans, run_here
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.host_tries import too_large
 from gdatalog.plan import RulePlan

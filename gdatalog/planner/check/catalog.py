@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gdatalog.errors import (
-    Error,
-    NameResolutionError,
-    Note,
-    Span,
-    TypeMismatchError,
-)
+from gdatalog.errors import Error, NameResolutionError, Note, Span, TypeMismatchError
 from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
 from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
 from gdatalog.records import dataclass, field

@@ -19,14 +19,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.planner.check import (
-    INSTEAD,
-    CheckedQuery,
-    CheckedRule,
-    did_you_mean,
-    either,
-    nearest,
-)
+from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_mean, either, nearest
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import rebuild, variables, walk

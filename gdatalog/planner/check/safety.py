@@ -13,15 +13,7 @@ from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import (
-    CheckedRule,
-    as_rule,
-    conjuncts,
-    nearest,
-    own_name,
-    show,
-    text_of,
-)
+from gdatalog.planner.check import CheckedRule, as_rule, conjuncts, nearest, own_name, show, text_of
 from gdatalog.planner.check.scopes import (
     bound_by,
     expressions,

@@ -15,17 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from gdatalog.plan import (
-    Branch,
-    Constant,
-    Generate,
-    Join,
-    JoinPlan,
-    Seek,
-    Slot,
-    Step,
-    Tally,
-)
+from gdatalog.plan import Branch, Constant, Generate, Join, JoinPlan, Seek, Slot, Step, Tally
 from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.formula import TINY, Formula

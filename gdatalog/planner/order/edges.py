@@ -1,16 +1,32 @@
-"""Atoms as edges of graphs: their ends, inequalities and orders between them, and ranks."""
+"""A conjunction as a graph: its edges, inequalities and orders between them, and automorphisms.
+
+Automorphisms are permutations of the variables that leave the conjunction unchanged. Solutions then
+come in orbits, and one solution of each orbit is enough. `Symmetries.restrictions` returns the `<`
+between variables that select it (Grochow and Kellis): the first variable of an orbit has the
+orbit's least value, and so on for the automorphisms that fix that variable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 from gdatalog.plan import Apply, Slot
-from gdatalog.planner.comparisons import Comparisons, rising
-from gdatalog.planner.items import AtomItem, Item, TestItem, variables_of
+from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    Item,
+    NotItem,
+    RestoreItem,
+    TestItem,
+    variables_of,
+)
 from gdatalog.planner.order import RelationStatistics, Statistics
-from gdatalog.planner.rewrite.automorphisms import Pair
-from gdatalog.records import replace
+from gdatalog.records import dataclass, fields, is_dataclass, replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
@@ -132,3 +148,263 @@ def ranked(item: Item) -> Item:
     op = operator(item)
     assert op is not None
     return comparison(op, rank(a), rank(b))
+
+
+# --------------------------------------------------------------------------- automorphisms
+
+# Limits: variables of a conjunction, and assignments tried in one search.
+MOST_VARIABLES = 10
+MOST_STEPS = 20_000
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """An item with holes for its variables; `unordered`: its two holes are interchangeable."""
+
+    shape: Hashable
+    variables: tuple[str, ...]
+    unordered: bool = False
+
+    def under(self, mapping: Mapping[str, str]) -> Hashable:
+        """The item with its variables mapped; equal for items with the same meaning."""
+        names = [mapping[name] for name in self.variables]
+        return self.shape, tuple(sorted(names) if self.unordered else names)
+
+
+def literals_of(
+    items: Sequence[Item], symmetric: Callable[[AtomItem], bool]
+) -> list[Literal] | None:
+    """The items as literals; None if automorphisms do not support one of them."""
+    outside = frozenset().union(*(item.variables for item in items))
+    found = []
+    for item in items:
+        if isinstance(item, (AggregateItem, RestoreItem)):
+            return None
+        unordered = plain = False
+        if isinstance(item, TestItem) and isinstance(item.test, Apply) and len(item.test.args) == 2:
+            test = item.test
+            plain = all(isinstance(arg, Slot) for arg in test.args)
+            if test.function == "!=" and plain:
+                ends = tuple(arg.name for arg in test.args if isinstance(arg, Slot))
+                found.append(Literal("!=", ends, unordered=True))
+                continue
+            if test.function in (">", ">="):
+                item = TestItem(Apply(FLIPPED[test.function], test.args[::-1], test.type))
+        elif isinstance(item, AtomItem):
+            plain = all(isinstance(arg, Slot) for arg in item.args)
+            unordered = plain and len(item.args) == 2 and symmetric(item)
+        shape, names = _plain(item) if plain else _with_holes(item, outside)
+        found.append(Literal(shape, names, unordered))
+    return found
+
+
+def _with_holes(item: Item, outside: frozenset[str]) -> tuple[Hashable, tuple[str, ...]]:
+    """The shape of an item, and the variables in its holes."""
+    holes: list[str] = []
+    return _shape(item, outside, holes, {}), tuple(holes)
+
+
+@lru_cache(512)
+def _plain(item: Item) -> tuple[Hashable, tuple[str, ...]]:
+    """The same for items without local variables or constants; a cache cannot tell 1 from 1.0."""
+    return _with_holes(item, item.variables)
+
+
+def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, int]) -> Hashable:
+    """A node without its variables; local variables are numbered in order of appearance."""
+    if isinstance(node, Slot):
+        if node.name in outside:
+            holes.append(node.name)
+            return "hole", node.type
+        return "own", own.setdefault(node.name, len(own)), node.type
+    if isinstance(node, NotItem):
+        return NotItem, _shape(node.alternatives, outside, holes, own)
+    if isinstance(node, tuple):
+        return tuple(_shape(part, outside, holes, own) for part in node)
+    if isinstance(node, frozenset):
+        return len(node)
+    if is_dataclass(node):
+        parts = (getattr(node, field.name) for field in fields(node) if field.compare)
+        return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
+    return type(node), node  # 1 is not 1.0 nor True
+
+
+@dataclass(frozen=True, slots=True)
+class Restrictions:
+    """`pairs`: in each, the first variable has the lesser value; `orbit`: the number of solutions
+    that each one stands for.
+
+    `moves` has, for each step, an automorphism from the orbit's first variable to each of its
+    variables.
+    """
+
+    pairs: tuple[Pair, ...]
+    orbit: int
+    moves: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]
+
+
+class Symmetries:
+    """The automorphisms of some literals."""
+
+    def __init__(self, literals: Sequence[Literal], variables: Sequence[str]) -> None:
+        self.variables = tuple(variables)
+        same = dict.fromkeys(variables, "")
+        as_is = {name: name for name in variables}
+        once = {literal.under(as_is): literal for literal in literals}
+        self._there = once.keys()
+        self._of: dict[str, list[Literal]] = {name: [] for name in variables}
+        kinds: dict[str, list[Hashable]] = {name: [] for name in variables}
+        for literal in once.values():
+            for name in set(literal.variables):
+                self._of[name].append(literal)
+                where = None if literal.unordered else _places(literal.variables, name)
+                kinds[name].append((literal.under(same), where))
+        numbers: dict[Hashable, int] = {}
+        told = {name: frozenset(Counter(found).items()) for name, found in kinds.items()}
+        self._kinds = {n: numbers.setdefault(each, len(numbers)) for n, each in told.items()}
+        self._steps = MOST_STEPS
+
+    def extend(self, start: Mapping[str, str]) -> dict[str, str] | None:
+        """An automorphism that extends `start`; None if there is none, or the search gives up."""
+        if len(self.variables) > MOST_VARIABLES or len(set(start.values())) < len(start):
+            return None
+        placed: dict[str, str] = {}
+        for name, image in start.items():
+            if not self._place(placed, name, image):
+                return None
+        return placed if self._search(placed) else None
+
+    def _place(self, placed: dict[str, str], name: str, image: str) -> bool:
+        """Maps one more variable, unless a literal has no image."""
+        self._steps -= 1
+        if self._steps < 0 or self._kinds[name] != self._kinds[image]:
+            return False
+        placed[name] = image
+        for literal in self._of[name]:
+            if placed.keys() >= {*literal.variables} and literal.under(placed) not in self._there:
+                del placed[name]
+                return False
+        return True
+
+    def _search(self, placed: dict[str, str]) -> bool:
+        left = [name for name in self.variables if name not in placed]
+        if not left:
+            return True
+        taken = set(placed.values())
+        for image in (left[0], *self.variables):  # try the identity first
+            if image not in taken and self._place(placed, left[0], image):
+                if self._search(placed):
+                    return True
+                del placed[left[0]]
+        return False
+
+    def orbit(self, name: str, fixed: Collection[str]) -> dict[str, dict[str, str]]:
+        """The orbit of a variable under the automorphisms that fix others, with an automorphism for
+        each image."""
+        stay = {other: other for other in fixed}
+        found = {name: {other: other for other in self.variables}}
+        for image in self.variables:
+            way = None if image == name else self.extend({**stay, name: image})
+            if way is not None:
+                found[image] = way
+        return found
+
+    def restrictions(
+        self,
+        distinct: Callable[[str, str], bool],
+        near: Callable[[str, str], bool],
+        alike: Collection[str] = (),
+        fixed: Collection[str] = (),
+    ) -> Restrictions:
+        """The restrictions that select one solution of each orbit.
+
+        Only orbits whose variables have pairwise different values can be restricted. The largest
+        come first; among equal ones those whose variables share atoms (`near`), so that the
+        restrictions cut lists. Permutations of `alike` variables alone are not restricted.
+        Automorphisms fix `fixed` variables.
+        """
+        stay = [*fixed]
+        pairs: list[Pair] = []
+        moves: list[tuple[str, Mapping[str, Mapping[str, str]]]] = []
+        number = 1
+        while True:
+            best: tuple[tuple[int, int], str, dict[str, dict[str, str]]] | None = None
+            seen: set[str] = set(stay)
+            for name in self.variables:
+                if name in seen or name in alike:
+                    continue
+                ways = self.orbit(name, stay)
+                seen.update(ways)
+                others = [other for other in ways if other != name]
+                if others and _pairwise(distinct, list(ways)):
+                    score = len(ways), sum(near(name, other) for other in others)
+                    if best is None or score > best[0]:
+                        best = score, name, ways
+            if self._steps < 0:  # an orbit may be incomplete
+                return Restrictions((), 1, ())
+            if best is None:
+                return Restrictions(tuple(pairs), number, tuple(moves))
+            _, name, ways = best
+            pairs += [(name, other) for other in ways if other != name]
+            moves.append((name, ways))
+            number *= len(ways)
+            stay.append(name)
+
+    def moved(self) -> frozenset[str]:
+        """The variables that some automorphism moves."""
+        return frozenset(name for name in self.variables if len(self.orbit(name, ())) > 1)
+
+
+def share_of(
+    order: Collection[Pair], members: Sequence[str], restrictions: Restrictions
+) -> int | None:
+    """The number of solutions of each orbit whose values satisfy an order; None if it depends on
+    the orbit.
+
+    Automorphisms move only `members`. Members that are compared or moved onto each other differ;
+    equality of the others makes no difference, because nothing compares them. If the share depends
+    on their values, no other order can replace this one.
+    """
+    extensions = _extensions(order, members)
+    if extensions is None:
+        return None
+    of_orbit: Counter[tuple[str, ...]] = Counter()
+    for extension in extensions:
+        place = {name: at for at, name in enumerate(extension)}
+        for _, ways in restrictions.moves:
+            least = min(ways, key=place.__getitem__)
+            place = {other: place[ways[least][other]] for other in members}
+        of_orbit[tuple(sorted(members, key=place.__getitem__))] += 1
+    orbits = 1
+    for number in range(2, len(members) + 1):
+        orbits *= number
+    shares = set(of_orbit.values())
+    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != orbits:
+        return None
+    return shares.pop()
+
+
+def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[str, ...]] | None:
+    """The linear extensions of an order of the members; None if there are too many."""
+    lines: list[tuple[str, ...]] = [()]
+    for _ in members:
+        longer = []
+        for line in lines:
+            left = [name for name in members if name not in line]
+            longer += [
+                (*line, name) for name in left if not any((other, name) in order for other in left)
+            ]
+        lines = longer
+        if len(lines) > MOST_STEPS // 4:
+            return None
+    return lines
+
+
+def _pairwise(distinct: Callable[[str, str], bool], names: Sequence[str]) -> bool:
+    return all(distinct(a, b) for at, a in enumerate(names) for b in names[:at])
+
+
+def _places(names: Iterable[str], name: str) -> tuple[int, ...]:
+    return tuple(at for at, other in enumerate(names) if other == name)

@@ -38,22 +38,25 @@ from gdatalog.planner.items import (
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.edges import (
     Names,
+    Pair,
+    Symmetries,
     chains_of,
     comparison,
     edge_of,
     ends,
     has_triangle,
     in_order,
+    literals_of,
     operator,
     rank,
     rankable,
     ranked,
+    share_of,
     strict_order,
     types_of,
     unlike_neighbours,
     unlike_pairs,
 )
-from gdatalog.planner.rewrite.automorphisms import Pair, Symmetries, literals_of, share_of
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:

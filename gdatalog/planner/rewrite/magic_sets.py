@@ -34,21 +34,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.parser.syntax import (
-    Atom,
-    Expr,
-    Literal,
-    Var,
-)
+from gdatalog.parser.syntax import Atom, Expr, Literal, Var
 from gdatalog.planner.check import Checked, CheckedRule
 from gdatalog.planner.check.names import conjunction
-from gdatalog.planner.rewrite import (
-    BindingSource,
-    Columns,
-    Constants,
-    adorned,
-    one_constant,
-)
+from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
     handed_on,

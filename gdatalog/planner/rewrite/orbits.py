@@ -30,10 +30,13 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.order import GraphStatistics, Statistics
 from gdatalog.planner.order.edges import (
+    Restrictions,
+    Symmetries,
     comparison,
     edge_of,
     ends,
     in_order,
+    literals_of,
     operator,
     rankable,
     ranked,
@@ -42,7 +45,6 @@ from gdatalog.planner.order.edges import (
     unlike_pairs,
 )
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.planner.rewrite.automorphisms import Restrictions, Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
 

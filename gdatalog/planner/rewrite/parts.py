@@ -8,14 +8,7 @@ from itertools import combinations
 from gdatalog.plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tally
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
-from gdatalog.planner.items import (
-    AtomItem,
-    Conjunction,
-    Item,
-    NotItem,
-    TestItem,
-    variables_of,
-)
+from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import edge_of, types_of
 

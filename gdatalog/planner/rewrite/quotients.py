@@ -21,9 +21,8 @@ from typing import Any
 from gdatalog.plan import Apply, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
 from gdatalog.planner.order import Statistics
-from gdatalog.planner.order.edges import edge_of, ends, operator
+from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of, operator
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.planner.rewrite.automorphisms import Literal, literals_of
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 
 MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated

@@ -18,14 +18,7 @@ from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.walk import contains_head_aggregate, rebuild, variables, walk
-from gdatalog.planner.rewrite import (
-    BindingSource,
-    Columns,
-    Constants,
-    adorned,
-    plain,
-    relevant,
-)
+from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
     SidewaysPassing,

@@ -23,10 +23,12 @@ from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
+    Symmetries,
     comparison,
     edge_of,
     ends,
     in_order,
+    literals_of,
     operator,
     rank,
     rankable,
@@ -36,7 +38,6 @@ from gdatalog.planner.order.edges import (
 )
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.planner.rewrite.automorphisms import Symmetries, literals_of
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace
 

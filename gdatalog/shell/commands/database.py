@@ -12,7 +12,7 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import is_fact, names_of, ruled
-from gdatalog.report.shown import Shown
+from gdatalog.report import Shown
 from gdatalog.result import Result
 from gdatalog.shell import say, size_of
 from gdatalog.shell.conversation import (
@@ -39,12 +39,9 @@ from gdatalog.planner.check.walk import Part
 from gdatalog.progress import format_bytes
 from gdatalog.relations import catalog
 from gdatalog.shell import aligned, memory_used, tuples
-from gdatalog.shell.conversation import (
-    COMMANDS,
-    Loaded,
-)
+from gdatalog.shell.conversation import COMMANDS, Loaded
 from gdatalog.shell.statements import known_size, schema_text
-from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
+from gdatalog.storage import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")

@@ -14,7 +14,7 @@ from gdatalog.shell import say
 from gdatalog.shell.conversation import Conversation, Loaded, check_trusted, command, words_of
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
-from gdatalog.storage.load_options import options_of_text
+from gdatalog.storage import options_of_text
 from gdatalog.storage.remote import RemoteRows
 
 if TYPE_CHECKING:
