@@ -1,4 +1,4 @@
-"""The functions of the language on NumPy columns, and expressions over rows of keys.
+"""The functions of the language on columns, and expressions over rows of keys.
 
 A column of values is int64 for int and timestamp, float64 for float, bool for bool, and codes of
 the symbol table for symbol. Columns are as long as the current rows, or have length 1 if all rows
@@ -10,6 +10,7 @@ Functions of texts are in `texts.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -51,166 +52,202 @@ def call(
     with np.errstate(all="ignore"):
         if on_texts(name, kind):
             return tabulate(name, args, kind, symbols, warn, bounded)
-        if kind == "float" and name in _ON_FLOATS:
-            return _ON_FLOATS[name](*args)
-        if kind == "bool" and name in _ON_BOOLS:
-            return _ON_BOOLS[name](*args), None
-        if name in ("min", "max"):
-            return _extreme(name, args, kind, symbols), None
-        return _ON_INTS[name](*args)
+        if kind == "symbol" and name in EXTREMES:
+            return extreme_symbol(np, name, args, symbols.ranks().__getitem__), None
+        return _FUNCTIONS.call(name, args, kind)
 
 
-# ------------------------------------------------------------------------------- on integers
+def extreme_symbol(
+    xp: Any, name: str, args: Sequence[Array], ranks_of: Callable[[Array], Array]
+) -> Array:
+    """The least (or greatest) symbol of each row."""
+    best = args[0]
+    for other in args[1:]:
+        lower = ranks_of(other) < ranks_of(best)
+        best = xp.where(lower if name == "min" else ~lower, other, best)
+    return best
 
 
-def _sound(function: Callable[..., Array]) -> Callable[..., Outcome]:
+# The functions of the language on columns of values, of NumPy's arrays or of a device's.
+
+Function = Callable[..., Outcome]
+
+EXTREMES = ("min", "max")
+_DAY = 86_400_000_000_000  # nanoseconds
+
+
+def _sound(function: Callable[..., Array]) -> Function:
     """A function that cannot fail."""
     return lambda *args: (function(*args), None)
 
 
-def _divide(a: Array, b: Array) -> Outcome:
-    zero = b == 0
-    safe = np.where(zero, 1, b)
-    return (a - np.fmod(a, safe)) // safe, _where(zero)
+class Functions:
+    """Functions on arrays of the module `xp`. `found`: the mask of failed rows, or None if the mask
+    is known to be empty."""
+
+    def __init__(self, xp: Any, found: Callable[[Array], Array | None]) -> None:
+        self.xp, self.found = xp, found
+        self.order = {
+            "<": xp.less, "<=": xp.less_equal, ">": xp.greater, ">=": xp.greater_equal,
+            "=": xp.equal, "!=": xp.not_equal,
+        }  # fmt: skip
+        self.on_ints: dict[str, Function] = {
+            "+": _sound(lambda a, b: a + b),
+            "-": _sound(lambda a, b=None: -a if b is None else a - b),
+            "*": _sound(lambda a, b: a * b),
+            "/": self._divide,
+            "%": self._remainder,
+            "^": self._power,
+            "band": _sound(lambda a, b: a & b),
+            "bor": _sound(lambda a, b: a | b),
+            "bxor": _sound(lambda a, b: a ^ b),
+            "bnot": _sound(lambda a: ~a),
+            "bshl": _sound(lambda a, b: a << (b & 63)),
+            "bshr": _sound(lambda a, b: a >> (b & 63)),
+            "bshru": _sound(self._shift_right_unsigned),
+            "land": _sound(lambda a, b: ((a != 0) & (b != 0)).astype(xp.int64)),
+            "lor": _sound(lambda a, b: ((a != 0) | (b != 0)).astype(xp.int64)),
+            "lxor": _sound(lambda a, b: ((a != 0) ^ (b != 0)).astype(xp.int64)),
+            "lnot": _sound(lambda a: (a == 0).astype(xp.int64)),
+            "abs": _sound(xp.abs),
+            "to_int": _sound(lambda a: a),
+            "to_number": _sound(lambda a: a),
+            "to_float": _sound(lambda a: a.astype(xp.float64)),
+            "ord": _sound(lambda a: a),
+            "year": _sound(self._year),
+            "month": _sound(self._month),
+            "day": _sound(self._day),
+            "seconds_between": _sound(lambda a, b: (b - a).astype(xp.float64) / 1e9),
+        }
+        self.on_bools: dict[str, Function] = {
+            "land": _sound(lambda a, b: a & b),
+            "lor": _sound(lambda a, b: a | b),
+            "lxor": _sound(lambda a, b: a ^ b),
+            "lnot": _sound(lambda a: ~a),
+            "ord": _sound(lambda a: a.astype(xp.int64)),
+            "to_int": _sound(lambda a: a.astype(xp.int64)),
+            "to_number": _sound(lambda a: a.astype(xp.int64)),
+            "to_float": _sound(lambda a: a.astype(xp.float64)),
+        }
+        self.on_floats: dict[str, Function] = {
+            "+": self._real(lambda a, b: a + b),
+            "-": self._real(lambda a, b=None: -a if b is None else a - b),
+            "*": self._real(lambda a, b: a * b),
+            "/": self._divide_floats,
+            "%": self._real(xp.fmod),
+            "^": self._real(xp.power),
+            "abs": self._real(xp.abs),
+            "floor": self._real(xp.floor),
+            "ceil": self._real(xp.ceil),
+            "sqrt": self._real(xp.sqrt),
+            "exp": self._real(xp.exp),
+            "log": self._real(xp.log),
+            "to_int": self._truncate,
+            "to_number": self._truncate,
+            "to_float": _sound(lambda a: a),
+            "ord": _sound(float_to_key),
+        }
+
+    def call(self, name: str, args: Sequence[Array], kind: TypeName) -> Outcome:
+        """Calls function `name` on columns other than strings; `kind` is the type of the first."""
+        if kind == "float" and name in self.on_floats:
+            return self.on_floats[name](*args)
+        if kind == "bool" and name in self.on_bools:
+            return self.on_bools[name](*args)
+        if name in EXTREMES:
+            return reduce(self.xp.minimum if name == "min" else self.xp.maximum, args), None
+        return self.on_ints[name](*args)
+
+    # ------------------------------------------------------------------------------- floats
+
+    def _real(self, function: Callable[..., Array]) -> Function:
+        """A function of floats: NaN is a failure, -0.0 becomes 0.0."""
+
+        def real(*args: Array) -> Outcome:
+            values = function(*args) + 0.0
+            return values, self.found(self.xp.isnan(values))
+
+        return real
+
+    def _divide_floats(self, a: Array, b: Array) -> Outcome:
+        values = a / b + 0.0
+        return values, self.found(self.xp.isnan(values) | (b == 0))
+
+    def _truncate(self, a: Array) -> Outcome:
+        xp = self.xp
+        whole = xp.trunc(a)
+        # the least float above every int64 is 2^63 itself
+        outside = ~((whole >= float(INT_MIN)) & (whole < -float(INT_MIN)))
+        return xp.where(outside, 0.0, whole).astype(xp.int64), self.found(outside)
+
+    # --------------------------------------------------------------------------------- ints
+
+    def quotient(self, a: Array, b: Array) -> Array:
+        """a / b, truncated; b is not 0."""
+        found: Array = (a - self.xp.fmod(a, b)) // b
+        return found
+
+    def modulo(self, a: Array, b: Array) -> Array:
+        found: Array = self.xp.fmod(a, b)
+        return found
+
+    def _divide(self, a: Array, b: Array) -> Outcome:
+        zero = b == 0
+        return self.quotient(a, self.xp.where(zero, 1, b)), self.found(zero)
+
+    def _remainder(self, a: Array, b: Array) -> Outcome:
+        zero = b == 0
+        return self.modulo(a, self.xp.where(zero, 1, b)), self.found(zero)
+
+    def _power(self, a: Array, b: Array) -> Outcome:
+        """Wraps. A negative power truncates to 0, except of 1 and -1; of 0 it fails."""
+        xp = self.xp
+        a, b = xp.broadcast_arrays(a, b)
+        result, base, rest = xp.ones(a.shape, dtype=xp.int64), a, xp.maximum(b, 0)
+        for _ in range(63):
+            if self.found(rest != 0) is None:
+                break
+            result = xp.where(rest & 1 == 1, result * base, result)
+            base = base * base
+            rest = rest >> 1
+        negative = b < 0
+        sign = xp.where(b & 1 == 1, -1, 1)
+        unit = xp.where(a == 1, 1, xp.where(a == -1, sign, 0))
+        return xp.where(negative, unit, result), self.found(negative & (a == 0))
+
+    def _shift_right_unsigned(self, a: Array, b: Array) -> Array:
+        unsigned = self.xp.uint64
+        shifted: Array = (a.view(unsigned) >> (b & 63).astype(unsigned)).view(self.xp.int64)
+        return shifted
+
+    # -------------------------------------------------------------------------------- dates
+
+    def _since_march(self, time: Array) -> tuple[Array, Array]:
+        """The year that began in the last March before nanoseconds since 1970, and the day of that
+        year; in eras of 400 years."""
+        days = time // _DAY + 719_468
+        era = days // 146_097
+        of_era = days - era * 146_097
+        year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+        return year + era * 400, of_era - (365 * year + year // 4 - year // 100)
+
+    def _year(self, time: Array) -> Array:
+        year, day = self._since_march(time)
+        found: Array = year + (day >= 306)  # from January on
+        return found
+
+    def _month(self, time: Array) -> Array:
+        month = (5 * self._since_march(time)[1] + 2) // 153  # 0 is March
+        found: Array = month + self.xp.where(month < 10, 3, -9)
+        return found
+
+    def _day(self, time: Array) -> Array:
+        _, day = self._since_march(time)
+        found: Array = day - (153 * ((5 * day + 2) // 153) + 2) // 5 + 1
+        return found
 
 
-def _remainder(a: Array, b: Array) -> Outcome:
-    zero = b == 0
-    return np.fmod(a, np.where(zero, 1, b)), _where(zero)
-
-
-def _power(a: Array, b: Array) -> Outcome:
-    """Wraps. A negative power truncates to 0, except of 1 and -1; of 0 it is a division by zero."""
-    a, b = np.broadcast_arrays(a, b)
-    result = np.ones(a.shape, dtype=np.int64)
-    base, rest = a.copy(), np.where(b < 0, 0, b)
-    while rest.any():
-        result = np.where(rest & 1, result * base, result)
-        base = base * base
-        rest = rest >> 1
-    negative = b < 0
-    unit = np.where(a == 1, 1, np.where(a == -1, np.where(b & 1, -1, 1), 0))
-    return np.where(negative, unit, result), _where(negative & (a == 0))
-
-
-def _shift_right_unsigned(a: Array, b: Array) -> Array:
-    shifted: Array = (a.view(np.uint64) >> (b & 63).astype(np.uint64)).view(np.int64)
-    return shifted
-
-
-def _where(mask: Array) -> Array | None:
-    return mask if mask.any() else None
-
-
-def _date_part(unit: str) -> Callable[[Array], Array]:
-    def part(time: Array) -> Array:
-        # through days: in nanoseconds the least int is NumPy's "not a time"
-        days = (time // 86_400_000_000_000).astype("datetime64[D]")
-        if unit == "year":
-            return days.astype("datetime64[Y]").astype(np.int64) + 1970
-        if unit == "month":
-            return days.astype("datetime64[M]").astype(np.int64) % 12 + 1
-        since: Array = (days - days.astype("datetime64[M]")).astype(np.int64)
-        return since + 1
-
-    return part
-
-
-_ON_INTS: dict[str, Callable[..., Outcome]] = {
-    "+": _sound(lambda a, b: a + b),
-    "-": _sound(lambda a, b=None: -a if b is None else a - b),
-    "*": _sound(lambda a, b: a * b),
-    "/": _divide,
-    "%": _remainder,
-    "^": _power,
-    "band": _sound(lambda a, b: a & b),
-    "bor": _sound(lambda a, b: a | b),
-    "bxor": _sound(lambda a, b: a ^ b),
-    "bnot": _sound(lambda a: ~a),
-    "bshl": _sound(lambda a, b: a << (b & 63)),
-    "bshr": _sound(lambda a, b: a >> (b & 63)),
-    "bshru": _sound(_shift_right_unsigned),
-    "land": _sound(lambda a, b: ((a != 0) & (b != 0)).astype(np.int64)),
-    "lor": _sound(lambda a, b: ((a != 0) | (b != 0)).astype(np.int64)),
-    "lxor": _sound(lambda a, b: ((a != 0) ^ (b != 0)).astype(np.int64)),
-    "lnot": _sound(lambda a: (a == 0).astype(np.int64)),
-    "abs": _sound(np.abs),
-    "to_int": _sound(lambda a: a),
-    "to_number": _sound(lambda a: a),
-    "to_float": _sound(lambda a: a.astype(np.float64)),
-    "ord": _sound(lambda a: a),
-    "year": _sound(_date_part("year")),
-    "month": _sound(_date_part("month")),
-    "day": _sound(_date_part("day")),
-    "seconds_between": _sound(lambda a, b: (b - a).astype(np.float64) / 1e9),
-}
-
-_ON_BOOLS: dict[str, Callable[..., Array]] = {
-    "land": lambda a, b: a & b,
-    "lor": lambda a, b: a | b,
-    "lxor": lambda a, b: a ^ b,
-    "lnot": lambda a: ~a,
-    "ord": lambda a: a.astype(np.int64),
-    "to_int": lambda a: a.astype(np.int64),
-    "to_number": lambda a: a.astype(np.int64),
-    "to_float": lambda a: a.astype(np.float64),
-}
-
-# --------------------------------------------------------------------------------- on floats
-
-
-def _real(function: Callable[..., Array]) -> Callable[..., Outcome]:
-    """A function of floats: NaN is a failure, -0.0 becomes 0.0."""
-
-    def real(*args: Array) -> Outcome:
-        values = function(*args) + 0.0
-        return values, _where(np.isnan(values))
-
-    return real
-
-
-def _divide_floats(a: Array, b: Array) -> Outcome:
-    values = a / b + 0.0
-    return values, _where(np.isnan(values) | (b == 0))
-
-
-def _truncate(a: Array) -> Outcome:
-    whole = np.trunc(a)
-    # the least float above every int64 is 2^63 itself
-    outside = ~((whole >= float(INT_MIN)) & (whole < -float(INT_MIN)))
-    return np.where(outside, 0.0, whole).astype(np.int64), _where(outside)
-
-
-_ON_FLOATS: dict[str, Callable[..., Outcome]] = {
-    "+": _real(lambda a, b: a + b),
-    "-": _real(lambda a, b=None: -a if b is None else a - b),
-    "*": _real(lambda a, b: a * b),
-    "/": _divide_floats,
-    "%": _real(np.fmod),
-    "^": _real(np.power),
-    "abs": _real(np.abs),
-    "floor": _real(np.floor),
-    "ceil": _real(np.ceil),
-    "sqrt": _real(np.sqrt),
-    "exp": _real(np.exp),
-    "log": _real(np.log),
-    "to_int": _truncate,
-    "to_number": _truncate,
-    "to_float": _sound(lambda a: a),
-    "ord": _sound(float_to_key),
-}
-
-
-def _extreme(name: str, args: Sequence[Array], kind: TypeName, symbols: SymbolTable) -> Array:
-    best = args[0]
-    ranks = symbols.ranks() if kind == "symbol" else None
-    for other in args[1:]:
-        if ranks is None:
-            best = np.minimum(best, other) if name == "min" else np.maximum(best, other)
-        else:
-            lower = ranks[other] < ranks[best]
-            best = np.where(lower if name == "min" else ~lower, other, best)
-    return best
+_FUNCTIONS = Functions(np, lambda mask: mask if mask.any() else None)
 
 
 # Expressions over rows: keys to values, functions, values to keys.
@@ -308,7 +345,7 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
     for arg in expr.args:
         values, bad = _values(arg, column, scope)
         args.append(values)
-        failed = bad if failed is None else failed if bad is None else failed | bad
+        failed = either(failed, bad)
     kind = expr.args[0].type
     if expr.function in EQUALITY or expr.function in ORDER:
         return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
@@ -318,7 +355,12 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
     except EvaluationError as error:
         error.span = error.span or expr.span
         raise
-    return values, bad if failed is None else failed if bad is None else failed | bad
+    return values, either(failed, bad)
+
+
+def either(one: Array | None, other: Array | None) -> Array | None:
+    """The rows in one mask or the other."""
+    return one if other is None else other if one is None else one | other
 
 
 def _warner(expr: Apply, scope: Scope) -> Callable[[str], None]:

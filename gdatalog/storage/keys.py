@@ -34,14 +34,14 @@ def float_to_key(values: Array) -> Array:
     ...     float_to_key(np.array([2.0, -1.5, 0.0])).tolist())
     True
     """
-    bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
-    return bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
+    bits = (values.astype(np.float64, copy=False) + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return bits ^ ((bits >> 63) & 0x7FFF_FFFF_FFFF_FFFF)
 
 
 def key_to_float(keys: Array) -> Array:
     bits = keys.astype(np.int64, copy=False)
     mended: Array = bits >> 63
-    mended &= np.int64(0x7FFF_FFFF_FFFF_FFFF)
+    mended &= 0x7FFF_FFFF_FFFF_FFFF
     mended ^= bits
     return mended.view(np.float64)
 
