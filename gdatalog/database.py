@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
 from gdatalog.engine.session import Strategy, seconds_of
-from gdatalog.errors import Caution, UsageError
+from gdatalog.errors import Caution, UsageError, check_rows
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
@@ -339,10 +339,8 @@ class Database(PatternQueries):
         >>> db.query("?- E($from, y).", {"from": 2}).fetchall()
         [(3,)]
         """
-        if limit is not None and limit < 0:
-            raise UsageError(f"a limit cannot be negative: {limit}")
-        if max_rows is not None and max_rows < 0:
-            raise UsageError(f"max_rows cannot be negative: {max_rows}")
+        check_rows("a limit", limit)
+        check_rows("max_rows", max_rows)
         with self.call(on_progress, timeout):
             from gdatalog.result import Result
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from operator import index
 
 from gdatalog.records import dataclass, field
 from gdatalog.values import visible, visible_lines, width
@@ -266,6 +267,18 @@ def meant(name: str, known: Iterable[str]) -> str | None:
         return by_case[name.lower()]
     found = get_close_matches(name, names, n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def check_rows(what: str, given: object) -> None:
+    """Checks a number of rows; None is no limit."""
+    if given is None:
+        return
+    try:
+        count = index(given)  # type: ignore[arg-type]  # what has no index is an error
+    except TypeError:
+        raise UsageError(f"{what} is a number of rows, not {given!r}") from None
+    if count < 0:
+        raise UsageError(f"{what} cannot be negative: {given}")
 
 
 def raise_together(errors: Sequence[Error]) -> None:

@@ -348,9 +348,9 @@ class Workspace:
         names = sorted(name for name in schemas if not name.startswith("?") and name not in broken)
         return {name: schemas[name] for name in names}, broken
 
-    def near(self, name: str) -> str | None:
+    def near(self, name: object) -> str | None:
         """A spelling hint."""
-        close = meant(name, [known for part in self.standing() for known in part])
+        close = meant(str(name), [known for part in self.standing() for known in part])
         return None if close is None else f"did you mean {close!r}?"
 
     # ----------------------------------------------------------------------------- sessions

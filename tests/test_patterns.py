@@ -317,6 +317,10 @@ def test_networkx() -> None:
         (lambda: patterns.path(3).labelled([1]), "3 vertices"),
         (lambda: str(patterns.path(2).labelled([1.5, 2])), "whole number"),
         (lambda: patterns.named("clique99999999999"), "from 2 to 10"),
+        (lambda: patterns.named(3), "gdatalog.patterns, or its name, not 3"),  # type: ignore[arg-type]
+        (lambda: patterns.path("3"), "a number of vertices is whole, not '3'"),  # type: ignore[arg-type]
+        (lambda: patterns.star(2.5), "a number of vertices is whole, not 2.5"),  # type: ignore[arg-type]
+        (lambda: patterns.from_edges(None), "these are no edges: None"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_pattern(make: object, problem: str) -> None:
@@ -336,6 +340,30 @@ def test_what_has_no_edges() -> None:
         for ask in (db.count, db.match):
             with pytest.raises(gd.UsageError, match="P8 has labels, but there is no relation L"):
                 ask("P8")
+        db["L"], db["U"] = [(1, "a"), (2, "b")], [(1,)]
+        path: Any = patterns.path(2)
+        wrong: tuple[Any, ...] = (
+            (
+                lambda: db.count(None),
+                "a pattern is one of gdatalog.patterns, or its name, not None",
+            ),
+            (lambda: db.count([path, 5]), "not 5"),
+            (lambda: db.match([path]), r"not \[Pattern"),
+            (lambda: db.count(path, edges=None), "there is no relation None"),
+            (lambda: db.count(path.labelled([1, 2])), "the label 1, and the labels of L are texts"),
+            (
+                lambda: db.count(path.labelled("ab"), labels="U"),
+                "no relation of vertices and labels",
+            ),
+            (lambda: db.match(path, limit="x"), "a limit is a number of rows, not 'x'"),
+            (lambda: db.query("?- E.", max_rows=1.5), "max_rows is a number of rows, not 1.5"),
+            (lambda: db.motifs("3"), "not '3'"),
+            (lambda: db.load("Q", ""), "the path of a file is empty"),
+            (lambda: gd.connect(device=5), "there is no device '5'"),
+        )
+        for act, problem in wrong:
+            with pytest.raises(gd.Error, match=problem):
+                act()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

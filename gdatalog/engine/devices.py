@@ -95,6 +95,7 @@ def kind_of(name: str) -> str:
     """
     if name in ("cpu", "auto"):
         return name
+    name = name if isinstance(name, str) else repr(name)
     if _NAME.fullmatch(name) is None:
         kinds = ("auto", "cpu", "cuda")
         spoken = name.lower().replace(" ", "")

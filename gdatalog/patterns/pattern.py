@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations, product
+from numbers import Integral
 from typing import Any
 
 from gdatalog.cancellation import current_watch
@@ -128,6 +129,9 @@ class Pattern:
         return self.rule()
 
 
+_EDGES = '"ab bc ca", or [("a", "b"), ("b", "c")]'
+
+
 def from_edges(
     edges: str | Iterable[tuple[Any, Any]],
     *,
@@ -143,9 +147,13 @@ def from_edges(
     >>> patterns.from_edges([(0, 1), (1, 2)], directed=True).edges
     (('v0', 'v1'), ('v1', 'v2'))
     """
-    pairs = [tuple(pair) for pair in (edges.split() if isinstance(edges, str) else edges)]
+    given: Iterable[Any] = edges.split() if isinstance(edges, str) else edges
+    try:
+        pairs = [tuple(pair) for pair in given]
+    except TypeError:
+        raise UsageError(f"these are no edges: {edges!r}", hint=_EDGES) from None
     if any(len(pair) != 2 for pair in pairs):
-        raise UsageError("an edge has two ends", hint='"ab bc ca", or [("a", "b"), ("b", "c")]')
+        raise UsageError("an edge has two ends", hint=_EDGES)
     named = {vertex: variable(vertex) for pair in pairs for vertex in pair}
     for vertex in labels or ():
         named.setdefault(vertex, variable(vertex))
@@ -181,31 +189,41 @@ def from_networkx(graph: Any, *, name: str = "pattern", label: str = "label") ->
 
 def clique(size: int) -> Pattern:
     """The complete graph of `size` vertices."""
-    return _made(f"clique{size}", size, 2, lambda: combinations(range(size), 2))
+    return _made(f"clique{size}", _whole(size), 2, lambda: combinations(range(size), 2))
 
 
 def path(size: int) -> Pattern:
     """A path of `size` vertices."""
-    return _made(f"path{size}", size, 2, lambda: ((at, at + 1) for at in range(size - 1)))
+    return _made(f"path{size}", _whole(size), 2, lambda: ((at, at + 1) for at in range(size - 1)))
 
 
 def cycle(size: int) -> Pattern:
     """A cycle of `size` vertices."""
-    return _made(f"cycle{size}", size, 3, lambda: ((at, (at + 1) % size) for at in range(size)))
+    return _made(
+        f"cycle{size}", _whole(size), 3, lambda: ((at, (at + 1) % size) for at in range(size))
+    )
 
 
 def star(leaves: int) -> Pattern:
     """A vertex with `leaves` neighbours."""
-    return _made(f"star{leaves}", leaves + 1, 2, lambda: ((0, at + 1) for at in range(leaves)))
+    return _made(
+        f"star{leaves}", _whole(leaves) + 1, 2, lambda: ((0, at + 1) for at in range(leaves))
+    )
 
 
 def biclique(left: int, right: int) -> Pattern:
     """The complete bipartite graph of `left` and `right` vertices."""
-    if left < 1 or right < 1:
+    if _whole(left) < 1 or _whole(right) < 1:
         raise UsageError("each side of a biclique has a vertex at least")
     name = f"biclique{left}_{right}"
     sides = range(left), range(left, left + right)
     return _made(name, left + right, 2, lambda: product(*sides))
+
+
+def _whole(size: object) -> int:
+    if not isinstance(size, Integral):
+        raise UsageError(f"a number of vertices is whole, not {size!r}")
+    return int(size)
 
 
 def _made(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.errors import EvaluationError, RowLimitError, UsageError
+from gdatalog.errors import EvaluationError, RowLimitError, UsageError, check_rows
 from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
 from gdatalog.patterns.pattern import (
     Label,
@@ -70,7 +70,7 @@ class DataGraph:
 
     def pattern(self, given: Pattern | str) -> Pattern:
         """The pattern, or the pattern of that name, with this graph's direction."""
-        found = named(given) if isinstance(given, str) else given
+        found = given if isinstance(given, Pattern) else named(given)
         if self.directed is None or self.directed == found.directed:
             return found
         return Pattern(found.name, found.edges, found.absent, found.labels, self.directed)
@@ -119,7 +119,7 @@ def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
     Computed from counts of embeddings, or of homomorphisms if these are faster.
     """
     if size not in SIZES:
-        raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size}")
+        raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size!r}")
     every = [number for number in TOTALS if orbits()[number].size <= size]
     embedded: Collection[int] = EMBEDDED
     counts = _totals(db, every, graph) if size == SIZES[-1] and _fits(db, size, graph) else None
@@ -165,7 +165,7 @@ def count_orbits(db: Queried, size: int, graph: DataGraph) -> pd.DataFrame:
     """The graphlet degrees of each vertex: how often it is in each orbit of the connected induced
     subgraphs of up to `size` vertices."""
     if size not in SIZES:
-        raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size}")
+        raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size!r}")
     if not _fits(db, size, graph):
         raise EvaluationError(
             "graphlet degrees may not fit into 64 bits: a vertex has too many edges"
@@ -201,8 +201,7 @@ def frequent_patterns(
     k_edges, support = int(k_edges), int(support)
     if measure not in ("mni", "instances"):
         raise UsageError(f'the measure is "mni" or "instances", not {measure!r}')
-    if max_rows is not None and max_rows < 0:
-        raise UsageError(f"max_rows cannot be negative: {max_rows}")
+    check_rows("max_rows", max_rows)
     labels, directed = graph.labels, bool(graph.directed)
     if labels is not None:
         _check_labels(db, graph.edges, labels)
@@ -250,6 +249,16 @@ def _check_labels(db: Queried, edges: str, labels: str) -> None:
         )
 
 
+def _check_kinds(db: Queried, labels: Sequence[Label], graph: DataGraph) -> None:
+    kind = db[graph.labels or ""]._relation.types[1]
+    wrong = next((label for label in labels if isinstance(label, str) != (kind == "symbol")), None)
+    if wrong is not None:
+        raise UsageError(
+            f"a pattern has the label {wrong!r}, and the labels of {graph.labels} are "
+            + ("texts" if kind == "symbol" else "ints"),
+        )
+
+
 def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
     ends = sorted(shape.edges if directed else {(min(e), max(e)) for e in shape.edges})
     edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
@@ -266,9 +275,12 @@ def _edges_of(
     if labelled is not None and graph.labels not in db:
         raise UsageError(
             f"the pattern {labelled.name} has labels, but there is no relation {graph.labels}",
-            hint="load vertices and their labels: db['L'] = ..., --labels FILE in the shell; or "
-            "name their relation: labels=...",
+            hint=f"load vertices and their labels: db[{graph.labels!r}] = ..., --labels FILE in "
+            "the shell; or name their relation: labels=...",
         )
+    if labelled is not None:
+        _check_labels(db, edges, graph.labels or "")
+        _check_kinds(db, [label for pattern in patterns for _, label in pattern.labels], graph)
     if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
         name = _unused(db, "both_ways", graph)
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]

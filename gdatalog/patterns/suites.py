@@ -149,6 +149,8 @@ def named(name: str) -> Pattern:
     >>> print(patterns.named("triangle"))
     triangle(a, b, c) <- E(a, b), E(a, c), E(b, c), a < b, b < c, distinct(a, b, c).
     """
+    if not isinstance(name, str):
+        raise UsageError(f"a pattern is one of gdatalog.patterns, or its name, not {name!r}")
     if usual := _USUAL.get(name.lower()):
         return replace(named(usual), name=name.lower())
     for patterns in _suites().values():

@@ -247,6 +247,8 @@ def _unpacked_zst(data: bytes) -> bytes:
 
 
 def _missing(name: str) -> DataError:
+    if not name:
+        return DataError("the path of a file is empty")
     what = "file" if os.path.splitext(name)[1] else "file or folder"
     return DataError(f"{name}: there is no such {what}", hint=similar(name.rstrip("/")))
 
