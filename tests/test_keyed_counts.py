@@ -10,14 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from gdatalog.plan.nodes import Branch, Join, RulePlan, Tally
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import calls
 from gdatalog.parser import parse
-from gdatalog.plan import nest
+from gdatalog.plan import Branch, Join, RulePlan, Tally, nest
 from gdatalog.planner.rewrite import outer_loops
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
