@@ -23,7 +23,7 @@ from gdatalog.cluster.recursion import (
     hash_partition,
     hash_partitions,
     key_ranges,
-    routes,
+    routes_of,
 )
 from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
@@ -156,7 +156,7 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
 
 
 def test_a_plan_of_no_rows_is_dealt_out_too() -> None:
-    assert routes.routes_of([], {"p": [0]}, lambda name: 0, True).homes == {"p": (0,)}
+    assert routes_of([], {"p": [0]}, lambda name: 0, True).homes == {"p": (0,)}
 
 
 def test_what_is_taken_over_is_not_used_twice() -> None:
