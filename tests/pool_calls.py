@@ -92,7 +92,7 @@ def length(trie: Any) -> int:
 
 
 def held() -> list[str]:
-    """What values this worker has, by their tokens."""
+    """What values this worker has, by their files."""
     return list(broadcast._held)
 
 
@@ -109,7 +109,7 @@ def prefixes(dask_scheduler: Any) -> list[str]:
 
 
 def forget_all() -> None:
-    broadcast.forget(held())
+    broadcast.forget(tuple(held()))
 
 
 def where(seconds: float, values: Any) -> int:

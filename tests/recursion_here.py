@@ -33,9 +33,7 @@ class Here:
         self.folders.append(tempfile.mkdtemp())
         return self.folders[-1]
 
-    def broadcast(
-        self, key: Any, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
-    ) -> _There:
+    def broadcast(self, key: Any, value: Any, version: Any = None, once: bool = False) -> _There:
         found = self.placed.get((key, version))
         if found is None or key is None:
             found = self.placed[key, version] = value, _There(copied(value))

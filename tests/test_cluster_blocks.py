@@ -103,7 +103,7 @@ def test_only_the_columns_that_are_asked_for_are_read(
     db: gd.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = rows_of(db).parts[0].value
-    read = columns_of({"read": part["read"], "texts": part["texts"].value}, (1,))
+    read = columns_of({"read": part["read"], "texts": part["texts"].file.value()}, (1,))
     assert len(read) == 1
     (y,) = pq.read_table(tmp_path / "0.parquet", columns=["y"]).slice(0, len(read[0]))
     assert read[0].tolist() == y.to_pylist()

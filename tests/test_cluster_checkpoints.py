@@ -402,10 +402,10 @@ def test_a_worker_that_is_killed_costs_a_round(
 
 
 @pytest.mark.slow
-def test_rows_that_stay_are_made_again_without_checkpoints(
+def test_rows_that_stay_are_computed_again_after_the_fixpoint(
     two: Any, every_round: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker dies within the fixpoint, and others when its checkpoints are gone."""
+    """One worker dies within the fixpoint, and others after it."""
     tune(monkeypatch, fetched_bytes=0)
     monkeypatch.setattr(hash_partition, "SMALL", 0)
     real, pids = HashPartitions._step, everywhere(two, os.getpid)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.pool.calls import Lineage, Recipe, made_as
 from gdatalog.cluster.workers import set_free
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError
@@ -160,15 +158,15 @@ def test_a_worker_that_does_not_see_the_folder(cluster: Workers) -> None:
     pool = Pool(Connection(cluster(2)))
     values = np.arange(3)
     placed = pool.broadcast("values", values)
-    assert placed.ref.path is not None
-    os.unlink(placed.ref.path)
+    assert placed.file is not None
+    os.unlink(placed.file.path)
     call = Call(pool_calls.add, (("task", {"values": placed}), [4], placed))
     keep = Call(pool_calls.plus, ({"a": 1}, placed), keep=True)
     stage = with_(pool, Limits(), call, keep)
     found = dict(stage)
     assert found[call] == 7
     assert pool.bring([found[keep]], "test", Limits()) == [{"a": 1}]
-    assert pool.broadcast("other", np.arange(2)).sent
+    assert pool.broadcast(None, np.arange(2)).file is None
     pool.close()
 
 
@@ -306,24 +304,6 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
     assert pool.bring([each for each, _ in kept], "drawn", Limits()) == [v for _, v in kept]
 
 
-def test_data_are_not_sent_to_a_worker_that_has_just_gone(
-    cluster: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client may name a worker that the scheduler has removed a moment ago."""
-    pool = Pool(Connection(cluster(1)))
-    pool.broadcaster.send_all()
-    chosen = ["tcp://127.0.0.1:1"]
-
-    def choice(workers: list[str]) -> str:
-        return chosen.pop() if chosen else workers[0]
-
-    monkeypatch.setattr("gdatalog.cluster.pool.broadcast.choice", choice)
-    placed = pool.broadcast("values", np.arange(5))
-    stage = with_(pool, Limits(), Call(pool_calls.plus, ({"a": 1}, placed)))
-    assert [value for _, value in stage] == [{"a": 1}] and not chosen
-    pool.close()
-
-
 @pytest.mark.slow
 def test_drawn_work_while_workers_die(pool: Pool) -> None:
     for seed in range(3):
@@ -369,27 +349,3 @@ def test_what_waits_for_what_has_failed_is_told_of(cluster: Workers, tmp_path: P
         return bool(other.status == "error")
 
     until(told)
-
-
-def test_what_is_lost_between_two_looks_is_no_nothing() -> None:
-    """What something is made of again may be lost again at that moment."""
-
-    class Future:
-        def __init__(self, *looks: str) -> None:
-            self.looks = [*looks]
-
-        @property
-        def status(self) -> str:
-            return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-
-    given: list[Any] = []
-
-    def mapped(function: Any, worker: Any, *args: Any) -> list[Any]:
-        given.append(args[0])
-        return [Future("finished")]
-
-    placing: Any = SimpleNamespace(brought=lambda placed, every: {})
-    source, future = Recipe(b"", (), (), None), Future(*["finished"] * 2, "lost")
-    held = made_as(RemoteValue(future), source)
-    Lineage(placing, mapped)._remake(Recipe(b"", ((source, ("a",)),), (), None), False)
-    assert given[0] == [future] and held.future is future

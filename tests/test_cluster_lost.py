@@ -137,7 +137,8 @@ def test_all_workers_anew(db: gd.Database) -> None:
     client.restart()
     db.workspace.forget()
     assert db.query(count).fetchall() == [(PAIRS,)]
-    assert sums(before) == expected()
+    with pytest.raises(DeviceError, match="the cluster was restarted"):
+        sums(before)
 
 
 @pytest.mark.slow
@@ -200,7 +201,7 @@ def left_by(client: Any) -> tuple[Path, set[str]]:
     stage = pool.stage("some", Limits())
     stage.add(Call(len, (placed,)))
     assert [found for _, found in stage] == [3]
-    return pool.broadcaster.folder, {placed.ref.token}
+    return pool.broadcaster.folder, {placed.file.path}
 
 
 def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
@@ -261,7 +262,7 @@ def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None
     killed = set(client.nthreads())
     kill(client)
     for _ in range(2):
-        with pytest.raises(DeviceError, match=r"(?s)A: partition . was lost .* load A again"):
+        with pytest.raises(DeviceError, match=r"(?s)rows of A were lost .* load A again"):
             db["p"].fetchall()
     until(lambda: killed.isdisjoint(client.nthreads()) and len(client.nthreads()) == len(killed))
     db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])

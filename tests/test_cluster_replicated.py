@@ -47,9 +47,7 @@ class Here:
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
-    def broadcast(
-        self, key: Hashable, value: Any, nbytes: int = 0, version: Any = None, once: bool = False
-    ) -> Any:
+    def broadcast(self, key: Hashable, value: Any, version: Any = None, once: bool = False) -> Any:
         if key is None or (key, version) not in self.placed:
             self.placed[key, version] = (value, pickle.loads(pickle.dumps(value)))
         return _There(self.placed[key, version][1])

@@ -317,7 +317,7 @@ class BucketStore:
         values, way = keeper.edges(rows)
         ranking = rows.ranking
         ends = [ranking.ranks(column) for column in sample]
-        placed = self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
+        placed = self.pool.broadcast(id(ranking), ranking)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
         return BaseRows(self.pool, values, both, step, remote=True, edges=(way, placed))
 

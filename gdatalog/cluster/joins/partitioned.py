@@ -170,7 +170,7 @@ class PartitionedJoin(CellScheduler):
             if role is not None:
                 relation = self.run_of.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
-                found[role.source] = self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
+                found[role.source] = self.pool.broadcast(id(ranking), ranking)
         return found
 
     # ------------------------------------------------------------------------- what comes again

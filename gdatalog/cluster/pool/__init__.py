@@ -49,17 +49,12 @@ class Pool(PoolWorkers):
     """A connection's workers, and the calls that they run."""
 
     def broadcast(
-        self,
-        key: Hashable,
-        value: Any,
-        nbytes: int = 0,
-        version: Hashable = None,
-        once: bool = False,
+        self, key: Hashable, value: Any, version: Hashable = None, once: bool = False
     ) -> Broadcast:
         """Broadcasts a value. A key and version stand for the same value while that value lives.
         With the key None, each broadcast is new, and workers drop it with the returned object.
         `once`: few calls need it, so workers do not keep it."""
-        return self.broadcaster.place(key, value, nbytes, version, once)
+        return self.broadcaster.place(key, value, version, once)
 
     def folder(self) -> str | None:
         """A new folder that the driver and all workers see, which the caller deletes; None if they

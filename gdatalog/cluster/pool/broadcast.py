@@ -1,13 +1,13 @@
 """Broadcast values, of which every worker has one copy.
 
 If all workers see a folder of the driver, a value is a file there; a worker maps it when a call
-first needs it. Otherwise Dask scatters a copy, which is sent with a call after a worker has
-reported that it lacks the value (`MissingBroadcast`). If a worker dies or drops a value, another
-worker opens the file or receives a copy.
+first needs it. Otherwise the value is a Dask task, whose result calls depend on. Both can be
+computed again after a worker has died. A worker that does not see the folder reports it
+(`MissingBroadcast`); then values are sent.
 
-A key identifies a value while the value lives, because `id` may return the same number again later.
-Workers keep the most recently used values, in at most half of their memory. They drop a value when
-its key is unknown and nobody holds the `Broadcast`.
+A key identifies a value while the value lives, because `id` may return the same number again
+later. Workers keep the most recently used values, in at most half of their memory. They drop a
+value when its key is unknown and nobody holds the `Broadcast`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ import socket
 import tempfile
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from random import choice
 from threading import RLock
 from time import monotonic, sleep
 from typing import Any
@@ -41,58 +39,44 @@ ALIGNED = 64  # bytes: the alignment that vector instructions prefer
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastRef:
-    """A value's identifier on workers, and its file; `path` is None if the value was sent. `once`:
-    workers do not keep it."""
+class BroadcastFile:
+    """The file of a value. `once`: workers do not keep it."""
 
-    token: str
-    path: str | None
+    path: str
     once: bool = False
+
+    def value(self) -> Any:
+        with _lock:
+            found = _held.get(self.path)
+            if found is not None:
+                _held.move_to_end(self.path)
+                return found[0]
+            try:
+                value, size = read(self.path), os.path.getsize(self.path)
+            except FileNotFoundError as error:
+                raise MissingBroadcast from error
+            if not self.once:
+                _keep(self.path, value, size)
+            return value
 
 
 class MissingBroadcast(Exception):
-    """A worker lacks a value that a call needs. `unseen`: it cannot see the value's file."""
-
-    def __init__(self, unseen: bool) -> None:
-        super().__init__(unseen)
-        self.unseen = unseen
+    """A worker does not see the file of a value that a call needs."""
 
 
-_held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # in order of last use
+_held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # by path, in order of last use
 _lock = RLock()
 
 
-def value_of(ref: BroadcastRef, brought: Mapping[BroadcastRef, Any]) -> Any:
-    """The value of a reference; raises `MissingBroadcast` if it is not available here."""
+def forget(paths: tuple[str, ...]) -> None:
+    """Drops the values of files whose paths start so."""
     with _lock:
-        found = _held.get(ref.token)
-        if found is not None:
-            _held.move_to_end(ref.token)
-            return found[0]
-        if ref in brought:
-            value = brought[ref]
-            size = int(getattr(value, "nbytes", 0))
-        elif ref.path is None:
-            raise MissingBroadcast(unseen=False)
-        else:
-            try:
-                value, size = read(ref.path), os.path.getsize(ref.path)
-            except FileNotFoundError as error:
-                raise MissingBroadcast(unseen=True) from error
-        if not ref.once:
-            _keep(ref.token, value, size)
-        return value
+        for path in [path for path in _held if path.startswith(paths)]:
+            _held.pop(path, None)
 
 
-def forget(tokens: Iterable[str]) -> None:
-    """Drops values."""
-    with _lock:
-        for token in tokens:
-            _held.pop(token, None)
-
-
-def _keep(token: str, value: Any, size: int) -> None:
-    _held[token] = value, size
+def _keep(path: str, value: Any, size: int) -> None:
+    _held[path] = value, size
     limit = own_memory()
     if limit is not None:
         while len(_held) > 1 and sum(size for _, size in _held.values()) > limit // 2:
@@ -150,61 +134,55 @@ HEARD = 1.0  # seconds to tell workers on close which values to drop
 ALONE = 30.0  # seconds without workers until giving up
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class BroadcastCopy:
-    """The copies of a value on workers."""
-
-    ref: BroadcastRef
-    nbytes: int
-    future: Any = None  # a scattered copy, from which workers fetch
-
-
 class Broadcast:
-    """A value that every worker has once: an argument of calls.
+    """A value that every worker has once: an argument of calls. `file`: None if it is sent."""
 
-    While this lives, the value can be sent again: it is in a file, or held here.
-    """
+    __slots__ = ("__weakref__", "_client", "_future", "_value", "file")
 
-    __slots__ = ("__weakref__", "_value", "laid")
+    def __init__(self, client: Any, value: Any, file: BroadcastFile | None, key: Hashable) -> None:
+        self._client, self.file = client, file
+        self._future: Any = None
+        # With a key, the caller holds the value.
+        self._value: Callable[[], Any] = (lambda: value) if key is None else weakref.ref(value)
+        if file is None:
+            self.send()
+        elif key is None:
+            self._value = lambda: None
 
-    def __init__(self, laid: BroadcastCopy, value: Any) -> None:
-        self.laid = laid
-        self._value: Callable[[], Any] = lambda: value
-        if not self.sent:
-            try:
-                self._value = weakref.ref(value)
-            except TypeError:
-                self._value = lambda: None
-
-    @property
-    def ref(self) -> BroadcastRef:
-        return self.laid.ref
+    def of(self, value: Any) -> bool:
+        """Whether it is this value's."""
+        return self._value() is value
 
     @property
-    def sent(self) -> bool:
-        return self.ref.path is None
+    def future(self) -> Any:
+        """The task of a value that is sent."""
+        if self._future.status in BAD:
+            self.send()
+        return self._future
 
-    def value(self) -> Any:
-        value, path = self._value(), self.ref.path
-        if value is not None or path is None:
-            return value
-        try:
-            return read(path)
-        except OSError as error:
-            raise DeviceError(
-                f"{path}: this file for workers cannot be read: {error.strerror}",
-                hint="run the query again; if that does not help, load the data again",
-            ) from None
+    def send(self) -> None:
+        """Sends the value, now and whenever it is lost."""
+        import dask
+
+        value = self._value()
+        if value is None and self.file is not None:
+            value = _read_again(self.file.path)
+            self._value = lambda: value
+        self.file = None
+        body = pickle.dumps(value, protocol=5)
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
+            key = f"broadcast-{uuid4().hex}"
+            self._future = self._client.submit(pickle.loads, body, key=key, pure=False)
 
 
-@dataclass(slots=True)
-class _Known:
-    """The value of a key. `placed`: its `Broadcast`, if somebody holds one."""
-
-    value: Callable[[], Any]
-    version: Hashable
-    laid: BroadcastCopy
-    placed: Callable[[], Broadcast | None]
+def _read_again(path: str) -> Any:
+    try:
+        return read(path)
+    except OSError as error:
+        raise DeviceError(
+            f"{path}: this file for workers cannot be read: {error.strerror}",
+            hint="run the query again; if that does not help, load the data again",
+        ) from None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -214,91 +192,39 @@ class Broadcaster:
     client: Any
     folder: Path | None = None
     _tried: bool = False
-    _known: dict[Hashable, _Known] = field(default_factory=dict)
-    _all: weakref.WeakSet[BroadcastCopy] = field(default_factory=weakref.WeakSet)
-    _gone: list[BroadcastRef] = field(default_factory=list)
+    _known: dict[Hashable, tuple[Hashable, Broadcast]] = field(default_factory=dict)
+    _gone: list[str] = field(default_factory=list)  # paths
     _old: list[tuple[float, str]] = field(default_factory=list)
     _telling: list[Any] = field(default_factory=list)  # pending requests to workers
-    _ends: list[Callable[[], Any]] = field(default_factory=list)
+    _end: Callable[[], Any] = lambda: None
 
-    def __post_init__(self) -> None:
-        # Also if nobody closes the database: a user's client may live on.
-        held = self.client, self._telling, self._all, self._gone
-        self._ends.append(weakref.finalize(self, _forget_all, *held))
-
-    def place(
-        self, key: Hashable, value: Any, nbytes: int, version: Hashable, once: bool
-    ) -> Broadcast:
-        if key is None:
-            return self._made(value, nbytes, once)
+    def place(self, key: Hashable, value: Any, version: Hashable, once: bool) -> Broadcast:
         known = self._known.get(key)
-        if known is not None and known.value() is value and known.version == version:
-            placed = known.placed()
-            if placed is None:
-                placed = Broadcast(known.laid, value)
-                known.placed = weakref.ref(placed)
-            return placed
-        made = self._made(value, nbytes, once)
-        try:
-            ref = weakref.ref(value, _Forgetting(self._known, key))
-        except TypeError:  # cannot be weakly referenced: keep it
-            self._known[key] = _Known(lambda: value, version, made.laid, lambda: made)
-        else:
-            self._known[key] = _Known(ref, version, made.laid, weakref.ref(made))
+        if known is not None and known[1].of(value) and known[0] == version:
+            return known[1]
+        made = Broadcast(self.client, value, self._written(value, once), key)
+        if made.file is not None:
+            weakref.finalize(made, self._gone.append, made.file.path).atexit = False
+        if key is not None:
+            self._known[key] = version, made
+            if known is None:
+                weakref.finalize(value, self._known.pop, key, None).atexit = False
         return made
 
-    def _made(self, value: Any, nbytes: int, once: bool) -> Broadcast:
-        token = uuid4().hex
+    def _written(self, value: Any, once: bool) -> BroadcastFile | None:
+        """The file of a value; None if there is no folder, or no room there."""
         folder = self.seen()
-        if folder is not None:
-            path = str(folder / token)
-            try:
-                size = current_watch().aside(lambda: write(value, path))
-            except OSError:  # a full disk: existing files stay, later values are sent
-                self.folder = None
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-            else:
-                return self._laid(BroadcastRef(token, path, once), nbytes or size, value)
-        return self._laid(
-            BroadcastRef(token, None, once), nbytes or getattr(value, "nbytes", 0), value
-        )
-
-    def _laid(self, ref: BroadcastRef, nbytes: int, value: Any) -> Broadcast:
-        laid = BroadcastCopy(ref, nbytes)
-        self._all.add(laid)
-        weakref.finalize(laid, self._gone.append, ref).atexit = False
-        return Broadcast(laid, value)
-
-    def brought(self, placed: Iterable[Broadcast], every: bool) -> dict[BroadcastRef, Any]:
-        """Futures of broadcast values to send along with a call. `every`: all values, because a
-        worker lacked one; otherwise those that workers do not keep."""
-        found = {}
-        for each in placed:
-            if every or (each.sent and each.ref.once):
-                laid = each.laid
-                if laid.future is None or laid.future.status in BAD:
-                    laid.future = self._copied(each.value())
-                found[each.ref] = laid.future
-        return found
-
-    def _copied(self, value: Any) -> Any:
-        """The future of a copy on a random worker."""
-        for _ in range(OFTEN):
-            workers = list(workers_of(self.client))
-            worker = choice(workers)
-            sending = self.client.scatter([value], [worker], hash=False, asynchronous=True)
-            # The worker is dying or gone; the scheduler may no longer know it.
-            with contextlib.suppress(OSError, KeyError):
-                return awaited(self.client, sending, partial(self._there, worker))[0]
-            sleep(PAUSE)
-        raise DeviceError(
-            "data could not be sent to the cluster: its workers died one after the other",
-            hint="see the logs of the cluster's workers",
-        )
-
-    def _there(self, worker: str) -> bool:
-        return worker in self.client.nthreads()
+        if folder is None:
+            return None
+        path = str(folder / uuid4().hex)
+        try:
+            current_watch().aside(lambda: write(value, path))
+        except OSError:  # a full disk: existing files stay, later values are sent
+            self.folder = None
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return None
+        return BroadcastFile(path, once)
 
     # ------------------------------------------------------------------------------ folder
 
@@ -319,22 +245,25 @@ class Broadcaster:
                 folder = _new_folder(Path(parent))
             except OSError:
                 continue
-            end = weakref.finalize(self, _remove, folder, os.getpid())
-            token = uuid4().hex
-            try:
-                (folder / "token").write_text(token, encoding="utf-8")
-                asked = self.client.run(
-                    can_read, str(folder / "token"), token, on_error="ignore", asynchronous=True
-                )
-                late = monotonic() + LINGER
-                seen = awaited(self.client, asked, partial(_before, late))
-            except OSError:
-                seen = {}
-            if seen and all(seen.values()):
-                self._ends.append(end)
+            held = self.client, self._telling, folder, os.getpid()
+            # Also if nobody closes the database: a user's client may live on.
+            end = weakref.finalize(self, _remove, *held)
+            if self._all_see(folder):
+                self._end = end
                 return folder
             end()
         return None
+
+    def _all_see(self, folder: Path) -> bool:
+        token, late = uuid4().hex, monotonic() + LINGER
+        with contextlib.suppress(OSError):
+            (folder / "token").write_text(token, encoding="utf-8")
+            asked = self.client.run(
+                can_read, str(folder / "token"), token, on_error="ignore", asynchronous=True
+            )
+            seen = awaited(self.client, asked, lambda: monotonic() < late)
+            return bool(seen) and all(seen.values())
+        return False
 
     def send_all(self) -> None:
         """From now on, sends values, because a worker cannot see the folder."""
@@ -344,25 +273,18 @@ class Broadcaster:
         """Makes workers drop values that nobody needs, and deletes their files."""
         if self._gone:
             gone, self._gone[:] = self._gone[:], []
-            self._old += [(monotonic(), ref.path) for ref in gone if ref.path is not None]
-            self.tell(forget, [ref.token for ref in gone])
+            self._old += [(monotonic(), path) for path in gone]
+            _tell(self.client, self._telling, forget, tuple(gone))
         while self._old and monotonic() - self._old[0][0] >= linger:
             with contextlib.suppress(OSError):
                 os.unlink(self._old.pop(0)[1])
 
     def close(self) -> None:
         self._known.clear()
-        forget_all, *others = self._ends
-        forget_all()
+        self._end()
         for each in self._telling:  # else the client might close before it has sent the request
             with contextlib.suppress(Exception):
                 each.result(HEARD)
-        for end in others:
-            end()
-
-    def tell(self, function: Callable[..., Any], *args: Any) -> None:
-        """Makes all workers call a function; does not wait, because a worker may be dying."""
-        _tell(self.client, self._telling, function, *args)
 
 
 def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: Any) -> None:
@@ -370,18 +292,6 @@ def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: 
         work = client.run(function, *args, on_error="ignore", asynchronous=True)
         said = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
         telling[:] = [*(each for each in telling if not each.done()), said]
-
-
-def _forget_all(
-    client: Any,
-    telling: list[Any],
-    laid: weakref.WeakSet[BroadcastCopy],
-    gone: Sequence[BroadcastRef],
-) -> None:
-    tokens = {ref.token for ref in gone} | {each.ref.token for each in laid}
-    if tokens:
-        with contextlib.suppress(Exception):  # Python may be shutting down
-            _tell(client, telling, forget, sorted(tokens))
 
 
 def workers_of(client: Any) -> dict[str, int]:
@@ -398,10 +308,6 @@ def workers_of(client: Any) -> dict[str, int]:
             )
         current_watch().poll()
         sleep(PAUSE)
-
-
-def _before(when: float) -> bool:
-    return monotonic() < when
 
 
 def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None) -> Any:
@@ -426,19 +332,6 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
         waiting.cancel()
 
 
-@dataclass(slots=True)
-class _Forgetting:
-    """Removes a key when its value dies, unless the key has another value by then."""
-
-    known: dict[Hashable, _Known]
-    key: Hashable
-
-    def __call__(self, ref: weakref.ref[Any]) -> None:
-        found = self.known.get(self.key)
-        if found is not None and found.value is ref:
-            del self.known[self.key]
-
-
 def _new_folder(parent: Path) -> Path:
     """A folder of this process; deletes folders of processes that were killed."""
     mark = f"gdatalog-cluster-{socket.gethostname()}-"
@@ -449,9 +342,12 @@ def _new_folder(parent: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{mark}{os.getpid()}-", dir=parent))
 
 
-def _remove(folder: Path, process: int) -> None:
+def _remove(client: Any, telling: list[Any], folder: Path, process: int) -> None:
+    """Deletes a folder; makes workers drop the values of its files."""
     if os.getpid() == process:  # not in a forked process
         shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(Exception):  # Python may be shutting down
+            _tell(client, telling, forget, (str(folder),))
 
 
 def _lives(process: int) -> bool:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from traceback import format_exc
 from typing import Any, NamedTuple
-from weakref import ref
 
 from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool.broadcast import (
     BAD,
     Broadcast,
-    Broadcaster,
-    BroadcastRef,
+    BroadcastFile,
     MissingBroadcast,
-    value_of,
 )
 from gdatalog.cluster.workers import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
@@ -56,29 +53,25 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(
-        self, body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]
-    ) -> None:
+    def __init__(self, body: bytes, inputs: Sequence[Any]) -> None:
         super().__init__(io.BytesIO(body))
         self.inputs = inputs
-        self.brought = brought
 
     def persistent_load(self, name: Any) -> Any:
-        return value_of(name, self.brought) if isinstance(name, BroadcastRef) else self.inputs[name]
+        return name.value() if isinstance(name, BroadcastFile) else self.inputs[name]
 
 
-def run_call(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Any:
-    """Runs a call. `inputs`: remote values, which the call refers to by number; `brought`:
-    broadcast values that this worker may not have."""
+def run_call(body: bytes, inputs: Sequence[Any]) -> Any:
+    """Runs a call. `inputs`: values on workers, which the call refers to by number."""
     with _Caller().call():
-        function, args = _Unpacker(body, inputs, brought).load()
+        function, args = _Unpacker(body, inputs).load()
         return function(*args)
 
 
-def outcome_of(body: bytes, inputs: Sequence[Any], brought: Mapping[BroadcastRef, Any]) -> Outcome:
+def outcome_of(body: bytes, inputs: Sequence[Any]) -> Outcome:
     """Like `run_call`, but returns errors as values, because Dask would log a raised error."""
     try:
-        return Outcome(run_call(body, inputs, brought))
+        return Outcome(run_call(body, inputs))
     except Exception as error:
         return Outcome(None, _sendable(error))
 
@@ -140,12 +133,14 @@ class RemoteValue:
 
     `summary`: what the call's `summary` function returned. `part(key)`: an item of a dict or
     sequence; as an argument of calls, only that item moves. The worker keeps the value as long as
-    this object lives; values computed from it do not need it.
+    this object lives. If a worker dies, Dask computes its values again, from values that may have
+    been released by now; `origins` keeps the files alive that this needs, and names the data that
+    Dask may be unable to compute again.
     """
 
     future: Any
     summary: Any = None
-    recipe: Recipe | Origin | None = None
+    origins: frozenset[object] = frozenset()
     parts: dict[Any, Any] = field(default_factory=dict)  # futures
 
     def part(self, key: Any) -> RemoteElement:
@@ -193,116 +188,10 @@ class TooLarge(MemoryLimitError):
         self.call = call
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Recipe:
-    """How to compute a remote value again; it does not keep the inputs alive."""
-
-    body: bytes
-    inputs: tuple[tuple[Recipe | Origin | RemoteValue, tuple[Any, ...]], ...]  # source, item
-    placed: tuple[Broadcast, ...]
-    worker: str | None
-    kept: Callable[[], RemoteValue | None] = lambda: None
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Origin:
-    """How to compute a value again that no call computed: `make` returns its future. `lost`: the
-    error to raise if that fails."""
-
-    make: Callable[[], Any]
-    lost: Callable[[Any], Exception]
-    kept: Callable[[], RemoteValue | None] = lambda: None
-
-
-def whole(each: RemoteValue | RemoteElement) -> RemoteValue:
-    """The remote value that an argument is, or is an item of."""
+def whole(each: RemoteValue | RemoteElement | Broadcast) -> RemoteValue | Broadcast:
+    """The value that an argument is, or is an item of."""
     return each.kept if isinstance(each, RemoteElement) else each
 
 
-def future_of(each: RemoteValue | RemoteElement) -> Any:
+def future_of(each: RemoteValue | RemoteElement | Broadcast) -> Any:
     return each.kept.parts.get(each.key) if isinstance(each, RemoteElement) else each.future
-
-
-def made_as(kept: RemoteValue, recipe: Recipe | Origin | None) -> RemoteValue:
-    """Sets how a value is computed again, for one that equals another value with that recipe."""
-    kept.recipe = recipe
-    if recipe is not None:
-        recipe.kept = ref(kept)
-    return kept
-
-
-class Lineage:
-    """The lost values that one stage recomputes.
-
-    Dask recomputes lost tasks that its scheduler knows, and their inputs. It does not know how
-    scattered data were computed, nor anything after a restart. So each value has a recipe, the call
-    that computed it; lost or released inputs are recomputed first.
-    """
-
-    def __init__(self, broadcaster: Broadcaster, submit: Callable[..., list[Any]]) -> None:
-        self._broadcaster = broadcaster
-        self._submit = submit
-        self._remade: dict[Recipe | Origin, Any] = {}  # futures
-
-    def forget(self) -> None:
-        """Forgets recomputed values, because one of them may differ from the original."""
-        self._remade.clear()
-
-    def revived(self, each: RemoteValue | RemoteElement, every: bool) -> bool:
-        """Whether an input was lost; if so, starts its recomputation. `every`: also sends all
-        broadcast values, because workers do not have them."""
-        kept = whole(each)
-        lost = kept.future.status in BAD
-        part_lost = False
-        if isinstance(each, RemoteElement) and each.key in kept.parts:
-            part_lost = lost or kept.parts[each.key].status in BAD
-            if part_lost:
-                del kept.parts[each.key]
-        if lost and kept.recipe is not None:
-            self._remake(kept.recipe, every)
-        return lost or part_lost
-
-    def _remake(self, recipe: Recipe | Origin, every: bool) -> None:
-        """Recomputes a value, after those of its inputs that are gone."""
-        todo = [recipe]
-        while todo:
-            each = todo[-1]
-            if self._there(each) is not None:
-                todo.pop()
-                continue
-            if isinstance(each, Origin):
-                before = self._remade.get(each)
-                if before is not None and before.status != "lost":
-                    raise each.lost(before)
-                self._made_again(each, each.make())
-                continue
-            there = [(*made, self._there(made[0])) for made in each.inputs]  # may change soon
-            needed = [source for source, _, future in there if future is None]
-            if needed:
-                todo += [source for source in needed if not isinstance(source, RemoteValue)]
-                continue
-            inputs = []
-            for _, part, future in there:
-                inputs += self._submit(part_of, None, [future], list(part)) if part else [future]
-            sent = [one for one in each.placed if one.sent or every]
-            brought = self._broadcaster.brought(sent, True)
-            (future,) = self._submit(run_call, each.worker, [each.body], [inputs], [brought])
-            self._made_again(each, future)
-            todo.pop()
-
-    def _there(self, each: Recipe | Origin | RemoteValue) -> Any:
-        """The future of an existing value; None if it must be computed."""
-        if isinstance(each, RemoteValue):
-            return each.future
-        kept = each.kept()
-        if kept is not None and kept.future.status not in BAD:
-            return kept.future
-        found = self._remade.get(each)
-        return found if found is not None and found.status not in BAD else None
-
-    def _made_again(self, each: Recipe | Origin, future: Any) -> None:
-        self._remade[each] = future
-        kept = each.kept()
-        if kept is not None:
-            kept.future = future
-            kept.parts.clear()

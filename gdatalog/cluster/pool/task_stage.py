@@ -25,14 +25,11 @@ from gdatalog.cluster.pool.broadcast import (
 )
 from gdatalog.cluster.pool.calls import (
     Call,
-    Lineage,
     Lost,
-    Recipe,
     RemoteElement,
     RemoteValue,
     TooLarge,
     future_of,
-    made_as,
     outcome_of,
     packed,
     part_of,
@@ -44,7 +41,7 @@ from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.cluster.workers import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 
 PATIENT = 1.0  # seconds until the scheduler is asked to free forgotten tasks
 TOGETHER = 64  # results fetched together at most
@@ -58,24 +55,24 @@ class RunningCall:
 
     call: Call
     body: bytes
-    inputs: list[RemoteValue | RemoteElement]
+    inputs: list[RemoteValue | RemoteElement | Broadcast]
     placed: list[Broadcast]
     tries: int = 0
     deaths: int = 0  # how often its workers died while it ran
-    missing: bool = False  # whether a worker lacked a broadcast value
     given: Sequence[Any] = ()  # the futures of its inputs
     made: Any = None  # the future of a result that stays
 
     @staticmethod
     def of(call: Call) -> RunningCall:
-        inputs: list[RemoteValue | RemoteElement] = []
+        inputs: list[RemoteValue | RemoteElement | Broadcast] = []
         placed: list[Broadcast] = []
 
         def name(each: Any) -> Any:
             if isinstance(each, Broadcast):
                 placed.append(each)
-                return each.ref
-            if isinstance(each, RemoteValue | RemoteElement):
+                if each.file is not None:
+                    return each.file
+            if isinstance(each, RemoteValue | RemoteElement | Broadcast):
                 inputs.append(each)
                 return len(inputs) - 1
             return None
@@ -119,7 +116,6 @@ class TaskStage:
         self.reports = True  # reports progress; else the caller does
         self._client = pool.connection.client
         self._submit = Submitter(self._client, name)
-        self._lineage = Lineage(pool.broadcaster, self._submit)
         self._waiting: list[RunningCall] = []
         self._running: dict[Any, RunningCall] = {}  # by the future of its result or summary
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
@@ -171,9 +167,7 @@ class TaskStage:
         """Sends the waiting calls."""
         self._check_unrecoverable()
         waiting, self._waiting = self._waiting, []
-        for each in {id(each): each for run in waiting for each in run.inputs}.values():
-            if whole(each).future.status in ("cancelled", "error"):
-                self._lineage.revived(each, False)
+        self._compute_again(waiting)
         self._parts(
             [each for run in waiting for each in run.inputs if isinstance(each, RemoteElement)]
         )
@@ -191,10 +185,36 @@ class TaskStage:
     ) -> list[Any]:
         for run in runs:
             run.given = list(map(future_of, run.inputs))
-        brought = [self.pool.broadcaster.brought(run.placed, run.missing) for run in runs]
         given = [list(run.given) for run in runs]
         bodies = [run.body for run in runs]
-        return self._submit(function, worker, bodies, given, brought) if runs else []
+        return self._submit(function, worker, bodies, given) if runs else []
+
+    def _compute_again(self, runs: Sequence[RunningCall]) -> None:
+        """Makes Dask compute inputs again that failed; raises if it cannot, because it has
+        forgotten what they were computed from."""
+        failed: set[str] = set()
+        for each in {id(each): each for run in runs for each in run.inputs}.values():
+            kept = whole(each)
+            if kept.future.status == "cancelled":
+                raise self._gone(kept)
+            futures = kept.future, future_of(each)
+            failed |= {one.key for one in futures if one is not None and one.status == "error"}
+        if failed:
+            work = self._client.run_on_scheduler(set_free, failed=[*failed], asynchronous=True)
+            awaited(self._client, work, lambda: True, self.limits.poll)
+
+    def _gone(self, kept: RemoteValue | Broadcast) -> DeviceError:
+        origins = kept.origins if isinstance(kept, RemoteValue) else ()
+        names = ", ".join(sorted(each for each in origins if isinstance(each, str)))
+        if not names:
+            return DeviceError(
+                f"{self.name} needs rows that were lost, because the cluster was restarted",
+                hint="load the data again, or connect to the cluster again",
+            )
+        return DeviceError(
+            f"rows of {names} were lost with their worker, and Dask cannot compute them again",
+            hint=f"the data that they were computed from are gone, too; load {names} again",
+        )
 
     def _parts(self, parts: Sequence[RemoteElement]) -> None:
         """Makes items of remote values tasks of their own, on the workers that hold the whole."""
@@ -299,13 +319,9 @@ class TaskStage:
             self._raised(run, value.error)
 
     def _kept(self, run: RunningCall, told: Any) -> RemoteValue:
-        inputs = []
-        for each in run.inputs:
-            kept = whole(each)
-            part = (each.key,) if isinstance(each, RemoteElement) else ()
-            inputs.append((kept.recipe or kept, part))
-        recipe = Recipe(run.body, tuple(inputs), tuple(run.placed), run.call.worker)
-        return made_as(RemoteValue(run.made, told), recipe)
+        inputs = [kept for kept in map(whole, run.inputs) if isinstance(kept, RemoteValue)]
+        origins = frozenset(run.placed).union(*(kept.origins for kept in inputs))
+        return RemoteValue(run.made, told, origins)
 
     # ------------------------------------------------------------------------------- faults
 
@@ -320,17 +336,15 @@ class TaskStage:
         missing, lost = isinstance(error, MissingBroadcast), isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker cancelled it, not the driver
             error = None
-        if lost:  # a recomputed value may differ from the original
-            self._lineage.forget()
-        revived = 0
-        if error is None or killed or missing or lost:
-            for each, future in zip(run.inputs, run.given, strict=True):
-                # Another call may have recomputed it meanwhile.
-                revived += self._lineage.revived(each, missing) or future_of(each) is not future
         run.made = None
+        recoverable = error is None or killed or missing or lost
+        again = recoverable and any(
+            whole(each).future.status in BAD or future_of(each) is not given
+            for each, given in zip(run.inputs, run.given, strict=True)
+        )
         if isinstance(error, MissingBroadcast):
             self._raised(run, error)
-        elif error is None or revived:
+        elif error is None or again:
             self._again(run, error if lost else None)
         elif killed:
             self._killed(run)
@@ -349,10 +363,10 @@ class TaskStage:
 
     def _raised(self, run: RunningCall, error: BaseException) -> None:
         if isinstance(error, MissingBroadcast):
-            run.missing = True
-            if error.unseen:
-                self.pool.broadcaster.send_all()
-            self._again(run)
+            self.pool.broadcaster.send_all()
+            for each in run.placed:
+                each.send()
+            self._again(replace(RunningCall.of(run.call), tries=run.tries, deaths=run.deaths))
         elif isinstance(error, Interrupted):
             self._again(run)
         elif isinstance(error, MemoryError):

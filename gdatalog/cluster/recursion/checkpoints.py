@@ -15,12 +15,12 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
 from uuid import uuid4
+from weakref import finalize
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.pool.broadcast import read, write
-from gdatalog.cluster.pool.calls import made_as
 from gdatalog.cluster.recursion.hash_partition import (
     HashPartition,
     Parcel,
@@ -48,14 +48,12 @@ SHARE, LEAST = 20.0, 5.0
 RATE = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Checkpoint:
-    """The owners' rows, in files of a folder. `recipes`: how the owners' states were computed, in
-    case the checkpoint is lost."""
+    """The owners' rows, in files of a folder, which is deleted when this is no longer needed."""
 
     folder: str
     rows: Mapping[int, Sequence[SavedRows]]
-    recipes: Mapping[int, Any]
 
 
 class Checkpoints:
@@ -100,8 +98,8 @@ class Checkpoints:
                         Call(saved, (each, owner in out, folder), False, workers[owner], owner)
                     )
                 rows = {call.tag: given for call, given in stage}
-                recipes = {owner: each.recipe for owner, each in kept.items()}
-                found = Checkpoint(folder, rows, recipes)
+                found = Checkpoint(folder, rows)
+                finalize(found, _remove, folder)
         except (MemoryError, OSError):
             pass
         finally:
@@ -111,7 +109,6 @@ class Checkpoints:
             self.wait()
         if found is None:
             return False
-        self.drop()
         self.last = found
         self.made += 1
         self._doubt = 1
@@ -130,7 +127,10 @@ class Checkpoints:
             if owner in last.rows:
                 given = *args(owner), last.rows[owner]
                 stage.add(Call(restored, given, True, workers[owner], tag=owner))
-        return {call.tag: made_as(kept, last.recipes[call.tag]) for call, kept in stage}
+        found = {call.tag: kept for call, kept in stage}
+        for kept in found.values():
+            kept.origins |= {last}
+        return found
 
     def drop(self) -> None:
         if self.last is not None:

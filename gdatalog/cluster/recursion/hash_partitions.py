@@ -154,8 +154,10 @@ class HashPartitions:
                 self._count_death(len(course.rounds))
                 course.kept.clear()  # frees the old states first
                 course = self._back(derived)
-        finally:
+        except BaseException:
             self.checkpoints.drop()
+            raise
+        self.checkpoints.last = None
         for name, relation in found.items():
             self.context.limits.charge(name, relation.nbytes)
             self.context.device.hold(relation)
@@ -260,7 +262,7 @@ class HashPartitions:
                 parcels.setdefault(owner, {})[name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
-            held = parcel if size <= SMALL else self.pool.broadcast(None, parcel, size)
+            held = parcel if size <= SMALL else self.pool.broadcast(None, parcel)
             course.inbox.setdefault(owner, []).append(held)
         return course
 
@@ -287,7 +289,7 @@ class HashPartitions:
                 columns, count = dealt_out.get(owner, ((), 0))
                 blocks = [columns] if count else []
                 part = Relation.of_blocks(*schema, blocks, count, True)
-                fragments[name] = pool.broadcast(None, part, part.nbytes)
+                fragments[name] = pool.broadcast(None, part)
         stratum = self.run.stratum
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}

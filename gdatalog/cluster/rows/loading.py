@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, RemoteValue, TaskStage
-from gdatalog.cluster.pool.calls import Origin, made_as
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.workers import own_address
 from gdatalog.engine.context import Wanted
-from gdatalog.errors import DataError, DeviceError, Error, MemoryLimitError
+from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import LoadOptions
@@ -95,51 +93,20 @@ class PartitionSummary:
         return PartitionSummary(table.names, table.types, table.length, nbytes, partition.texts)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A Dask frame, whose partitions are computed again if they are lost."""
-
-    client: Any
-    name: str
-    delayed: Sequence[Any]
-
-    def partitions(self) -> list[RemoteValue]:
-        """Computes all partitions."""
-        futures = self.client.compute(list(self.delayed))
-        return [
-            made_as(
-                RemoteValue(future),
-                Origin(partial(self._again, number), partial(self._lost, number)),
-            )
-            for number, future in enumerate(futures)
-        ]
-
-    def _again(self, number: int) -> Any:
-        return self.client.compute(self.delayed[number])
-
-    def _lost(self, number: int, future: Any) -> DeviceError:
-        """The error if a partition depends on data that only a dead worker had."""
-        told = f": {future.exception()}" if future.status == "error" else ""
-        return DeviceError(
-            f"{self.name}: partition {number} was lost with its worker, and Dask "
-            f"cannot compute it again{told}",
-            hint=f"the data that it was computed from are gone, too; load {self.name} again",
-        )
-
-
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
     """The relation of a frame; None if it has no rows or no columns."""
     wanted = asked.wanted
-    source = Frame(asked.keeping.pool.connection.client, wanted.name, _delayed(data))
+    futures = asked.keeping.pool.connection.client.compute(_delayed(data))
     declared = wanted.declared
     typed = None if declared is None else TypedColumns(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)
     stage = asked.stage("load")
-    for number, raw in enumerate(source.partitions()):
-        what = f"{wanted.name}, partition {number}" if len(source.delayed) > 1 else wanted.name
+    for number, future in enumerate(futures):
+        what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
+        raw = RemoteValue(future, origins=frozenset({wanted.name}))
         args = (partition_of, (raw, columns, typed, what))
         stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
-    del raw  # releases the partition's source
+    del raw, future, futures  # releases the partitions' sources
     partitions: dict[int, RemoteValue] = {}
     for call, made in stage:
         if isinstance(made.summary, Error):
@@ -348,7 +315,7 @@ def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
 
     codes = np.fromiter(map(asked.symbols.intern, texts), np.int32, len(texts))
     known = TextCodes(pa.array(texts, pa.large_string()), codes)
-    return asked.keeping.pool.broadcast(None, known, known.nbytes)
+    return asked.keeping.pool.broadcast(None, known)
 
 
 # ------------------------------------------------------------------------------- on a worker

@@ -181,9 +181,7 @@ class RowKeeper:
     ) -> list[RemoteValue]:
         """How often keys or ranks occur in the edges; each owner has the counts of its keys."""
         values, way = self.edges(rows)
-        placed = (
-            None if ranking is None else self.pool.broadcast(id(ranking), ranking, ranking.nbytes)
-        )
+        placed = None if ranking is None else self.pool.broadcast(id(ranking), ranking)
         calls = [(row_statistics.counts_of, (value, way, what, placed)) for value in values]
         counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)

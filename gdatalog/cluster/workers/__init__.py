@@ -153,18 +153,18 @@ def _remove(path: Path) -> None:
 # ----------------------------------------------------------------------------- on the scheduler
 
 
-def set_free(dask_scheduler: Any, wanted: Sequence[str] = ()) -> None:
+def set_free(dask_scheduler: Any, wanted: Sequence[str] = (), failed: Sequence[str] = ()) -> None:
     """Resumes tasks that Dask (2026.8) has forgotten.
 
     First, tasks that may run anywhere but preferred a worker that died when there was no other:
     Dask reconsiders them only when that worker comes back. Second, `wanted` tasks, or their
     dependencies, that were lost after one of their own dependencies had failed: they would wait for
-    ever. Retrying that dependency passes its result or error on to them.
+    ever. Retrying that dependency passes its result or error on to them. Third, `failed` tasks.
     """
     stuck = {ts.key: "processing" for ts in dask_scheduler.unrunnable if ts.loose_restrictions}
     if stuck and dask_scheduler.running:
         dask_scheduler.transitions(stuck, stimulus_id="gdatalog-set-free")
-    forgotten, failed = set(), set()
+    forgotten, retried = set(), {key for key in failed if _erred(dask_scheduler, key)}
     there = [dask_scheduler.tasks[key] for key in wanted if key in dask_scheduler.tasks]
     todo = [task for task in there if task.state != "erred"]
     while todo:
@@ -173,8 +173,12 @@ def set_free(dask_scheduler: Any, wanted: Sequence[str] = ()) -> None:
             forgotten.add(task)
             todo += task.dependencies
         elif task.state == "erred":
-            failed.add(task.key)
-    if failed:
+            retried.add(task.key)
+    if retried:
         again = {task.key: "waiting" for task in forgotten if task.state == "released"}
-        dask_scheduler.stimulus_retry(keys=list(failed))
+        dask_scheduler.stimulus_retry(keys=list(retried))
         dask_scheduler.transitions(again, stimulus_id="gdatalog-set-free")
+
+
+def _erred(scheduler: Any, key: str) -> bool:
+    return key in scheduler.tasks and scheduler.tasks[key].state == "erred"
