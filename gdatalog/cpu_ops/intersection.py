@@ -10,7 +10,7 @@ from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.cpu_ops.arrays import expand, survivors
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.records import replace
-from gdatalog.storage.rows import Columns, RowPacking
+from gdatalog.storage.rows import Columns, RowPacking, Span, spans_of
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 from gdatalog.values import INT_MIN
@@ -133,65 +133,71 @@ STRETCH = 1 << 22  # marks in one batch
 
 
 class MarkedRows:
+    packing = RowPacking
+
     def __init__(self, most: int) -> None:
         self.most = most  # bytes
         self._packing: RowPacking | None = None
-        self._spans: list[tuple[int, int]] = []  # each column's least and greatest value
-        self._marks = np.zeros(0, dtype=np.bool_)
+        self._spans: list[Span] = []  # each column's least and greatest value
+        self._marks = self.zeros(0)
         self._no_more = False  # a larger range did not fit into `most` bytes
 
     @property
     def nbytes(self) -> int:
-        return self._marks.nbytes
+        return int(self._marks.nbytes)
+
+    def zeros(self, size: int) -> Array:
+        return np.zeros(size, dtype=np.bool_)
+
+    def spans(self, rows: Columns) -> list[Span]:
+        """The least and the greatest value of each column, (0, 0) if there are no rows."""
+        return spans_of([rows]) or [(0, 0)] * len(rows)
 
     def fits(self, rows: Columns) -> bool:
         """Extends the range of possible rows by these. Returns False, and changes nothing, if the
         marks would take more than `most` bytes."""
-        if not len(rows[0]):
-            return self._packing is not None or self._widen(tuple(np.zeros((len(rows), 1), int)))
-        spans = [(int(column.min()), int(column.max())) for column in rows]
+        if self._packing is not None and not len(rows[0]):
+            return True
+        spans = self.spans(rows)
         if self._spans:
             both = zip(self._spans, spans, strict=True)
             spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
-        ends = tuple(np.array(span) for span in spans)
-        held = self._packing is not None and self._packing.holds(ends)
-        if not held and (self._no_more or not self._widen(ends)):
+        held = self._packing is not None and self._packing.covers(spans)
+        if not held and (self._no_more or not self._widen(spans)):
             self._no_more = True
             return False
-        self._spans = spans
+        if len(rows[0]):
+            self._spans = spans
         return True
 
-    def _widen(self, ends: Columns) -> bool:
-        """Extends the marks to rows between these ends. Returns False if they become too large."""
+    def _widen(self, spans: list[Span]) -> bool:
+        """Extends the marks to rows in these ranges. Returns False if they become too large."""
         for spare in (1, 0):
-            packing = RowPacking.of(ends, spare)
+            packing = self.packing.within(spans, spare)
             if packing is not None and 1 << sum(packing.bits) <= self.most:
-                break
-        else:
-            return False
-        size = 1 << sum(packing.bits)
-        with working_space("marks", size):
-            before, old = self._packing, self._marks
-            packing = replace(packing, least=self._least(packing, ends))
-            self._packing, self._marks = packing, np.zeros(size, dtype=np.bool_)
-            wide = [np.dtype(np.int64)] * len(ends)
+                self._grow(replace(packing, least=self._least(packing, spans)))
+                return True
+        return False
+
+    def _grow(self, packing: RowPacking) -> None:
+        before, old = self._packing, self._marks
+        with working_space("marks", 1 << sum(packing.bits)):
+            self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
+            wide = [np.dtype(np.int64)] * len(packing.bits)
             for start in range(0, len(old) if before is not None else 0, STRETCH):
                 assert before is not None
                 found = np.flatnonzero(old[start : start + STRETCH])
                 found += start
                 self._marks[packing.pack(before.unpack(found, wide))] = True
-        return True
 
-    def _least(self, packing: RowPacking, ends: Columns) -> tuple[int, ...]:
+    def _least(self, packing: RowPacking, spans: list[Span]) -> tuple[int, ...]:
         """The least value of each column's range. Spare room is below the values if they have
         fallen, so that falling values outgrow the range as rarely as rising ones."""
         if not self._spans:
             return packing.least
         return tuple(
-            max(INT_MIN, int(end[1]) - (1 << bits) + 1) if low < span[0] else low
-            for low, bits, end, span in zip(
-                packing.least, packing.bits, ends, self._spans, strict=True
-            )
+            max(INT_MIN, high - (1 << bits) + 1) if low < before else low
+            for bits, (low, high), (before, _) in zip(packing.bits, spans, self._spans, strict=True)
         )
 
     def add(self, rows: Columns) -> None:
@@ -204,11 +210,15 @@ class MarkedRows:
         not marked, one for each distinct row."""
         assert self._packing is not None
         packed = self._packing.pack(rows)
+        found = self._fresh(packed)
+        self._marks[packed[found]] = True
+        return found
+
+    def _fresh(self, packed: Array) -> Array:
         fresh = np.flatnonzero(~self._marks[packed])
         _, first = np.unique(packed[fresh], return_index=True)
         first.sort()
         found: Array = fresh[first]
-        self._marks[packed[found]] = True
         return found
 
     def count(self) -> int:

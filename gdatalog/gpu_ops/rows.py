@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from gdatalog.account import spending
+from gdatalog.cpu_ops.intersection import MarkedRows
 from gdatalog.gpu_ops import TILE, Driver, Kernels, type_of
 from gdatalog.gpu_ops.graph import DeviceGraph
-from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceStore
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
 Array = Any  # a device array: CuPy's on a GPU
 Box = Sequence[tuple[int, int]]
@@ -187,41 +189,18 @@ class Arrays:
 Columns = tuple[Array, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePacking:
-    """The bits of each column in a packed row. Packed rows have the order of the rows."""
+class DevicePacking(RowPacking):
+    """The bits of each column in a packed row, for a device's arrays."""
 
-    xp: Any
-    least: tuple[int, ...]
-    bits: tuple[int, ...]
+    __slots__ = ()
 
-    @staticmethod
-    def of(xp: Any, spans: Sequence[tuple[int, int]], spare: int = 0) -> DevicePacking | None:
-        """A packing for columns with these ranges, with up to `spare` more bits for each; None if
-        they are too wide."""
-        bits = [(high - low).bit_length() for low, high in spans]
-        total = sum(bits)
-        if total > 63:
-            return None
-        room = min(spare, (63 - total) // max(1, len(bits)))
-        return DevicePacking(
-            xp, tuple(low for low, _ in spans), tuple(width + room for width in bits)
-        )
-
-    def holds(self, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether columns with these ranges fit."""
-        return all(
-            least >= low and (greatest - low) >> width == 0
-            for (least, greatest), low, width in zip(spans, self.least, self.bits, strict=True)
-        )
-
-    def pack(self, columns: Sequence[Array]) -> Array:
+    def pack(self, columns: Sequence[Array], into: Array | None = None) -> Array:
         """The rows as integers. Columns without bits are skipped."""
         packed: Array | None = None
         for column, low, width in zip(columns, self.least, self.bits, strict=True):
             if not width:
                 continue
-            mine = column.astype(self.xp.int64)
+            mine = column.astype(np.int64)
             if low:
                 mine -= low
             if packed is None:
@@ -229,11 +208,11 @@ class DevicePacking:
             else:
                 packed <<= width
                 packed |= mine
-        return self.xp.zeros(len(columns[0]), self.xp.int64) if packed is None else packed
+        return columns[0].astype(np.int64) * 0 if packed is None else packed
 
     def unpack(self, packed: Array, dtypes: Sequence[Any]) -> Columns:
         columns: list[Array] = []
-        packed = packed.astype(self.xp.int64)
+        packed = packed.astype(np.int64)
         below = sum(self.bits)
         for low, width, dtype in zip(self.least, self.bits, dtypes, strict=True):
             below -= width
@@ -254,11 +233,11 @@ class RowOperations(Arrays):
 
     def packing(self, columns: Sequence[Array], spare: int = 0) -> DevicePacking | None:
         """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
-        return DevicePacking.of(self.xp, self.spans(columns), spare)
+        return DevicePacking.within(self.spans(columns), spare)
 
     def holds(self, packing: DevicePacking, columns: Sequence[Array]) -> bool:
         """Whether these columns' values fit a packing."""
-        return not len(columns[0]) or packing.holds(self.spans(columns))
+        return not len(columns[0]) or packing.covers(self.spans(columns))
 
     def firsts(self, values: Array) -> Array:
         """A mask of the entries of a sorted array that differ from the one before."""
@@ -383,70 +362,32 @@ class RowOperations(Arrays):
 # A set of rows on a device as marks: one byte for each row that may occur.
 
 
-class DeviceMarkedRows:
+class DeviceMarkedRows(MarkedRows):
+    packing = DevicePacking
+
     def __init__(self, ops: RowOperations, most: int) -> None:
         self.ops = ops
-        self.most = most  # bytes
-        self._packing: DevicePacking | None = None
-        self._spans: list[tuple[int, int]] = []  # each column's least and greatest value
-        self._marks = ops.xp.zeros(0, dtype=bool)
-        self._no_more = False  # a larger range did not fit into `most` bytes
+        super().__init__(most)
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._marks.nbytes)
+    def zeros(self, size: int) -> Array:
+        return self.ops.xp.zeros(size, dtype=bool)
 
-    def fits(self, rows: Columns) -> bool:
-        """Extends the range of possible rows by these. Returns False, and changes nothing, if the
-        marks would take more than `most` bytes."""
-        ops, xp = self.ops, self.ops.xp
-        spans = ops.spans(rows)
-        if self._spans and not len(rows[0]):
-            return True
-        if self._spans:
-            both = zip(self._spans, spans, strict=True)
-            spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
-        before = self._packing
-        if before is None or not before.holds(spans):
-            if self._no_more:
-                return False
-            for spare in (1, 0):
-                packing = DevicePacking.of(xp, spans, spare)
-                if packing is not None and 1 << sum(packing.bits) <= self.most:
-                    break
-            else:
-                self._no_more = True
-                return False
-            known = None if before is None else self.rows([xp.int64] * len(rows))
-            self._packing = packing
-            self._marks = xp.zeros(1 << sum(packing.bits), dtype=bool)
-            if known is not None:
-                self._marks[packing.pack(known)] = True
-        if len(rows[0]):
-            self._spans = spans
-        return True
+    def spans(self, rows: Columns) -> list[tuple[int, int]]:
+        return self.ops.spans(rows)
 
-    def add(self, rows: Columns) -> None:
-        """Marks rows, for which `fits` was true."""
-        assert self._packing is not None
-        self._marks[self._packing.pack(rows)] = True
+    def _grow(self, packing: RowPacking) -> None:
+        known = None if self._packing is None else self.rows([np.int64] * len(packing.bits))
+        self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
+        if known is not None:
+            self.add(known)
 
-    def news(self, rows: Columns) -> Array:
-        """Marks rows, for which `fits` was true. Returns the ascending indices of those that were
-        not marked, one for each distinct row."""
-        assert self._packing is not None
-        ops = self.ops
-        packed = self._packing.pack(rows)
-        fresh = ops.survivors(~self._marks[packed])
-        found: Array = fresh[ops.first_rows((packed[fresh],))]
-        self._marks[packed[found]] = True
-        return found
+    def _fresh(self, packed: Array) -> Array:
+        fresh = self.ops.survivors(~self._marks[packed])
+        return fresh[self.ops.first_rows((packed[fresh],))]
 
     def count(self) -> int:
-        """How many rows are marked."""
         return len(self.ops.survivors(self._marks))
 
     def rows(self, dtypes: Sequence[Any]) -> Columns:
-        """The marked rows, sorted."""
         assert self._packing is not None
         return self._packing.unpack(self.ops.survivors(self._marks), dtypes)

@@ -9,6 +9,7 @@ Each operation charges its working memory to the running evaluation (`account.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -36,18 +37,18 @@ class RowPacking:
     least: tuple[int, ...]
     bits: tuple[int, ...]
 
-    @staticmethod
-    def of(columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
+    @classmethod
+    def of(cls, columns: Sequence[Array], spare: int = 0) -> Self | None:
         """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
-        return RowPacking.over([tuple(columns)], spare)
+        return cls.over([tuple(columns)], spare)
 
-    @staticmethod
-    def over(blocks: Sequence[Columns], spare: int = 0) -> RowPacking | None:
+    @classmethod
+    def over(cls, blocks: Sequence[Columns], spare: int = 0) -> Self | None:
         """The same for the rows of several blocks."""
-        return RowPacking.within(spans_of(blocks) or [(0, 0)] * len(blocks[0]), spare)
+        return cls.within(spans_of(blocks) or [(0, 0)] * len(blocks[0]), spare)
 
-    @staticmethod
-    def within(spans: Sequence[Span], spare: int = 0) -> RowPacking | None:
+    @classmethod
+    def within(cls, spans: Sequence[Span], spare: int = 0) -> Self | None:
         """The same for columns with these least and greatest values."""
         least = [low for low, _ in spans]
         bits = [(high - low).bit_length() for low, high in spans]
@@ -55,14 +56,18 @@ class RowPacking:
         if total > 63:
             return None
         room = min(spare, (63 - total) // max(1, len(bits)))
-        return RowPacking(tuple(least), tuple(width + room for width in bits))
+        return cls(tuple(least), tuple(width + room for width in bits))
 
     def holds(self, columns: Sequence[Array]) -> bool:
         """Whether these columns' values fit."""
+        spans = spans_of([tuple(columns)])
+        return not spans or self.covers(spans)
+
+    def covers(self, spans: Sequence[Span]) -> bool:
+        """Whether columns with these least and greatest values fit."""
         return all(
-            len(column) == 0
-            or (int(column.min()) >= low and (int(column.max()) - low) >> width == 0)
-            for column, low, width in zip(columns, self.least, self.bits, strict=True)
+            least >= low and (greatest - low) >> width == 0
+            for (least, greatest), low, width in zip(spans, self.least, self.bits, strict=True)
         )
 
     def pack(self, columns: Sequence[Array], into: Array | None = None) -> Array:
