@@ -20,8 +20,9 @@ from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
-from gdatalog.planner.order import Assumed, RelationStatistics
+from gdatalog.planner.order import Assumed, RelationStatistics, sampling
 from gdatalog.planner.order.search import Orders
+from tests.orders import skewed
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
 
@@ -193,6 +194,25 @@ p(x, z) <- p(x, y), q(y, v), E(v, w), F(w, z).
 q(x, y) <- F(x, y).
 q(x, z) <- q(x, y), p(y, v), F(v, w), E(w, z).
 """
+
+
+def test_searches_over_one_graph_share_samples() -> None:
+    """A body of another shape takes the samples of the parts that it has in common, whatever its
+    variables are called, and has the estimates that it would have alone."""
+    path = "n(count()) <- E(a, b), E(b, c), E(c, d), E(d, a)."
+    longer = "m(count()) <- E(p, q), E(q, r), E(r, s), E(s, p), E(s, t), E(t, u)."
+    edges = skewed(3_000, 30_000, 1)
+    counts, plans = [], []
+    for texts in [longer], [path, longer]:
+        with gd.connect(device="cpu") as db:
+            db["E"] = edges
+            for text in texts:
+                with patch.object(sampling, "_even", wraps=sampling._even) as even:
+                    plans.append(str(db.explain(text)))
+                counts.append(even.call_count)
+    assert plans[0] == plans[2]
+    alone, before, after = counts
+    assert alone > after > 0 < before
 
 
 def test_how_many_plans_a_fixpoint_makes() -> None:

@@ -2,12 +2,15 @@
 
 A sample is extended by a variable: from all values that would be tried for its rows a systematic
 sample is taken, so that hubs have their weight, and values that all atoms contain are kept. Nothing
-is random: the same pattern over the same data gives the same estimates.
+is random: the same pattern over the same data gives the same estimates. So samples are kept with
+the lists that they begin with, and searches over the same relations share them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from operator import ge, gt, le, lt, ne
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,31 +19,60 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.records import dataclass
 
 TAKEN = 256  # values tried for each sample
+MOST_KEPT = 512  # samples and lengths kept with lists
 Array = Any
+Cache = dict[Any, Any]
+Value = TypeVar("Value")
 
 
 class Sample:
-    """Some bindings of a set of variables, each standing for `weight` bindings: a number, or an
-    array."""
+    """Some bindings of variables, a column for each in the order in which they were bound; each
+    stands for `weight` bindings: a number, or an array. `cache`: of samples that begin with the
+    same lists."""
 
-    __slots__ = ("columns", "count", "rows", "weight", "weights")
+    __slots__ = ("cache", "columns", "count", "rows", "weight", "weights")
 
-    def __init__(self, weight: Any, columns: dict[int, Array], count: int) -> None:
+    def __init__(self, weight: Any, columns: Sequence[Array], cache: Cache) -> None:
         self.weight = weight
         self.columns = columns
-        self.count = count
-        self.weights: Array = np.full(count, weight, dtype=np.float64)
+        self.cache = cache
+        self.count = len(columns[0])
+        self.weights: Array = np.full(self.count, weight, dtype=np.float64)
         self.rows = float(self.weights.sum())
+
+    def kept(self, what: Hashable, held: object, make: Callable[[], Value]) -> Value:
+        """What is computed from this sample once; `held`: what the key names by identity."""
+        return kept(self.cache, (id(self), what), (self, held), make)
+
+
+def kept(cache: Cache, key: Hashable, held: object, make: Callable[[], Value]) -> Value:
+    """What a cache has under a key, or what is made now."""
+    found = cache.get(key)
+    if found is None:
+        if len(cache) >= MOST_KEPT:
+            cache.clear()
+        found = cache[key] = make(), held
+    value: Value = found[0]
+    return value
 
 
 @dataclass(slots=True)
 class Lengths:
     """For each row of a sample: the start and length of the shortest list of a variable's
-    values."""
+    values; and how many values all bindings have."""
 
     starts: Array
     lengths: Array
     children: Array
+    tried: float = 0.0
+
+
+# An atom with a bound variable and one more: the position of the bound one in the sample, and lists
+# by either; `reaches`: by the bound one.
+class Edge(NamedTuple):
+    place: int
+    lists: ListSizes
+    reaches: bool
 
 
 class Sampler:
@@ -52,10 +84,10 @@ class Sampler:
         self.held = 0  # variables of atoms
         self._lists: dict[tuple[int, int], ListSizes] = {}
         self._sets: dict[int, Array] = {}
-        self._places: dict[tuple[int, int, int], Array] = {}
         self._samples: dict[int, Sample | None] = {}
+        self._order: dict[int, tuple[int, ...]] = {}  # by set: its variables as a sample binds them
+        self._edges: dict[tuple[int, int], list[Edge]] = {}
         self._lengths: dict[tuple[int, int], Lengths | None] = {}
-        self._tried: dict[tuple[int, int], float | None] = {}
         self._holding = [
             [atom for atom in pattern.atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
@@ -96,7 +128,7 @@ class Sampler:
             return None
         if bound not in self._samples:
             if bound & (bound - 1) == 0:
-                (at,) = bits(bound)
+                (at,) = self._order[bound] = bits(bound)
                 self._samples[bound] = self._first(at)
             else:
                 self._samples[bound] = self._last(bound)
@@ -105,18 +137,23 @@ class Sampler:
     def _first(self, at: int) -> Sample | None:
         """Values of one variable that all its atoms contain."""
         every = [self._values(atom, at) for atom in self._holding[at]]
-        known = [values for values in every if values is not None]
-        if len(known) < len(every):
+        values = [each for each in every if each is not None]
+        if len(values) < len(every):
             return None
-        values = min(known, key=len)
+        lists = (self._lists.get((id(atom), at)) for atom in self._holding[at])
+        cache = next((each.picked for each in lists if each is not None), Cache())
+        key = self.ranks.get(at), self._contains(self._holding[at], at)
+        return kept(cache, key, values, lambda: self._of_values(at, min(values, key=len), cache))
+
+    def _of_values(self, at: int, values: Array, cache: Cache) -> Sample:
         taken, weight = self._by_degree(at, values)
         column = values[taken]
         keep = self._in_range(at, column)
         for atom in self._holding[at]:
             keep &= self._among(atom, at, column)
         if not keep.any():  # none in the sample
-            return Sample(len(values) / max(1, len(column)), {at: column[:0]}, 0)
-        return Sample(weight[keep], {at: column[keep]}, int(np.count_nonzero(keep)))
+            return Sample(len(values) / max(1, len(column)), (column[:0],), cache)
+        return Sample(weight[keep], (column[keep],), cache)
 
     def _by_degree(self, at: int, values: Array) -> tuple[Array, Array]:
         """Positions in `values`, and the weight of each: half of the sample is uniform, half is by
@@ -133,11 +170,8 @@ class Sampler:
         own = [self._lists.get((id(atom), at)) for atom in self._holding[at]]
         its = {id(each): each for each in own if each is not None and each.values is values}
         lists = [*its.values()]
-        picked = lists[0].picked if lists else {}
-        if tuple(its) not in picked:
-            picked[tuple(its)] = lists, *_picked(count, lists)  # kept, so that ids stay valid
-        _, taken, weight = picked[tuple(its)]
-        return taken, weight
+        cache = lists[0].picked if lists else Cache()
+        return kept(cache, tuple(its), lists, lambda: _picked(count, lists))
 
     def _last(self, bound: int) -> Sample | None:
         """A sample, extended by the cheapest last variable."""
@@ -151,59 +185,73 @@ class Sampler:
         return None if best is None else self._wider(best[1], bound & ~(1 << best[1]))
 
     def _wider(self, at: int, rest: int) -> Sample:
+        """A sample extended by a variable."""
         sample, lists = self._samples[rest], self._lengths[at, rest]
         assert sample is not None and lists is not None
-        weights = sample.weights
-        ends: Any = (lists.lengths * weights).cumsum()
-        taken, weight = _even(float(ends[-1]) if len(ends) else 0.0, int(lists.lengths.sum()))
-        rows: Array = np.searchsorted(ends, taken, side="right")
-        within = (taken - ends[rows]) / weights[rows] + lists.lengths[rows]
-        places = lists.starts[rows] + np.clip(within.astype(np.int64), 0, lists.lengths[rows] - 1)
-        values = lists.children[places]
-        keep = self._holds(at, rest, sample, rows, values)
-        near = [atom for atom in self._holding[at] if atom.mask & rest]
-        alike = {atom.source for atom in near if atom.turned}
-        for atom in self._holding[at]:
-            # In a symmetric relation a value with a neighbour needs no further check.
-            if not atom.mask & rest and atom.source not in alike:
+        edges, order = self._near(at, rest), self._order[rest]
+        self._order[rest | 1 << at] = *order, at
+        # In a symmetric relation a value with a neighbour needs no further check.
+        alike = {atom.source for atom in self._holding[at] if atom.mask & rest and atom.turned}
+        others = [a for a in self._holding[at] if not a.mask & rest and a.source not in alike]
+        tests = self._tests(at, order)
+        key = tuple((each.place, id(each.lists), each.reaches) for each in edges)
+        held = edges, [self._values(atom, at) for atom in others]
+
+        def extended() -> Sample:
+            weights = sample.weights
+            ends: Any = (lists.lengths * weights).cumsum()
+            taken, weight = _even(float(ends[-1]) if len(ends) else 0.0, int(lists.lengths.sum()))
+            rows: Array = ends.searchsorted(taken, side="right")
+            within = (taken - ends[rows]) / weights[rows] + lists.lengths[rows]
+            last = lists.lengths[rows] - 1
+            places = lists.starts[rows] + np.minimum(within.astype(np.int64), last).clip(0)
+            values = lists.children[places]
+            keep = self._in_range(at, values)
+            for place, holds in tests:
+                keep &= holds(values, sample.columns[place][rows])
+            for atom in others:
                 keep &= self._among(atom, at, values)
-        left: Array = np.flatnonzero(keep)
-        for atom in near:
-            if len(left):
-                met = self._met(atom, at, rest, sample, rows[left], values[left])
-                left = np.compress(met, left)
-        rows, values = rows[left], values[left]
-        columns = {other: column[rows] for other, column in sample.columns.items()}
-        columns[at] = values
-        return Sample(weight, columns, len(values))
+            left: Array = keep.nonzero()[0]
+            for edge in edges:
+                if len(left):
+                    left = left[_met(edge, sample, rows[left], values[left])]
+            rows, values = rows[left], values[left]
+            columns = [column[rows] for column in sample.columns]
+            return Sample(weight, (*columns, values), sample.cache)
 
-    def _met(
-        self, atom: PatternAtom, at: int, rest: int, sample: Sample, rows: Array, values: Array
-    ) -> Array:
-        """Which values an atom contains beside its bound variable, by lists of either column."""
-        (parent,) = bits(atom.mask & rest)
-        lists = self._lists.get((id(atom), parent))
-        if lists is not None:
-            return _within(lists, self._placed(lists, parent, rest, sample)[rows], values)
-        lists = self._lists[id(atom), at]
-        places = np.minimum(np.searchsorted(lists.values, values), len(lists.values) - 1)
-        found = _within(lists, places, sample.columns[parent][rows])
-        return found & (lists.values[places] == values)
+        what = key, self._contains(others, at), self.ranks.get(at), (*tests,)
+        return sample.kept(what, held, extended)
 
-    def _holds(self, at: int, rest: int, sample: Sample, rows: Array, values: Array) -> Array:
-        """Which values satisfy the comparisons with ranks, and with bound variables."""
-        keep = self._in_range(at, values)
+    def _near(self, at: int, rest: int) -> list[Edge]:
+        """The atoms of a variable that have a bound variable, in the order in which these were
+        bound, so that ties do not depend on the text or on names."""
+        key = at, rest
+        if key not in self._edges:
+            order = self._order[rest]
+            found = []
+            for atom in self._holding[at]:
+                if atom.mask & rest:
+                    (parent,) = bits(atom.mask & rest)
+                    lists = self._lists.get((id(atom), parent))
+                    edge = Edge(
+                        order.index(parent),
+                        self._lists[id(atom), at] if lists is None else lists,
+                        lists is not None,
+                    )
+                    found.append((edge.place, str(atom.source), edge))
+            self._edges[key] = [edge for *_, edge in sorted(found, key=lambda each: each[:2])]
+        return self._edges[key]
+
+    def _tests(self, at: int, order: Sequence[int]) -> list[tuple[int, Any]]:
+        """The comparisons of a variable's values with bound columns."""
+        found: list[tuple[int, Any]] = []
         for (low, high), strict in self.pattern.below.items():
-            if at in (low, high) and rest >> (low + high - at) & 1:
-                a = values if low == at else sample.columns[low][rows]
-                b = values if high == at else sample.columns[high][rows]
-                keep &= a < b if strict else a <= b
+            if at in (low, high) and low + high - at in order:
+                less, more = (lt, gt) if strict else (le, ge)
+                found.append((order.index(low + high - at), less if low == at else more))
         for pair in self.pattern.unequal:
-            if at in pair:
-                (other,) = pair - {at}
-                if rest >> other & 1:
-                    keep &= values != sample.columns[other][rows]
-        return keep
+            found += [(order.index(other), ne) for other in pair if at in pair and other in order]
+        return sorted(found, key=lambda test: (test[0], test[1].__name__))
 
     def _in_range(self, at: int, values: Array) -> Array:
         low, high = self.ranks.get(at, (0, 1 << 62))
@@ -214,56 +262,24 @@ class Sampler:
 
     def tried(self, at: int, path: int) -> float | None:
         """The number of values tried for a variable over all bindings of the path."""
-        key = at, path & self.held
-        if key not in self._tried:
-            lists, sample = self.lengths(*key), self.sample(path)
-            found = None
-            if lists is not None and sample is not None:
-                found = float((lists.lengths * sample.weights).sum())
-            self._tried[key] = found
-        return self._tried[key]
+        lists = self.lengths(at, path)
+        return None if lists is None else lists.tried
 
     def lengths(self, at: int, path: int) -> Lengths | None:
         """The shortest lists, if a bound variable leads to the variable."""
         path &= self.held
         key = at, path
         if key not in self._lengths:
-            near = [
-                atom
-                for atom in self._holding[at]
-                if atom.mask & path
-                and any((id(atom), one) in self._lists for one in bits(atom.mask & path))
-            ]
+            found = None
+            near = any(atom.mask & path for atom in self._holding[at])
             sample = self.sample(path) if near else None
-            found = self._shortest(near, path, sample) if sample and sample.count else None
+            if sample is not None and sample.count:
+                edges = [edge for edge in self._near(at, path) if edge.reaches]
+                what = tuple((edge.place, id(edge.lists)) for edge in edges)
+                if edges:
+                    found = sample.kept(what, edges, lambda: _shortest(edges, sample))
             self._lengths[key] = found
         return self._lengths[key]
-
-    def _shortest(self, near: list[PatternAtom], path: int, sample: Sample) -> Lengths:
-        best: Lengths | None = None
-        # In the order in which the parents were bound, so that ties do not depend on the text or on
-        # names.
-        bound = list(sample.columns)
-        near = sorted(near, key=lambda a: (bound.index(*bits(a.mask & path)), str(a.source)))
-        for atom in near:
-            (parent,) = bits(atom.mask & path)
-            lists = self._lists[id(atom), parent]
-            places = self._placed(lists, parent, path, sample)
-            starts = lists.starts[places]
-            mine = Lengths(starts, lists.ends[places] - starts, lists.children)
-            if best is None:
-                best = mine
-            elif best.children is mine.children:
-                shorter = mine.lengths < best.lengths
-                best = Lengths(
-                    np.where(shorter, mine.starts, best.starts),
-                    np.where(shorter, mine.lengths, best.lengths),
-                    best.children,
-                )
-            elif mine.lengths.sum() < best.lengths.sum():
-                best = mine
-        assert best is not None
-        return best
 
     # ------------------------------------------------------------------------------ look-ups
 
@@ -283,13 +299,52 @@ class Sampler:
             found &= lists.ends[places] > lists.starts[places]
         return found
 
-    def _placed(self, lists: ListSizes, at: int, bound: int, sample: Sample) -> Array:
-        """The position of each row's value among the values that have lists."""
-        key = id(lists), at, bound
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = np.searchsorted(lists.values, sample.columns[at])
-        return found
+    def _contains(self, atoms: Sequence[PatternAtom], at: int) -> tuple[object, ...]:
+        """A key for the values that atoms contain."""
+        found = (
+            (id(self._values(atom, at)), bool(atom.tests), id(self._lists.get((id(atom), at))))
+            for atom in atoms
+        )
+        return tuple(dict.fromkeys(found))
+
+
+def _shortest(edges: Sequence[Edge], sample: Sample) -> Lengths:
+    best: Lengths | None = None
+    for edge in edges:
+        lists, places = edge.lists, _placed(edge, sample)
+        starts = lists.starts[places]
+        mine = Lengths(starts, lists.ends[places] - starts, lists.children)
+        if best is None:
+            best = mine
+        elif best.children is mine.children:
+            shorter = mine.lengths < best.lengths
+            best = Lengths(
+                np.where(shorter, mine.starts, best.starts),
+                np.where(shorter, mine.lengths, best.lengths),
+                best.children,
+            )
+        elif mine.lengths.sum() < best.lengths.sum():
+            best = mine
+    assert best is not None
+    best.tried = float((best.lengths * sample.weights).sum())
+    return best
+
+
+def _placed(edge: Edge, sample: Sample) -> Array:
+    """The position of each row's value among the values that have lists."""
+    column, lists = sample.columns[edge.place], edge.lists
+    key = edge.place, id(lists), "placed"
+    return sample.kept(key, lists, lambda: lists.values.searchsorted(column))
+
+
+def _met(edge: Edge, sample: Sample, rows: Array, values: Array) -> Array:
+    """Which values an atom contains beside its bound variable, by lists of either column."""
+    lists = edge.lists
+    if edge.reaches:
+        return _within(lists, _placed(edge, sample)[rows], values)
+    places = np.minimum(lists.values.searchsorted(values), len(lists.values) - 1)
+    found = _within(lists, places, sample.columns[edge.place][rows])
+    return found & (lists.values[places] == values)
 
 
 def _picked(count: int, lists: list[ListSizes]) -> tuple[Array, Array]:
@@ -314,14 +369,13 @@ def _even(whole: float, places: int) -> tuple[Array, float]:
 
 def _within(lists: ListSizes, parents: Array, values: Array) -> Array:
     """Which values are in their parents' lists, by a vectorised binary search."""
-    low, high = lists.starts[parents], lists.ends[parents]
-    last = high - 1
+    first, last = lists.starts[parents], lists.ends[parents] - 1
     children = lists.children
-    for _ in range(int((high - low).max(initial=0)).bit_length()):
-        middle = (low + high) >> 1
-        less = children[np.minimum(middle, last)] < values
-        less &= middle < high
-        low = np.where(less, middle + 1, low)
-        high = np.where(less, high, middle)
-    found: Array = (low <= last) & (children[np.minimum(low, last)] == values)
+    at = first - 1  # the last entry that is known to be at most the value
+    step = 1 << int((last - first + 1).max(initial=0)).bit_length() >> 1
+    while step:
+        further = np.minimum(at + step, last)
+        at = np.where(children[further] <= values, further, at)
+        step >>= 1
+    found: Array = (at >= first) & (children[at] == values)
     return found

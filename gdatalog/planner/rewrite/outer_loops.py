@@ -166,6 +166,7 @@ class CountJoins:
         least = enumerated = work_of(best, self.sizes)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         for body, times in bodies:
+            seen = set[Hashable]()
             # With ranks by degree, most paths below the greatest rank are short.
             less = Counter(
                 ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
@@ -173,10 +174,11 @@ class CountJoins:
             for first in outer_loops(
                 sorted(shared_variables(body), key=lambda n: (less[n], n)), body
             ):
-                found = self._tallied(body, first, beside=enumerated >= BESIDE_FROM)
-                work = least if found is None else work_of(found, self.sizes)
-                if found is not None and work < least:
-                    best, least = replace(found, orbit=times), work
+                beside = enumerated >= BESIDE_FROM
+                for found in self._tallied(body, first, seen, beside=beside):
+                    work = work_of(found, self.sizes)
+                    if work < least:
+                        best, least = replace(found, orbit=times), work
         return best
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
@@ -200,27 +202,30 @@ class CountJoins:
         steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
         yield JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
         connected = self.tally and len(components(items, ())) == 1
+        seen, tallied = set[Hashable](), set[Hashable]()
         for first in self._first(items):
-            values = self._outer_rows(first, items)
-            yield self._plan(items, first, frozenset(self.live), values)
-            for most in (1, MOST_TALLIED) if connected else ():
-                tallied = self._tallied(items, first, most, beside=True)
-                if tallied is not None:
-                    yield tallied
+            if self._is_new(items, first, seen):
+                values = self._outer_rows(first, items)
+                yield self._plan(items, first, frozenset(self.live), values)
+                if connected:
+                    yield from self._tallied(items, first, tallied, MOST_TALLIED)
+
+    def _is_new(self, items: Conjunction, first: Sequence[str], seen: set[Hashable]) -> bool:
+        """Whether no automorphism maps an outer loop to one that was `seen`."""
+        others = (name for name in self.live if name not in first)
+        key = len(first), self.isomorphic.key(items, (*first, *others))
+        new = key not in seen
+        seen.add(key)
+        return new
 
     def _joins_by_others(self, items: Conjunction) -> Iterator[JoinPlan]:
         """Joins with tables below a variable that is not live."""
         core = shared_variables(items)
         if not self.tally or len(core) > MOST_CORE or len(components(items, ())) > 1:
             return
-        shapes = {
-            self.isomorphic.key(items, (*self.live, name)): name
-            for name in sorted(core.difference(self.live), reverse=True)
-        }
-        for name in sorted(shapes.values()):
-            found = self._tallied(items, (name,), beside=True)
-            if found is not None:
-                yield found
+        seen = set[Hashable]()
+        for name in sorted(core.difference(self.live)):
+            yield from self._tallied(items, (name,), seen)
 
     def _first(self, items: Conjunction) -> Iterator[tuple[str, ...]]:
         """Live variables for the outer loop: each alone, and pairs that share an atom."""
@@ -230,24 +235,29 @@ class CountJoins:
         yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
 
     def _tallied(
-        self, items: Conjunction, first: tuple[str, ...], most: int = 1, *, beside: bool
-    ) -> JoinPlan | None:
-        """The join below an outer loop over the variables `first`; None if no table helps.
+        self,
+        items: Conjunction,
+        first: tuple[str, ...],
+        seen: set[Hashable],
+        most: int = 1,
+        beside: bool = True,
+    ) -> Iterator[JoinPlan]:
+        """The joins below an outer loop over the variables `first`, with tables that eliminate one
+        variable each, and then up to `most`; none if no table helps, or if the loop was `seen`.
 
-        `most`: how many variables one table may eliminate. `beside`: also fill tables for
-        neighbours of a loop with two variables.
+        `beside`: also fill tables for neighbours of a loop with two variables.
         """
-        known, messages, rest = dict(self.tables), list[_Message](), list(items)
+        messages, rest = list[_Message](), list(items)
         outer = frozenset(first)
         rows = self._outer_rows(first, items)
         types = types_of(items)
         keys: dict[Hashable, str] = {}
         held: set[str] = set()
-        try:
-            while True:
-                found = self._message(rest, outer, keys, held, most, beside)
-                if found is None:
-                    break
+        for size in range(1, most + 1):
+            before = len(messages)
+            while (found := self._message(rest, outer, keys, held, size, beside)) is not None:
+                if not messages and not self._is_new(items, first, seen):
+                    return
                 key, part, shape = found
                 reads = variables_of(part) & outer
                 columns = (*(n for n in first if n in reads), key)
@@ -264,25 +274,33 @@ class CountJoins:
                 rest = [item for item in rest if item not in whole]
                 rest.append(self._read(keys[shape], columns, types))
                 held.add(key)
-            if not messages:
-                return None
-            for name in first:
-                domain = next(item for item in items if binds(item, name, {}))
-                if not any(binds(item, name, self.tables) for item in rest):
-                    assert isinstance(domain, AtomItem)
-                    rest.append(self._domain(domain, name))
-            met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
-            for made in messages:
-                if made.key in met:  # the key is also bound by a list, and then looked up
-                    size = self.tables[made.table]
-                    assert isinstance(size, Assumed)
-                    self.tables[made.table] = replace(size, rows=prod(size.each or ()))
-            plan = self._plan(rest, first, frozenset(self.live), rows, messages)
-        finally:
-            self.tables = known | {
-                table: size for table, size in self.tables.items() if table in keys.values()
-            }
-        return plan if fills_first(plan, first) else None
+            if len(messages) > before:
+                plan = self._reading(items, rest, first, messages, rows)
+                if fills_first(plan, first):
+                    yield plan
+
+    def _reading(
+        self,
+        items: Conjunction,
+        rest: Sequence[Item],
+        first: Sequence[str],
+        messages: Sequence[_Message],
+        rows: float,
+    ) -> JoinPlan:
+        """A join that fills tables below its outer loop, and reads them."""
+        rest = list(rest)
+        for name in first:
+            domain = next(item for item in items if binds(item, name, {}))
+            if not any(binds(item, name, self.tables) for item in rest):
+                assert isinstance(domain, AtomItem)
+                rest.append(self._domain(domain, name))
+        met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
+        for made in messages:
+            if made.key in met:  # the key is also bound by a list, and then looked up
+                size = self.tables[made.table]
+                assert isinstance(size, Assumed)
+                self.tables[made.table] = replace(size, rows=prod(size.each or ()))
+        return self._plan(rest, first, frozenset(self.live), rows, messages)
 
     def _matches(self, part: Sequence[Item], reads: Names, key: str, rows: float) -> float:
         """The expected number of matches that a table counts."""
