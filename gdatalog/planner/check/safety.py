@@ -193,7 +193,9 @@ class _Check:
             case s.Not(body):
                 hint = f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
                 if isinstance(body, s.Atom) and any(_is(arg, name) for arg in body.args):
-                    return hint + self._bound_before(literal, _only(body, name, shown))
+                    hint += self._bound_before(literal, _only(body, name, shown))
+                if self._only_negated(name):
+                    hint += f"; or give each `!` a variable of its own in place of `{shown}`"
                 return hint
             case s.Compare():
                 return self._compare_hint(literal, name, shown, bound)
@@ -215,6 +217,13 @@ class _Check:
                 return None
             case _:
                 return f"{show(literal)} only tests: bind `{shown}` by an atom"
+
+    def _only_negated(self, name: str) -> bool:
+        assert self.rule.body is not None
+        having = [each for each in conjuncts(self.rule.body) if name in variables(each)]
+        return name not in variables(self.rule.head) and all(
+            isinstance(each, s.Not) for each in having
+        )
 
     def _compare_hint(self, compare: s.Compare, name: str, shown: str, bound: Names) -> str | None:
         for left, op, right in neighbours(compare):
