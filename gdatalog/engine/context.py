@@ -85,11 +85,9 @@ class Cluster(Protocol):
     @property
     def connection(self) -> Any:
         """Dask's client, the workers, and their addresses."""
-        ...
 
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         """Loads data that workers read themselves, or already have, as a relation."""
-        ...
 
     def rule(
         self,
@@ -101,34 +99,28 @@ class Cluster(Protocol):
         stats: RuleRound | None,
     ) -> Derived | None:
         """Evaluates a rule whose relations are all complete."""
-        ...
 
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
         """The relation whose rows stay on the workers while a rule reads them there in parts, if
         the rule can be planned so."""
-        ...
 
     def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         """Plans where a rule would run; None if on this machine, or if that is unknown before its
         relations are: `known` returns those that are."""
-        ...
 
     def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
         """Where a recursive stratum runs; None if only on this machine."""
-        ...
 
     def fixpoint(
         self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
     ) -> Mapping[str, Relation] | None:
         """Evaluates a recursive stratum with this placement, if possible; if `counted`, how many
         rows each of its relations has for each value."""
-        ...
 
     def close(self) -> None:
         """Frees all data on the workers."""
-        ...
 
 
 # The inputs of a running plan: tries, and given rows.

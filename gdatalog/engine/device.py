@@ -38,48 +38,38 @@ class Device(Protocol):
     @property
     def name(self) -> str:
         """The name that users write: "cpu", "cuda:0"."""
-        ...
 
     @property
     def members(self) -> tuple[str, ...]:
         """The names of the devices that work together as this one: "cuda:0" and "cuda:1"."""
-        ...
 
     @property
     def ops(self) -> Ops: ...
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         """Returns the trie that a plan reads, in memory that the device's executors can read."""
-        ...
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
         """Returns the same trie if it is built already."""
-        ...
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         """Charges the memory of a relation's tries on the device."""
-        ...
 
     def hold(self, relation: Relation) -> None:
         """Registers a relation, and copies its rows to the device if they are many."""
-        ...
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         """How many lanes of a warp share a subtree; 0 on a CPU."""
-        ...
 
     def tile(self, knobs: Knobs) -> int:
         """The same for a partitioned fixpoint, whose lanes share a worklist."""
-        ...
 
     @property
     def worth(self) -> float:
         """Compiling a join's loops pays from this many expected rows."""
-        ...
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
         """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
-        ...
 
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
@@ -88,7 +78,6 @@ class Device(Protocol):
 
         `first`: the initial number of rows of a block, for tests.
         """
-        ...
 
     def together(
         self,
@@ -99,24 +88,19 @@ class Device(Protocol):
     ) -> list[list[Block]]:
         """Runs all pieces of some work, each on one of the members with its operations and tries.
         Returns their blocks on the first member, by piece."""
-        ...
 
     def refuses(self, plan: RulePlan) -> str | None:
         """Why the CPU runs a rule instead, for a user; None if the device runs it."""
-        ...
 
     def room(self, spare: int) -> tuple[int, int]:
         """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
         the useful maximum of rows at once."""
-        ...
 
     def index_room(self, limits: Limits) -> int | None:
         """The bytes that indexes may use here; None if they have no other place."""
-        ...
 
     def make_room(self, limits: Limits) -> None:
         """Evicts indexes that are not in use, for a rule whose own do not fit."""
-        ...
 
     def slices(
         self,
@@ -126,15 +110,12 @@ class Device(Protocol):
         poll: Callable[[], None],
     ) -> Slices:
         """The place of slices of the host's tries on this device, of at most this many bytes."""
-        ...
 
     def paged(self) -> Paged:
         """The place of the host's tries that are read page by page."""
-        ...
 
     def close(self) -> None:
         """Frees everything that the device keeps."""
-        ...
 
 
 class Cpu:

@@ -37,11 +37,9 @@ class Kernel(Protocol):
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
         """Launches `blocks` blocks of `threads` threads; `args` are arrays, ints (64 bits) and
         floats."""
-        ...
 
     def resident(self, threads: int) -> int:
         """How many blocks of `threads` threads the whole device runs at once."""
-        ...
 
 
 class Copied(Protocol):
@@ -49,11 +47,9 @@ class Copied(Protocol):
 
     def wait(self) -> None:
         """Waits for it on the host."""
-        ...
 
     def before_kernels(self) -> None:
         """Makes later kernels wait for it on the device."""
-        ...
 
 
 class Copier(Protocol):
@@ -64,19 +60,15 @@ class Copier(Protocol):
 
     def pinned(self, size: int) -> Any:
         """A pinned host buffer of `size` bytes, as a NumPy array."""
-        ...
 
     def after_kernels(self) -> None:
         """Makes later copies wait for all kernels launched so far."""
-        ...
 
     def copy(self, there: Any, at: int, here: Any) -> None:
         """Starts copying a pinned buffer into an array, from the array's byte `at` on."""
-        ...
 
     def copied(self) -> Copied:
         """The point when all copies started so far are done."""
-        ...
 
 
 class Pages(Protocol):
@@ -92,18 +84,15 @@ class Pages(Protocol):
 
     def array(self, at: int, length: int, dtype: Any) -> Any:
         """An array in the range, from byte `at` on."""
-        ...
 
     def write(self, at: int, here: Any) -> Copied:
         """Starts writing a pinned buffer to the range, from byte `at` on. Kernels launched later
         read it. Whole words are written: no other array may begin in the padding of the last word.
         """
-        ...
 
     def place(self, wanted: Collection[int]) -> None:
         """Moves these pages to the device, as far as the driver can, and all others to the host.
         Contents and addresses stay. Waits for all kernels."""
-        ...
 
 
 class Driver(Protocol):
@@ -121,11 +110,9 @@ class Driver(Protocol):
     @property
     def page(self) -> int:
         """The bytes of a page that can be placed on the device; 0 if none can."""
-        ...
 
     def use(self) -> AbstractContextManager[None]:
         """Makes this device current in this thread."""
-        ...
 
     def copied(self, array: Any) -> Any:
         """Copies an array of another device with the same kind of driver to this device.
@@ -133,45 +120,36 @@ class Driver(Protocol):
         Before, the other device must have finished the array (`synchronize`). It must keep the
         array until this device has its copy (`synchronize`, too).
         """
-        ...
 
     def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
         """The kernels of a source, compiled or from a cache; `label`: their rule, for errors.
 
         The source includes nothing: `__init__.py` has expanded it.
         """
-        ...
 
     def copier(self) -> Copier:
         """A new stream of copies."""
-        ...
 
     def pages(self, size: int) -> Pages:
         """A range of `size` bytes, at first all in the host's memory."""
-        ...
 
     def fetched(self, array: Any) -> Any:
         """The array as a NumPy array; a large one through pinned buffers, several times as fast."""
-        ...
 
     def free_memory(self) -> int:
         """The bytes that can be allocated now."""
-        ...
 
     def release(self) -> None:
         """Returns unused memory to the system."""
-        ...
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
         """Waits for all launched kernels, and calls `poll` now and then.
 
         If `poll` raises, `flags[at] = stop` asks the running kernels to end.
         """
-        ...
 
     def synchronize(self) -> None:
         """Waits for all launched kernels and raises their errors."""
-        ...
 
 
 # Compiles kernels on first use, and launches as many blocks as a size needs.

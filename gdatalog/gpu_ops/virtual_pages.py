@@ -73,15 +73,12 @@ class Memory(Protocol):
 
     def reserved(self, size: int) -> int:
         """Reserves a range of addresses."""
-        ...
 
     def created(self, on_device: bool) -> int:
         """Allocates a page, which is not mapped yet."""
-        ...
 
     def map(self, address: int, handles: Sequence[int]) -> None:
         """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
-        ...
 
     def unmap(self, address: int, pages: int) -> None: ...
 
@@ -89,15 +86,12 @@ class Memory(Protocol):
 
     def free(self, address: int, size: int) -> None:
         """Frees a range of addresses."""
-        ...
 
     def settle(self) -> None:
         """Waits for all kernels on the GPU."""
-        ...
 
     def current(self) -> AbstractContextManager[None]:
         """Makes the GPU current in this thread: pages may be freed while another one is."""
-        ...
 
 
 class VirtualMemory:

@@ -41,11 +41,9 @@ class BodyCells(Protocol):
 
     def kinds(self) -> Iterator[TypeName]:
         """The type of each column."""
-        ...
 
     def again(self, fields: Sequence[str]) -> bool:
         """Whether one of these texts occurs in a column of texts."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,46 +81,36 @@ class Keeper(Protocol):
 
     def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
         """Fetches rows in blocks, in this order; MemoryLimitError if they do not fit."""
-        ...
 
     def put(self, blocks: Sequence[Columns]) -> Sequence[RemotePart]:
         """Copies rows to the other machines; no block may be empty."""
-        ...
 
     def fetched(self, rows: RemoteRows) -> None:
         """Called when all rows have been fetched."""
-        ...
 
     def distinct(self, rows: RemoteRows) -> Sequence[RemotePart]:
         """Parts of the distinct rows, which stay where they are."""
-        ...
 
     def survey(self, rows: RemoteRows) -> Survey:
         """Computes the statistics for the planner."""
-        ...
 
     def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
         """A dask DataFrame of the distinct rows, with partitions where the rows are."""
-        ...
 
     def write(
         self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
     ) -> None:
         """Writes the distinct rows to Parquet files in an empty folder."""
-        ...
 
     def ranking(self, rows: RemoteRows) -> Ranking:
         """The ranks of the vertices of edges, with degrees counted on the other machines."""
-        ...
 
     def ranked_degrees(self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
         """The degrees of ranks in a column, in both directions of every edge, if they pass the
         tests."""
-        ...
 
     def skew(self, rows: RemoteRows) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
-        ...
 
 
 class RemoteRows(RowStore):

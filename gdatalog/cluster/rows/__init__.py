@@ -35,7 +35,6 @@ class PartReader(Protocol):
     def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys, all columns or some. `texts`: the codes of their texts, if there are
         any."""
-        ...
 
 
 def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
