@@ -37,8 +37,8 @@ from gdatalog.plan.effects import participants
 from gdatalog.plan.tuning import Grown, Tuning, When
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.order import Assumed, Bound, ColumnTest, RelationStatistics, Statistics
-from gdatalog.records import dataclass, replace
+from gdatalog.planner.order import Alike, Assumed, RelationStatistics, Statistics
+from gdatalog.records import replace
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
@@ -223,10 +223,10 @@ class Maintenance(Rounds):
         table = self.tables.get(name)
         if table is None:
             relation = self.inputs.relation(name)
-            return Estimated(relation, relation.at_most)
+            return Alike(relation.parts[0].statistics, relation.at_most)
         if table.length > self.context.tuning.news_statistics_most:
             return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
-        return Estimated(table.known, table.length)
+        return Alike(table.known.parts[0].statistics, table.length)
 
 
 def _only(plan: RulePlan, number: int) -> RulePlan:
@@ -250,51 +250,6 @@ def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
             for alternative in step.alternatives:
                 found |= _asked_as_a_whole(alternative, inside or step.mode != "exists")
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Estimated:
-    """Statistics for a plan that later versions of a relation reuse: estimates only, nothing that
-    holds just for its current rows."""
-
-    relation: Relation  # or the relation that it continues
-    rows: int
-    assumed: bool = False
-    rises: frozenset[tuple[int, int]] = frozenset()
-    graph: None = None
-    symmetric: bool = False
-    loopless: bool = False
-
-    @property
-    def _largest(self) -> RelationStatistics:
-        return self.relation.parts[0].statistics
-
-    @property
-    def balanced(self) -> bool:
-        return self._largest.balanced
-
-    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self._largest.size(tests, ranked)
-
-    def distinct(self, columns: frozenset[int]) -> int:
-        return self._largest.distinct(columns)
-
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
-        return self._largest.degrees(column, tests, ranked)
-
-    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self._largest.sorting(column, tests, ranked)
-
-    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
-        return self._largest.lists(column, tests, ranked)
-
-    def set(self) -> Any:
-        return self._largest.set()
-
-    def within(
-        self, column: int, bounds: Sequence[Bound], ranked: bool = False
-    ) -> tuple[float, float]:
-        return self._largest.within(column, bounds, ranked)
 
 
 class MaintainedRelation:

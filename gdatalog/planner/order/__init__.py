@@ -230,53 +230,59 @@ class Assumed:
 
 
 @dataclass(frozen=True, slots=True)
-class OfEdges:
-    """A table of counts by the ends of a symmetric relation's edges, with the relation's
-    statistics. `ranked`: by their ranks."""
+class Alike:
+    """Estimates for a relation that is like another one: nothing that holds just for rows of that.
+    `ranked`: its lists are those by rank."""
 
-    relation: str
-    edges: RelationStatistics
-    ranked: bool
+    other: RelationStatistics
+    rows: int
+    ranked: bool = False
     rises: frozenset[tuple[int, int]] = frozenset()
     assumed: bool = False
     graph: GraphStatistics | None = None
-    symmetric: bool = True
-
-    @property
-    def rows(self) -> int:
-        return self.edges.rows
-
-    @property
-    def loopless(self) -> bool:
-        return self.edges.loopless
+    symmetric: bool = False
+    loopless: bool = False
 
     @property
     def balanced(self) -> bool:
-        return self.edges.balanced
+        return self.other.balanced
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self.edges.size(tests, self.ranked)
+        return self.other.size(tests, ranked or self.ranked)
 
     def distinct(self, columns: frozenset[int]) -> int:
-        return self.edges.distinct(columns)
+        return self.other.distinct(columns)
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> DegreeMoments:
-        return self.edges.degrees(column, tests, self.ranked)
+        return self.other.degrees(column, tests, ranked or self.ranked)
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        return self.edges.rows
+        return self.other.sorting(column, tests, ranked)
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
     ) -> ListSizes | None:
-        return self.edges.lists(column, tests, self.ranked)
+        return self.other.lists(column, tests, ranked or self.ranked)
 
     def set(self) -> Any:
-        return None
+        return self.other.set()
 
     def within(
         self, column: int, bounds: Sequence[Bound], ranked: bool = False
     ) -> tuple[float, float]:
-        return self.edges.within(column, bounds, self.ranked)
+        return self.other.within(column, bounds, ranked or self.ranked)
+
+
+@dataclass(frozen=True, slots=True)
+class OfEdges(Alike):
+    """A table of counts by the ends of the edges of a symmetric `relation`."""
+
+    relation: str = ""
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self.rows
+
+    def set(self) -> Any:
+        return None

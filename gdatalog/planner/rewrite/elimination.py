@@ -169,7 +169,14 @@ class Elimination(CountJoins):
             types = types_of(body)
             keys = Slot(a, types[a]), Slot(b, types[b])
             size = self.base(atom.relation, atom.version)
-            self.tables[table] = OfEdges(atom.relation, size, atom.ranked)
+            self.tables[table] = OfEdges(
+                size,
+                size.rows,
+                atom.ranked,
+                symmetric=True,
+                loopless=size.loopless,
+                relation=atom.relation,
+            )
             term = Term(label_of(body), 0, table, keys, found.images)
             self._add(found.join, term)
         return self._known[key]
