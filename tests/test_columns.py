@@ -64,7 +64,7 @@ def test_a_named_head_is_printed_as_it_was() -> None:
         ("p(a = x, b = n) <- e(x, _, n). p(a = x) <- e(x, _, _).",
          "2:32: name error: this head leaves out `b` of `p`", "each head of a relation gives all"),
         ("p(a = x, 3) <- e(x, _, _).",
-         "2:10: syntax error: an argument without a name stands behind one that has a name",
+         "2:10: syntax error: an argument without a name follows one with a name",
          "arguments by their place come first"),
         ("?- e(c0 = 1).", "2:6: name error: columns are named in heads only", "by their place"),
         ("p(a = 1).", "2:3: syntax error: a fact names no columns", "in the order of the columns"),

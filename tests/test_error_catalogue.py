@@ -30,7 +30,7 @@ LEFT_OUT = [
     ("planner/normalise", "this body has more than", HUGE),
     ("planner/components", "more than", HUGE),
     ("planner/check/lattice", "more than", HUGE),
-    ("parser/__init__", "here stands half of a character", "a page cannot hold half a character"),
+    ("parser/__init__", "this is half of a character", "a page cannot hold half a character"),
     ("parser/mistakes", "the statement is not complete", "what none of the tables knows"),
     ("engine/devices", "another thread was using", "it takes a process that forks"),
     ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),

@@ -75,7 +75,7 @@ def test_what_is_said_decides(said: bool) -> None:
 def test_a_name_for_two_columns() -> None:
     assert refused("a,a\n1,2\n") == (
         "e.csv:1:3: data error: two columns are named 'a'\n"
-        "  note: e.csv:1:1: the other one stands here\n"
+        "  note: e.csv:1:1: the other one is here\n"
         "  hint: rename one; or name all columns, columns=[...]; header=false takes this line for "
         "a row"
     )

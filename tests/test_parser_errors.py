@@ -85,7 +85,7 @@ def test_characters_that_cannot_be_seen_are_named() -> None:
         "  hint: type a plain space"
     )
     assert said('p("\ud800").') == (
-        "test.dl:1:4: syntax error: here stands half of a character\n"
+        "test.dl:1:4: syntax error: this is half of a character\n"
         ' 1 | p("\ufffd").\n   |    ^\n'
         "  hint: is the text read in the encoding that it is written in?"
     )

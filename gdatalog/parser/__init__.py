@@ -76,7 +76,7 @@ def _read_source(
             (),
             [
                 ParseError(
-                    "here stands half of a character",
+                    "this is half of a character",
                     Span(shown, half.start(), half.end()),
                     hint="is the text read in the encoding that it is written in?",
                 )

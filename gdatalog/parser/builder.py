@@ -247,7 +247,7 @@ class Builder:
                 path = part.value
             else:
                 raise ParseError(
-                    "a path stands first, and there is one at most",
+                    "there is at most one path, and it comes first",
                     part.span,
                     hint='as in .input E("edges.csv")',
                 )

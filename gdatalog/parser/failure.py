@@ -111,7 +111,7 @@ _REFUSED = {
     "functor": ("user-defined functors are", "compute the values before they are loaded"),
     "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
     "override": ("components are", "put the rules into a file of their own and `.include` it"),
-    "once": ("`.once` is", "`.include` reads a file where it stands"),
+    "once": ("`.once` is", "`.include` inserts a file in its place"),
 }
 BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
 FORMS = {

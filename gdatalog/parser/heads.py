@@ -86,7 +86,7 @@ def _no_head(item: s.Literal, arrow: Token | None) -> ParseError:
     elif arrow is None:
         hint = "to ask whether it holds, begin with `?-`"
     else:
-        hint = "conditions stand after the arrow"
+        hint = "write conditions after the arrow"
     if arrow is None:
         return ParseError("a fact must be an atom, as in e(1, 2)", span, hint=hint)
     return ParseError("a head must be an atom, as in p(x, y)", span, hint=hint)
@@ -169,7 +169,7 @@ def value(read: Any) -> s.Expr:
                 hint="number the rows in the data, before they are loaded",
             )
     elif kind in _LITERALS:
-        raise ParseError("a condition stands where a value is expected", read.span)
+        raise ParseError("expected a value, found a condition", read.span)
     return read  # type: ignore[no-any-return]  # what remains is a node
 
 
@@ -181,7 +181,7 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     for part in read[len(read) - len(named) :]:
         if type(part) is not Named:
             raise ParseError(
-                "an argument without a name stands behind one that has a name",
+                "an argument without a name follows one with a name",
                 part.span,
                 hint="arguments by their place come first, then those with names",
             )

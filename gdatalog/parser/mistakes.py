@@ -133,7 +133,7 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
         return mistake(
             "braces do not belong here",
             token.span,
-            "they stand after `in`, as in x in {1, 2}, and after an aggregate's colon, "
+            "they follow `in`, as in x in {1, 2}, and after an aggregate's colon, "
             "as in n = count : { R(x) }",
         )
     if token.type == "QUERY" or new_line(before, token):
@@ -157,7 +157,7 @@ _WORDS = {
     "mod": "write `%`",
     "div": "write `/`",
     "xor": "write `bxor` for bits, `lxor` for truth",
-    "where": "conditions stand in the body, after commas",
+    "where": "write conditions in the body, after commas",
     "if": "the arrow of a rule is `<-`",
 }
 
@@ -181,7 +181,7 @@ def _colons(failure: Failure) -> ParseError | None:
     value = before and before.type in VALUES and earlier and earlier.type == "COLON"
     if value or (before and before.type == "COLON"):
         return mistake(
-            "after an aggregate's colon stands an atom, or a body in braces",
+            "an aggregate's colon is followed by an atom, or a body in braces",
             failure.span,
             "as in n = count : { R(x), x > 3 }",
         )
@@ -225,12 +225,12 @@ def _missing(failure: Failure) -> ParseError | None:
             hint = "write x = range(0, 10)"
         elif token and token.type == "NAME":
             hint += f"; membership in a relation is an atom: {token.text}(x)"
-        return mistake("after `in` stands a set in braces", failure.span, hint)
+        return mistake("`in` is followed by a set in braces", failure.span, hint)
     if kind == "LPAR" and token and token.type == "RPAR":
         span = before.span.to(token.span)
-        return mistake("nothing stands between these parentheses", span)
+        return mistake("there is nothing between these parentheses", span)
     if kind == "LBRACE" and token and token.type == "RBRACE":
-        return mistake("nothing stands between these braces", before.span.to(token.span))
+        return mistake("there is nothing between these braces", before.span.to(token.span))
     if token and token.type == "COMMA":
         what = "an argument" if innermost(failure) == "call" else "something"
         return mistake(f"{what} is missing before this comma", token.span)
@@ -277,9 +277,9 @@ def _misplaced(failure: Failure) -> ParseError | None:
     if token.type == "SEMICOLON" and where == "call":
         return mistake("arguments are separated by commas", token.span)
     if token.type == "VBAR":
-        return mistake("`|` stands only in .type", token.span, "or is `;`")
+        return mistake("`|` is only allowed in .type", token.span, "or is `;`")
     if token.type == "SUBTYPE":
-        return mistake("`<:` stands only in .type", token.span)
+        return mistake("`<:` is only allowed in .type", token.span)
     if token.type in ("ARROW", "QUERY"):
         message = f"`{token.text}` does not belong inside parentheses" if where else (
             f"`{token.text}` does not belong here")  # fmt: skip

@@ -151,12 +151,12 @@ _CHARACTERS = {
     "&": "and is `,`; for bits write `band`",
     "~": "write `!` for not, `bnot` for bits",
     "#": "a comment begins with `//`; `#` does so only in column one",
-    "\\": "a backslash stands only inside strings",
+    "\\": "a backslash is only allowed in strings",
     "“": 'write straight quotes: "abc"',
     "”": 'write straight quotes: "abc"',
     "‘": 'write straight double quotes: "abc"',
     "’": 'write straight double quotes: "abc"',
-    "'": "a prime stands only at the end of a relation's name",
+    "'": "a prime is only allowed at the end of a relation's name",
     "@": "a timestamp is written @2026-11-20",
     "−": "write `-`",
     "–": "write `-`",
@@ -210,7 +210,7 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
     if kind == "JUNK":
         hint = "a name does not begin with a digit; an operator or a comma is missing"
         if word.endswith("_") or "__" in word:
-            hint = "underscores stand between digits, one at a time: 1_000"
+            hint = "each underscore needs a digit on both sides: 1_000"
         elif word[:2] in ("0x", "0X", "0b", "0B"):
             hint = "as in 0xff and 0b101"
         return f"`{word}` is not a number", hint, 0

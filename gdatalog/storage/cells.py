@@ -386,12 +386,12 @@ def why_unreadable(text: str, kind: TypeName) -> str | None:
         return f"a decimal point is a dot: {text.replace(',', '.')}"
     grouped = _GROUPED.fullmatch(text)
     if grouped is not None and not (kind == "float" and grouped[1] == "."):
-        return f"digits stand together: {text.replace(grouped[1], '')}"
+        return f"write digits together: {text.replace(grouped[1], '')}"
     if kind == "int" and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
         return "declare the column float if it holds fractions"
     found = _WITH_MORE.fullmatch(text)
     if found is not None:
-        return f"a number stands alone: {found[1] or found[2]}"
+        return f"write the number alone: {found[1] or found[2]}"
     return None
 
 

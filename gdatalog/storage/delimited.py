@@ -243,7 +243,7 @@ class Delimited:
         if not self.quoted and '"' in record.text:
             return f"{hint}, and quotes mean nothing in a facts file"
         if self.quoted and found > width:
-            return f"{hint}; a value that holds one stands in double quotes"
+            return f"{hint}; put a value that contains one in double quotes"
         return hint
 
     def place(self, position: int, column: str) -> DataPlace:

@@ -171,7 +171,7 @@ def header_names(
                 raise DataError(
                     f"two columns are named {name!r}",
                     text.span(first, at),
-                    notes=[Note("the other one stands here", text.span(first, before))],
+                    notes=[Note("the other one is here", text.span(first, before))],
                     hint="rename one; or name all columns, columns=[...]; header=false takes this "
                     "line for a row",
                 )

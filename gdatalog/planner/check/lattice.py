@@ -75,7 +75,7 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
                 StratificationError(
                     f"the head of a recursive rule {wrong}: {show(rule.head)}",
                     rule.head.span,
-                    hint="a min or max in a cycle stands alone, as one column of its relation; "
+                    hint="a min or max in a cycle must be a whole column of its relation; "
                     "a rule outside of the cycle can compute with it",
                 )
             )

@@ -287,11 +287,7 @@ class NameResolution:
                 hint = "it is a new variable each time: give it a name"
                 if place == "in a head":
                     hint = "a head says what is true: give each column a value"
-                self._fail(
-                    f"`_` cannot {'stand' if place == 'in a head' else 'be'} {place}",
-                    expr.span,
-                    hint,
-                )
+                self._fail(f"`_` cannot be {place}", expr.span, hint)
                 return expr
             case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
@@ -370,8 +366,8 @@ class NameResolution:
             self._nested(name, call.span)
         else:
             form = f"{name} : {{ ... }}" if name == "count" else f"{name} e : {{ ... }}"
-            hint = f"in a body it is written `x = {form}`; `{name}(...)` stands in a head"
-            self._fail(f"the aggregate `{name}` cannot stand here", call.span, hint)
+            hint = f"in a body it is written `x = {form}`; `{name}(...)` is for heads"
+            self._fail(f"the aggregate `{name}` is not allowed here", call.span, hint)
 
     def _nested(self, kind: str, span: Span) -> None:
         hint = f"let a relation of its own hold the {kind}, and aggregate over that"

@@ -452,7 +452,7 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
     if words == "float" and mask == INT:
         return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
     if words == "symbol" and mask == BIT["timestamp"]:
-        return "a timestamp stands without quotes, behind an `@`: @2026-11-20"
+        return "a timestamp has no quotes and starts with `@`: @2026-11-20"
     if words == "symbol" and not mask & ~NUMBER:
         return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
     if words in ("int", "float") and mask == BIT["symbol"]:

@@ -41,7 +41,10 @@ def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] |
     if isinstance(param, ListParam) == many:
         return None
     if many:
-        return f"`${name}` is a list, and here stands one value", f"`x in ${name}` takes its values"
+        return (
+            f"`${name}` is a list, but one value is expected here",
+            f"`x in ${name}` takes its values",
+        )
     hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
     return f"`in` needs a list, and `${name}` is one value: {kind}", hint
 
