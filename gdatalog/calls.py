@@ -208,16 +208,6 @@ class Limits:
         self.poll()
 
     @property
-    def held(self) -> dict[str, int]:
-        """The bytes in use, by owner."""
-        return self.account.held
-
-    @property
-    def peak(self) -> int:
-        """The peak of bytes in use."""
-        return self.account.peak
-
-    @property
     def spilled(self) -> int:
         """The bytes written to temporary files."""
         return 0 if self.spill is None else self.spill.written - self._written
@@ -225,10 +215,6 @@ class Limits:
     def spare(self) -> int:
         """How many more bytes may be used."""
         return self.account.spare()
-
-    def highest(self) -> int:
-        """The peak of bytes in use since the last call."""
-        return self.account.highest()
 
     def count(self, name: str, rows: int) -> None:
         """Raises an error if a relation has more distinct rows than allowed."""

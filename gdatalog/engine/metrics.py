@@ -231,7 +231,7 @@ class StratumMetrics:
 
     def _most(self) -> int:
         """The peak memory since the last call."""
-        most = self.limits.highest()
+        most = self.limits.account.highest()
         self.peak = max(self.peak, most)
         return most
 

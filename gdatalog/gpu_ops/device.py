@@ -67,7 +67,7 @@ class Gpu:
         name = f"indexes on {self.name}"
         if limits.memory is not None:
             self.kept.limit = min(limits.memory, self.memory or limits.memory)
-            self.kept.shrink(limits.spare() + limits.held.get(name, 0))
+            self.kept.shrink(limits.spare() + limits.account.held.get(name, 0))
         limits.charge(name, self.kept.nbytes)
 
     def hold(self, relation: Relation) -> None:
@@ -148,7 +148,7 @@ class Gpu:
         room = self.kept.budget()
         if limits.memory is None:
             return room
-        kept = limits.held.get(f"indexes on {self.name}", 0)
+        kept = limits.account.held.get(f"indexes on {self.name}", 0)
         return min(room, limits.memory, limits.spare() + kept)
 
     def make_room(self, limits: Limits) -> None:

@@ -354,7 +354,7 @@ class _Launch:
         host."""
         if self.limits.to_host:
             return held > self._affordable_bytes()
-        spare = self.limits.spare() + self.limits.held.get("blocks", 0)
+        spare = self.limits.spare() + self.limits.account.held.get("blocks", 0)
         return (bool(self.rooms) or self.fresh) and (
             held + size > spare or held > self.walks.driver.free_memory()
         )
@@ -423,7 +423,9 @@ def kept_lists(
 
         def make(lists: Argument = lists) -> Trie:
             starts, kept = _made(ops, lists, tries, limits)
-            limits.charge(KEPT_LISTS, limits.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes)
+            limits.charge(
+                KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
+            )
             return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
 
         sources = [tries[at.trie] for at in lists.levels]

@@ -315,8 +315,8 @@ class Profile(Shown):
         """The profile of what an evaluation has done so far."""
         metrics, limits = context.metrics, context.limits
         return cls(
-            metrics, metrics.seconds, limits.peak, result, context.device.name,
-            limits.held, limits.spilled,
+            metrics, metrics.seconds, limits.account.peak, result, context.device.name,
+            limits.account.held, limits.spilled,
         )  # fmt: skip
 
     def __init__(

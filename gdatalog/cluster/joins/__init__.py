@@ -336,7 +336,7 @@ class _Call:
             columns = symbol_columns(found.blocks, types)
         if task.few is None:
             found.anew = NewTexts.among(columns, task.known, self.symbols)
-        found.peak = self.limits.peak
+        found.peak = self.limits.account.peak
         found.cautions = self.cautions
         found.gpu = self.device is not CPU
         for run in self.runs.values():

@@ -388,7 +388,7 @@ class MarkedRounds(StratumRun):
 
     def _room_for_rows(self, marked: Mapping[str, Marked]) -> bool:
         limits, rows = self.context.limits, sum(table.rows_nbytes for table in marked.values())
-        room = limits.spare() + sum(limits.held.get(name, 0) for name in marked)
+        room = limits.spare() + sum(limits.account.held.get(name, 0) for name in marked)
         bitmaps = sum(table.nbytes for table in marked.values()) - rows
         return rows <= MOST_ROWS * (room - bitmaps)
 

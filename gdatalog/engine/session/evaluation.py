@@ -230,7 +230,7 @@ class Evaluation:
             self.remembered.pop((name,), None)
             self._gone.add(name)
             for what in (name, f"index of {name}", f"codes of {name}"):
-                if what in self.context.limits.held:
+                if what in self.context.limits.account.held:
                     self.context.limits.charge(what, 0)
             freed += 0 if relation is None else relation.nbytes + relation.trie_nbytes
         if freed >= LARGE:
