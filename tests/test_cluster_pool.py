@@ -16,8 +16,7 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.pool import workers as pool_workers
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge, calls
 from gdatalog.cluster.pool.task_stage import RunningCall
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
@@ -263,7 +262,7 @@ def test_a_scheduler_that_takes_long_is_asked_once(
         sleep(0.2)
         return {"tcp://worker": {"memory_limit": 5}}
 
-    monkeypatch.setattr(pool_workers, "SOON", 0.1)
-    monkeypatch.setattr(pool_workers, "workers_told", slowly)
+    monkeypatch.setattr(calls, "SOON", 0.1)
+    monkeypatch.setattr(calls, "workers_told", slowly)
     one._info = 0.0, {}
     assert one.memory == [5] and len(asked) == 1

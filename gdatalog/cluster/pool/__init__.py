@@ -27,9 +27,16 @@ from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool.broadcast import Broadcast
-from gdatalog.cluster.pool.calls import Call, Lost, RemoteElement, RemoteValue, TooLarge, itself
+from gdatalog.cluster.pool.calls import (
+    Call,
+    Lost,
+    PoolWorkers,
+    RemoteElement,
+    RemoteValue,
+    TooLarge,
+    itself,
+)
 from gdatalog.cluster.pool.task_stage import Smaller, TaskStage
-from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.errors import UsageError
 from gdatalog.records import replace
 

@@ -26,6 +26,7 @@ from gdatalog.cluster.pool.broadcast import (
 from gdatalog.cluster.pool.calls import (
     Call,
     Lost,
+    PoolWorkers,
     RemoteElement,
     RemoteValue,
     TooLarge,
@@ -37,7 +38,6 @@ from gdatalog.cluster.pool.calls import (
     summary_of,
     whole,
 )
-from gdatalog.cluster.pool.workers import PoolWorkers
 from gdatalog.cluster.workers import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.progress import format_bytes
