@@ -234,6 +234,23 @@ def test_indexes_of_counts_are_charged_before_they_are_made(
         EdgeCounts(counted.edges, counts, CPU.ops).trie(columns, (), True, Account(memory=1 << 20))
 
 
+@pytest.mark.parametrize("shape", ["diamond", "book", "K4 at an edge"])
+def test_sums_of_products_take_no_loops(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int | None] = []
+    plain = sums.scanned
+
+    def noted(*given: Any) -> int | None:
+        found.append(plain(*given))
+        return found[-1]
+
+    expected = counted(shape, skewed(14), "never")
+    monkeypatch.setattr(sums, "scanned", noted)
+    assert counted(shape, skewed(14), "quotients") == expected
+    assert found and None not in found
+    monkeypatch.setattr(sums, "scanned", lambda *_: None)
+    assert counted(shape, skewed(14), "quotients") == expected
+
+
 def test_tables_that_would_not_fit_are_not_planned(
     terms: list[Term], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isqrt, prod
+from collections.abc import Callable, Sequence
+from math import isqrt, log2, prod
 
 import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError, Span
+from gdatalog.plan import Branch, Guard, Join, JoinPlan, Tally, TrieRef
+from gdatalog.plan.effects import all_steps, participants
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 EXACT = 2.0**62
 TABLES = "tables of counts by value"
@@ -65,10 +68,70 @@ def exact_sum(counts: Array) -> int:
     return int(counts.sum())
 
 
+def scanned(join: JoinPlan, tries: Sequence[Trie], limits: Limits) -> int | None:
+    """The count of a join that only walks all rows of one index, such as a sum of products of local
+    counts; None if it needs loops, or if a number may exceed 64 bits."""
+    walked = [step for step in join.steps if isinstance(step, Join)]
+    guards = [step for step in join.steps if isinstance(step, Guard)]
+    read = [trie for trie in tries if trie.levels]
+    levels = read[0].levels if read else ()
+    if (
+        len(walked) + len(guards) < len(join.steps)
+        or len(walked) != len(levels)
+        or any(trie.levels != levels for trie in read)
+        or any(len({part.trie for part in step.participants}) != len(read) for step in walked)
+        or any(not _implied(step, cut) for step in walked for cut in range(len(step.cuts)))
+        or join.orbit * prod(max(1, trie.total) for trie in tries) >= EXACT
+    ):
+        return None
+    times = join.orbit * prod(
+        tries[step.trie].total if step.weighted else min(1, tries[step.trie].total)
+        for step in guards
+    )
+    weights = [trie.weights for trie in read if trie.weights is not None]
+    if not weights or not times:
+        return times * (len(levels[-1]) if levels else 1)
+    with limits.account.working(TABLES, 2 * weights[0].nbytes):
+        return times * int(prod(weights[1:], start=weights[0]).sum(dtype=np.int64))
+
+
+def _implied(step: Join, cut: int) -> bool:
+    return any((number, cut) in step.implied for number in range(len(step.participants)))
+
+
 # Large integers as remainders modulo 31-bit primes.
 
 
 FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
+
+
+def most_bits(join: JoinPlan, bits_of: Callable[[TrieRef], float]) -> float:
+    """An upper bound of the bits of a join's count. `bits_of`: the same of a trie's rows."""
+    inner: dict[str, set[int]] = {}
+    for step in join.steps:
+        if isinstance(step, Tally):
+            parts = (part for each in all_steps(step.steps) for part in participants(each))
+            inner[step.table] = {part.trie for part in parts}
+    bits: dict[str, float] = {}
+    whole = [0.0] * len(join.tries)
+    for at, ref in enumerate(join.tries):  # tallies also read later tries
+        if ref.relation not in inner:
+            whole[at] = bits_of(ref)
+    for table, tries in inner.items():  # in the order of filling
+        bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
+    own = set().union(*inner.values())
+    several = log2(join.orbit)
+    for step in all_steps(join.steps):
+        if isinstance(step, Branch) and step.terms:  # the first term is the greatest
+            for number in step.terms[0][1]:
+                inside = all_steps(step.alternatives[number])
+                tries = {part.trie for each in inside for part in participants(each)}
+                several += sum(whole[at] for at in tries)
+        elif isinstance(step, Branch):
+            several += log2(len(step.alternatives))
+    return several + sum(
+        bits.get(ref.relation, whole[at]) for at, ref in enumerate(join.tries) if at not in own
+    )
 
 
 def primes_below(count: int) -> list[int]:

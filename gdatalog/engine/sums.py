@@ -25,16 +25,17 @@ from gdatalog.engine.exact_counts import (
     ascends,
     combined,
     exact_sum,
+    most_bits,
     once_each,
     primes_below,
+    scanned,
     times_each,
 )
 from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.plan import Branch, Gather, JoinPlan, Slot, Tally, Term, TrieRef
-from gdatalog.plan.effects import all_steps, participants
+from gdatalog.plan import Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
@@ -190,7 +191,7 @@ class Sum:
     def _wide(self, terms: Mapping[int, int]) -> int:
         """The sum of terms whose counts exceed 64 bits, by remainders modulo several primes."""
         plan = self.plan
-        bits = {number: self._most_bits(plan.joins[number]) for number in terms}
+        bits = {number: most_bits(plan.joins[number], self._bits_of) for number in terms}
         primes = primes_below(ceil((max(bits.values()) + 2) / 30.9))
         remainders: dict[int, list[int]] = {number: [] for number in terms}
         for prime in primes:
@@ -208,12 +209,23 @@ class Sum:
 
     def _count(self, number: int, own: _Pass) -> int | None:
         """The number of bindings of a join; None if a number exceeds 64 bits."""
+        count = self._scanned(number, own)
+        if count is not None:
+            return count
         found = self._gathered(number, (), own)
         return None if found is None else sum(map(int, found[1]))
 
+    def _scanned(self, number: int, own: _Pass) -> int | None:
+        """The number of bindings of a join that walks a table; None if it needs loops."""
+        join, run = self.plan.joins[number], self._reading(number, (), own)
+        tables = [own.tables.get(ref.relation) for ref in join.tries]
+        if own.modulus is not None or run.report is not None or None in tables:
+            return None
+        return scanned(join, [run.sources.trie_of(ref) for ref in join.tries], run.limits)
+
     def _table(self, number: int, term: Term, own: _Pass) -> Trie | EdgeCounts | None:
         """A table that later joins read."""
-        self._bits[term.table] = self._most_bits(self.plan.joins[number])
+        self._bits[term.table] = most_bits(self.plan.joins[number], self._bits_of)
         if term.images:
             self._bits[term.table] += log2(len(term.images))
             local = self._local_counts(number, term, own)
@@ -238,14 +250,7 @@ class Sum:
         limits = self.run.limits
         for what in ("blocks", "aggregates"):
             limits.charge(what, 0)
-        held = sum(
-            table.nbytes
-            if isinstance(table, EdgeCounts)
-            else table.levels[0].values.nbytes
-            + (0 if table.weights is None else table.weights.nbytes)
-            for table in own.tables.values()
-            if table is not None
-        )
+        held = sum(table.nbytes for table in own.tables.values() if table is not None)
         limits.charge(TABLES, held + more)
 
     def _gathered(
@@ -342,15 +347,18 @@ class Sum:
 
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
-            # Each edge counts in both directions.
-            if counts is None or (not modular and 2 * exact_sum(counts) * join.orbit >= EXACT):
+            if counts is None:
                 return None
-            counts *= join.orbit
+            total = None if modular else exact_sum(counts) * join.orbit
+            if total is not None and 2 * total >= EXACT:  # each edge counts in both directions
+                return None
+            if join.orbit > 1:
+                counts *= join.orbit
             if modular:
                 counts %= own.modulus
             if len(term.keys) == 2:
                 place = join.tries.index(entries(join)[term.images[0]].trie)
-                return EdgeCounts(nest.tries[place], counts, run.ops)
+                return EdgeCounts(nest.tries[place], counts, run.ops, total)
             counts = brought(counts)
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
@@ -418,34 +426,6 @@ class Sum:
 
         plan = replace(self.plan, keys=keys)
         return replace(self.run, plan=plan, sources=Sources(trie_of))
-
-    def _most_bits(self, join: JoinPlan) -> float:
-        """An upper bound of the bits of a join's count."""
-        inner: dict[str, set[int]] = {}
-        for step in join.steps:
-            if isinstance(step, Tally):
-                parts = (part for each in all_steps(step.steps) for part in participants(each))
-                inner[step.table] = {part.trie for part in parts}
-        bits: dict[str, float] = {}
-        whole = [0.0] * len(join.tries)
-        for at, ref in enumerate(join.tries):  # tallies also read later tries
-            if ref.relation not in inner:
-                whole[at] = self._bits_of(ref)
-        for table, tries in inner.items():  # in the order of filling
-            bits[table] = sum(bits.get(join.tries[at].relation, whole[at]) for at in tries)
-        own = set().union(*inner.values())
-        several = log2(join.orbit)
-        for step in all_steps(join.steps):
-            if isinstance(step, Branch) and step.terms:  # the first term is the greatest
-                for number in step.terms[0][1]:
-                    inside = all_steps(step.alternatives[number])
-                    tries = {part.trie for each in inside for part in participants(each)}
-                    several += sum(whole[at] for at in tries)
-            elif isinstance(step, Branch):
-                several += log2(len(step.alternatives))
-        return several + sum(
-            bits.get(ref.relation, whole[at]) for at, ref in enumerate(join.tries) if at not in own
-        )
 
     def _bits_of(self, ref: TrieRef) -> float:
         if ref.relation in self._bits:

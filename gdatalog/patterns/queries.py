@@ -91,9 +91,12 @@ def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -
         rules.append(
             pattern.count_rule(name, graph.labels or "", graph.induced, head=f"{head}{at}")
         )
-        rules.append(f"{head}({at}, c) <- {head}{at}(c).")
+    if len(patterns) > 1:
+        rules += [f"{head}({at}, c) <- {head}{at}(c)." for at in range(len(patterns))]
+        rules.append(f"?- {head}(pattern, c).")
     try:
-        found = dict(db.query("\n".join([*rules, f"?- {head}(pattern, c)."])).fetchall())
+        rows = db.query("\n".join(rules)).fetchall()
+        found = {row[0] if len(patterns) > 1 else 0: row[-1] for row in rows}
     except EvaluationError as error:
         exact = getattr(error, "exact", None)  # beyond 64 bits
         if exact is None:

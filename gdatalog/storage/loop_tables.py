@@ -230,12 +230,13 @@ class Tallied:
 @dataclass(slots=True, eq=False)
 class EdgeCounts:
     """A table of counts by edge: `counts` for the entries of a trie that has each edge once. Both
-    directions of an edge have the same count, and the sum of all fits into 64 bits. `ops` are the
-    operations of the arrays' device."""
+    directions of an edge have the same count, and the sum of all, `total`, fits into 64 bits.
+    `ops` are the operations of the arrays' device."""
 
     edges: Trie
     counts: Array
     ops: RowOps
+    total: int | None = None  # None: not added up yet
     tries: dict[object, Trie] = field(default_factory=dict)
 
     @property
@@ -260,7 +261,9 @@ class EdgeCounts:
         first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
         rises = len(below) > 0 and bool((root.values[first] < below.values[:1]).all())
         ways = [way for way in (1, -1) if passes(-way if rises else way, tests)]
-        total = int(self.counts.sum()) * len(ways)
+        if self.total is None:
+            self.total = int(self.counts.sum())
+        total = self.total * len(ways)
         if not columns:
             return Trie((), total, None)
         if len(columns) == 2 and weighted and ways == [1] and columns == (0, 1):
