@@ -28,6 +28,7 @@ paper_benchmarks printed_expressions prompt rounds saving shares site souffle st
 
 # Cases that are alike: of so many one is run; all with GDATALOG_SEED=random and on a GPU.
 EVERY = {
+    "test_algebra.py::test_counts_beyond_64_bits": 3,
     "test_cells.py::test_rows_of_cells": 2,
     "test_cluster_checkpoints.py::test_a_worker_that_is_killed_costs_a_round": 3,
     "test_cluster_devices.py::test_workers_with_a_gpu_give_the_same": 2,
@@ -39,6 +40,7 @@ EVERY = {
     "test_cluster_partitioned.py::test_corners": 2,
     "test_cluster_partitioned.py::test_examples": 2,
     "test_cluster_recursion.py::test_a_worker_that_dies_changes_nothing": 2,
+    "test_depth_first.py::test_foreign_keys": 2,
     "test_depth_first.py::test_patterns": 6,
     "test_gpu_bits.py::test_many_lists_are_recoded": 3,
     "test_gpu_cells.py::test_joins_in_cells": 2,
@@ -63,11 +65,17 @@ EVERY = {
     "test_gpu_walks.py::test_tiles_borrow_longer_buffers": 2,
     "test_limits.py::test_a_process_holds_no_more_than_its_limit": 2,
     "test_limits.py::test_a_wide_query_with_a_small_answer": 3,
+    "test_local_counts.py::test_by_ranks": 2,
     "test_nested_rows.py::test_borrowed_rows": 2,
     "test_order.py::test_patterns_are_looked_for_in_a_good_order": 2,
+    "test_planning.py::test_few_sets_of_last_variables_are_looked_at": 3,
+    "test_planning.py::test_few_turns_are_looked_at_however_many_variables_there_are": 4,
     "test_real_counts.py::test_ordered_embeddings": 2,
     "test_second_run.py::test_another_process_compiles_nothing": 5,
     "test_second_run.py::test_whole_programs_compile_nothing_anew": 2,
+    "test_spill.py::test_groups_in_files": 2,
+    "test_split_by_degree.py::test_any_degree_splits": 2,
+    "test_split_by_degree.py::test_halves_add_up": 3,
     "test_split_by_degree.py::test_on_a_device": 2,
 }
 
