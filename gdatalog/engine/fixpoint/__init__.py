@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -247,6 +247,7 @@ class StratumRun:
         def make(
             relation: Callable[[str], Relation], params: Params, least: int | None = None
         ) -> RulePlan:
+            @cache  # planning asks thousands of times
             def sizes(name: str, version: Version) -> RelationStatistics:
                 return self._sizes(name, version, relation)
 

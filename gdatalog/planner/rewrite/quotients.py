@@ -15,7 +15,7 @@ directions, constants and tests.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
@@ -242,7 +242,7 @@ class Isomorphic:
             for each in literals
         ]
         known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
-        return _canonical(len(names), known)
+        return _canonical(len(names), tuple(known))
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
@@ -251,9 +251,10 @@ class Isomorphic:
         return self.sizes(atom.relation, atom.version).symmetric
 
 
-_Literals = Sequence[tuple[int, bool, tuple[int, ...]]]
+_Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]
 
 
+@lru_cache(maxsize=1 << 12)
 def _canonical(count: int, literals: _Literals) -> Hashable:
     """The literals with canonical numbers of variables."""
     leaves = 0
