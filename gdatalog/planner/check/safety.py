@@ -190,7 +190,7 @@ class _Check:
                     if name not in bound_by(item, bound, self.rule.types):
                         return f"{show(item)} does not bind it: every branch of `;` has to"
                 return None
-            case s.Test(s.Var()) | s.Not(s.Test(s.Var())):
+            case s.Test(s.Var()):
                 return f"a relation without columns is written `{shown}()`"
             case s.Not(body):
                 hint = f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
