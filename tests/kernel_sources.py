@@ -27,7 +27,7 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import RowLeaf
 from gdatalog.printer.module import PrintedPlan, print_plan
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.trie import Lookup
+from gdatalog.storage.trie import ListEntries, Lookup
 from tests import test_plans
 from tests.interpreted import interpreted
 from tests.test_local_counts import skewed
@@ -291,12 +291,12 @@ def fused() -> Iterator[Source]:
             [Lookup(dense, None, True), Lookup(sparse, parents, False)],
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
-            ops.intersect_lists(dense.values, starts, lengths, 5, 0, others, bool(others))
-        ops.intersect_lists(
-            dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)]
-        )
+            entries = ListEntries(dense.values, starts, lengths, 5, 0, others)
+            ops.intersect_lists(entries, bool(others))
+        tests = [("!=", starts), ("<", parents)]
+        ops.intersect_lists(entries._replace(others=[], tests=tests), True)
         ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
-        ops.count_met(lengths, dense.values, starts, lengths, 5, 0, others, [("=", parents)])
+        ops.count_met(lengths, entries._replace(tests=[("=", parents)]))
         ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source

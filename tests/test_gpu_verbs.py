@@ -23,7 +23,7 @@ from gdatalog.gpu_ops import TILE
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import Lookup, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel
 from gdatalog.values import INT_MAX, INT_MIN
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -144,34 +144,22 @@ def test_meet(seed: int, dtype: Any, count: int) -> None:
     size = None if random.random() < 0.5 else int(lengths.sum())
     operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 3))).tolist()
     tests = [(op, random.integers(0, 80, before + rows)) for op in operators]
-    wanted = cpu_ops.intersect_lists(own.values, starts, lengths, size, which, others, True, tests)
+    entries = ListEntries(own.values, starts, lengths, size, which, others, tests)
+    its = ListEntries(
+        there(own.values), there(starts), there(lengths), size,
+        which if isinstance(which, int) else there(which),
+        moved, [(op, there(column)) for op, column in tests],
+    )  # fmt: skip
+    wanted = cpu_ops.intersect_lists(entries, True)
     if isinstance(which, int):
         counts, counted = np.zeros(before + rows, np.int64), xp.zeros(before + rows, np.int64)
-        cpu_ops.count_met(counts, own.values, starts, lengths, wanted.tried, before, others, tests)
+        cpu_ops.count_met(counts, entries._replace(size=wanted.tried))
         with Taking(seed):
-            OPS.count_met(
-                counted,
-                there(own.values),
-                there(starts),
-                there(lengths),
-                wanted.tried,
-                before,
-                moved,
-                [(op, there(column)) for op, column in tests],
-            )
+            OPS.count_met(counted, its._replace(size=wanted.tried))
         same(counted, counts)
         assert counts.tolist() == np.bincount(wanted.rows, minlength=before + rows).tolist()
     with Taking(seed):
-        found = OPS.intersect_lists(
-            there(own.values),
-            there(starts),
-            there(lengths),
-            size,
-            which if isinstance(which, int) else there(which),
-            moved,
-            True,
-            [(op, there(column)) for op, column in tests],
-        )
+        found = OPS.intersect_lists(its, True)
     assert found.tried == wanted.tried
     same(found.rows, wanted.rows)
     same(found.values, wanted.values)

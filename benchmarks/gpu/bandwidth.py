@@ -24,6 +24,7 @@ from benchmarks.gpu.made import mix, wu
 from benchmarks.gpu.sectors import SECTOR, gathered, searched, streamed
 from benchmarks.gpu.setting import Setting
 from benchmarks.records import Ask, Case, Figure
+from gdatalog.storage.trie import ListEntries
 
 SUITE = "bandwidth"
 WANTED = 0.5  # of the copy's
@@ -108,7 +109,7 @@ def works(setting: Setting) -> Iterator[Work]:
 
     yield Work(
         "expand",
-        lambda: ops.intersect_lists(graph.v, starts, lengths, size, 0, (), False),
+        lambda: ops.intersect_lists(ListEntries(graph.v, starts, lengths, size, 0), False),
         lambda found: bool((found.values == values).all() & (found.rows == row).all()),
         expanded,
     )

@@ -12,26 +12,14 @@ from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.records import replace
 from gdatalog.storage.rows import Columns, RowPacking, Span, spans_of
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
 from gdatalog.values import INT_MIN
 
 
-def intersect_lists(
-    values: Array,
-    starts: Array,
-    lengths: Array,
-    size: int | None,
-    which: int | Array,
-    others: Sequence[Lookup],
-    placed: bool,
-    tests: Sequence[tuple[str, Array]] = (),
-) -> Meeting:
-    """The entries of lists in `values` that occur in every other list of their row, and pass the
-    tests: comparisons with a column of the rows.
-
-    `which` is the row of the first list, and others follow, or an array of the lists' rows. `size`
-    is the total length if it is known. If `placed`, the result has the entries' positions.
-    """
+def intersect_lists(entries: ListEntries, placed: bool) -> Meeting:
+    """The entries of lists that occur in every other list of their row, and pass the tests. If
+    `placed`, the result has the entries' positions."""
+    values, starts, lengths, _, which, others, tests = entries
     rows, positions = expand(starts, lengths)
     tried = len(rows)
     if not isinstance(which, int):
@@ -61,22 +49,14 @@ def intersect_lists(
     return Meeting(tried, rows, found, kept)
 
 
-def count_met(
-    counts: Array,
-    values: Array,
-    starts: Array,
-    lengths: Array,
-    size: int,
-    base: int,
-    others: Sequence[Lookup],
-    tests: Sequence[tuple[str, Array]],
-) -> None:
-    """Adds to `counts`, from row `base` on, how many entries each list keeps."""
-    others = [lookup._replace(wanted=False) for lookup in others]
-    rows = intersect_lists(values, starts, lengths, size, base, others, False, tests).rows
+def count_met(counts: Array, entries: ListEntries) -> None:
+    """Adds to `counts`, by row, how many entries each list keeps; rows follow each other."""
+    others = [lookup._replace(wanted=False) for lookup in entries.others]
+    rows = intersect_lists(entries._replace(others=others), False).rows
+    base, count = entries.which, len(entries.lengths)
     if base:
         rows -= base
-    counts[base : base + len(lengths)] += np.bincount(rows, minlength=len(lengths))
+    counts[base : base + count] += np.bincount(rows, minlength=count)
 
 
 def find(level: TrieLevel, values: Array) -> Array:

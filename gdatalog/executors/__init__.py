@@ -13,7 +13,7 @@ from gdatalog.plan import Expr
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
@@ -365,33 +365,12 @@ class Ops(RowOps, Protocol):
     ) -> tuple[Array, Array]:
         """The start and length of each parent's list, cut by (operator, bounds)."""
 
-    def intersect_lists(
-        self,
-        values: Array,
-        starts: Array,
-        lengths: Array,
-        size: int | None,
-        which: int | Array,
-        others: Sequence[Lookup],
-        placed: bool,
-        tests: Sequence[tuple[str, Array]] = (),
-        /,
-    ) -> Meeting:
-        """The entries of lists that are in every other list of their row and pass the tests."""
+    def intersect_lists(self, entries: ListEntries, placed: bool, /) -> Meeting:
+        """The entries of lists that are in every other list of their row and pass the tests. If
+        `placed`, with their positions."""
 
-    def count_met(
-        self,
-        counts: Array,
-        values: Array,
-        starts: Array,
-        lengths: Array,
-        size: int,
-        base: int,
-        others: Sequence[Lookup],
-        tests: Sequence[tuple[str, Array]],
-        /,
-    ) -> None:
-        """Adds how many entries `intersect_lists` would find to `counts` from row `base` on."""
+    def count_met(self, counts: Array, entries: ListEntries, /) -> None:
+        """Adds how many entries `intersect_lists` would find to `counts`, by row."""
 
     def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:
         """The sum of each array of lengths, that of each row's minimum, and these minima."""

@@ -26,7 +26,7 @@ from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
 from gdatalog.records import replace
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Lookup, Meeting
+from gdatalog.storage.trie import ListEntries, Lookup, Meeting
 
 
 class FrontierExpansion:
@@ -115,7 +115,8 @@ class FrontierExpansion:
                 starts, lengths = lists.starts[low:high], lists.lengths[low:high]
                 if take >= 0:
                     starts, lengths = starts + skip, ops.xp.full(1, take)
-                ops.count_met(mine, lists.values, starts, lengths, size, low, sought, tested)
+                entries = ListEntries(lists.values, starts, lengths, size, low, sought, tested)
+                ops.count_met(mine, entries)
                 self.tried += size
             if rows is not None:
                 counts[rows] = mine
@@ -272,9 +273,8 @@ class FrontierExpansion:
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
                     starts, lengths, count = starts[which - low], lengths[which - low], None
-            found = ops.intersect_lists(
-                lists.values, starts, lengths, count, which, sought, placed, tested
-            )
+            entries = ListEntries(lists.values, starts, lengths, count, which, sought, tested)
+            found = ops.intersect_lists(entries, placed)
             self.tried += found.tried
             places = dict(zip(names, found.places, strict=True))
             child = self._child(step, frontier, found, places, lists.met)

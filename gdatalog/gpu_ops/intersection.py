@@ -14,7 +14,7 @@ from typing import Any
 from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
 
 # Searches in the lists of levels: one kernel each, one thread for each value.
 
@@ -78,24 +78,13 @@ class Searches(ExpressionOperations):
 class Intersections(Searches):
     """Operations that expand a level."""
 
-    def intersect_lists(
-        self,
-        values: Array,
-        starts: Array,
-        lengths: Array,
-        size: int | None,
-        which: int | Array,
-        others: Sequence[Lookup],
-        placed: bool,
-        tests: Sequence[tuple[str, Array]] = (),
-    ) -> Meeting:
-        """The entries of lists in `values` that occur in every other list of their row.
+    def intersect_lists(self, entries: ListEntries, placed: bool) -> Meeting:
+        """The entries of lists that occur in every other list of their row, and pass the tests.
 
-        As `cpu_ops.intersect_lists`. Waits for how many entries are left, and for how many there
-        are unless `size` gives it.
+        Waits for how many entries are left, and for how many there are unless `size` gives it.
         """
-        xp = self.xp
-        ends = xp.cumsum(lengths)
+        xp, values, size, which = self.xp, entries.values, entries.size, entries.which
+        ends = xp.cumsum(entries.lengths)
         if size is None:
             size = int(ends[-1]) if len(ends) else 0
         kernel = FusedText(values, placed)
@@ -103,67 +92,47 @@ class Intersections(Searches):
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
             kernel.placed(kept[-1])
-        args = self._entries(ends, starts, values, size)
-        args += self._looked_up(kernel, len(lengths), size, which, others, tests, kept)
+        args = self._looked_up(kernel, entries, ends, size, kept)
         if size:
-            state = self.state_of(size if others or tests else 0)
+            some = bool(entries.others or entries.tests)
+            state = self.state_of(size if some else 0)
             base = which if isinstance(which, int) else 0
-            args += [*kept, state, len(lengths), size, base]
-            self.kernels.launch(
-                kernel.text(bool(others or tests)), "intersect_lists", {}, size, args
-            )
-            if others or tests:
+            args += [*kept, state, len(ends), size, base]
+            self.kernels.launch(kernel.text(some), "intersect_lists", {}, size, args)
+            if some:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if isinstance(which, int) else which[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
 
-    def count_met(
-        self,
-        counts: Array,
-        values: Array,
-        starts: Array,
-        lengths: Array,
-        size: int,
-        base: int,
-        others: Sequence[Lookup],
-        tests: Sequence[tuple[str, Array]],
-    ) -> None:
-        """Adds to `counts`, from row `base` on, how many entries each list keeps."""
-        kernel = FusedText(values, False)
-        args = self._entries(self.xp.cumsum(lengths), starts, values, size)
-        others = [lookup._replace(wanted=False) for lookup in others]
-        args += self._looked_up(kernel, len(lengths), size, base, others, tests, [])
-        args += [counts, len(lengths), size, base]
+    def count_met(self, counts: Array, entries: ListEntries) -> None:
+        """Adds to `counts`, by row, how many entries each list keeps; rows follow each other."""
+        kernel, size, count = FusedText(entries.values, False), entries.size, len(entries.lengths)
+        assert size is not None
+        others = [lookup._replace(wanted=False) for lookup in entries.others]
+        entries, ends = entries._replace(others=others), self.xp.cumsum(entries.lengths)
+        args = self._looked_up(kernel, entries, ends, size, [])
+        args += [counts, count, size, entries.which]
         self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
 
-    def _entries(self, ends: Array, starts: Array, values: Array, size: int) -> list[Any]:
-        """The kernel arguments that locate entries."""
-        return [ends, self._cuts(ends, size), starts.astype(self.xp.int64, copy=False), values]
-
     def _looked_up(
-        self,
-        kernel: FusedText,
-        count: int,
-        size: int,
-        which: int | Array,
-        others: Sequence[Lookup],
-        tests: Sequence[tuple[str, Array]],
-        kept: list[Array],
+        self, kernel: FusedText, entries: ListEntries, ends: Array, size: int, kept: list[Array]
     ) -> list[Any]:
-        """Adds tests and lookups to the kernel. Returns their arguments, and appends to `kept` an
-        array for each lookup whose places are wanted."""
+        """Adds tests and lookups to the kernel. Returns the arguments for them and for the entries,
+        and appends to `kept` an array for each lookup whose places are wanted."""
+        which = entries.which
 
         def of_lists(column: Array) -> Array:
             """The values of a column for the lists' rows."""
             if isinstance(which, int):
-                return self.xp.ascontiguousarray(column[which : which + count])
+                return self.xp.ascontiguousarray(column[which : which + len(ends)])
             return column[which]
 
-        args: list[Any] = []
-        for op, column in tests:
+        starts = entries.starts.astype(self.xp.int64, copy=False)
+        args = [ends, self._cuts(ends, size), starts, entries.values]
+        for op, column in entries.tests:
             args.append(of_lists(column))
             kernel.test(op, args[-1])
-        for lookup in others:
+        for lookup in entries.others:
             if lookup.parents is not None:
                 lookup = lookup._replace(parents=of_lists(lookup.parents))
             places = None
@@ -221,8 +190,9 @@ class Intersections(Searches):
             for at, other in enumerate(lists)
             if at != shortest
         ]
+        starts = xp.zeros(1, dtype=xp.int64)
         met = self.intersect_lists(
-            own, xp.zeros(1, dtype=xp.int64), xp.full(1, size), size, 0, others, True
+            ListEntries(own, starts, xp.full(1, size), size, 0, others), True
         )
         first, *rest = met.places
         return met.values, [*rest[:shortest], first, *rest[shortest:]]

@@ -262,6 +262,22 @@ class Lookup(NamedTuple):
     wanted: bool  # whether the positions are needed
 
 
+class ListEntries(NamedTuple):
+    """The entries of lists, to be looked up in other lists of their rows and tested.
+
+    `which`: the row of the first list, and others follow, or an array of the lists' rows. `size`:
+    the total length if it is known. `tests`: comparisons with a column of the rows.
+    """
+
+    values: Array
+    starts: Array
+    lengths: Array
+    size: int | None
+    which: int | Array
+    others: Sequence[Lookup] = ()
+    tests: Sequence[tuple[str, Array]] = ()
+
+
 class Meeting(NamedTuple):
     """The entries of lists that other lists have, too."""
 
