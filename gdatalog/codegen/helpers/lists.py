@@ -156,9 +156,10 @@ def parent_of(offsets: Array, position: int) -> int:
 # 5x.
 
 
-@part
-def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
-    """Writes the common values, ascending; returns how many. Reads both lists."""
+@inlined
+def _merged(
+    va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array, writes: bool
+) -> int:
     n = 0
     if alo >= ahi or blo >= bhi:
         return n
@@ -175,79 +176,69 @@ def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Arr
                 return n
             b = at(vb, blo)
         else:
-            put(out, n, a)
+            if writes:
+                put(out, n, a)
             n += 1
             alo += 1
             blo += 1
             if alo == ahi or blo == bhi:
                 return n
             a, b = at(va, alo), at(vb, blo)
+
+
+@part
+def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
+    """Writes the common values, ascending; returns how many. Reads both lists."""
+    return _merged(va, alo, ahi, vb, blo, bhi, out, True)
 
 
 @part
 def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Reads both lists."""
+    return _merged(va, alo, ahi, vb, blo, bhi, va, False)
+
+
+@inlined
+def _leapt(
+    va: Array,
+    alo: int,
+    ahi: int,
+    vb: Array,
+    blo: int,
+    bhi: int,
+    out: Array,
+    weights: Array,
+    writes: bool,
+    weighs: bool,
+) -> int:
     n = 0
-    if alo >= ahi or blo >= bhi:
-        return n
-    a, b = at(va, alo), at(vb, blo)
-    while True:
-        if a < b:
+    while alo < ahi and blo < bhi:
+        a = np.int64(at(va, alo))
+        blo = seek(vb, blo, bhi, a)
+        if blo == bhi:
+            break
+        b = np.int64(at(vb, blo))
+        if a == b:
+            if writes:
+                put(out, n, a)
+            n += int(at(weights, blo)) if weighs else 1
             alo += 1
-            if alo == ahi:
-                return n
-            a = at(va, alo)
-        elif b < a:
             blo += 1
-            if blo == bhi:
-                return n
-            b = at(vb, blo)
         else:
-            n += 1
-            alo += 1
-            blo += 1
-            if alo == ahi or blo == bhi:
-                return n
-            a, b = at(va, alo), at(vb, blo)
+            alo = seek(va, alo + 1, ahi, b)
+    return n
 
 
 @part
 def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; returns how many. Each list seeks in the other one."""
-    n = 0
-    while alo < ahi and blo < bhi:
-        a = np.int64(at(va, alo))
-        blo = seek(vb, blo, bhi, a)
-        if blo == bhi:
-            break
-        b = np.int64(at(vb, blo))
-        if a == b:
-            put(out, n, a)
-            n += 1
-            alo += 1
-            blo += 1
-        else:
-            alo = seek(va, alo + 1, ahi, b)
-    return n
+    return _leapt(va, alo, ahi, vb, blo, bhi, out, va, True, False)
 
 
 @part
 def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Each list seeks in the other one."""
-    n = 0
-    while alo < ahi and blo < bhi:
-        a = np.int64(at(va, alo))
-        blo = seek(vb, blo, bhi, a)
-        if blo == bhi:
-            break
-        b = np.int64(at(vb, blo))
-        if a == b:
-            n += 1
-            alo += 1
-            blo += 1
-        else:
-            alo = seek(va, alo + 1, ahi, b)
-    return n
+    return _leapt(va, alo, ahi, vb, blo, bhi, va, va, False, False)
 
 
 @inlined
@@ -290,15 +281,22 @@ def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     write_marks(values, lo, hi, marks, base, 0)
 
 
+@inlined
+def _within(values: Array, lo: int, hi: int, low: int, count: int) -> tuple[int, int]:
+    """The part of a list whose keys are among `count` from `low` on."""
+    if lo < hi and at(values, lo) < low:
+        lo = lower(values, lo, hi, low)
+    last = low + (count - 1)  # in this order: what is behind the last may be no number
+    if lo < hi and at(values, hi - 1) > last:
+        hi = upper(values, lo, hi, last)
+    return lo, hi
+
+
 @part
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
     """Writes the values that are marked, ascending; returns how many. `out` has room for one
     more."""
-    if blo < bhi and at(vb, blo) < base:
-        blo = lower(vb, blo, bhi, base)
-    last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
-    if blo < bhi and at(vb, bhi - 1) > last:
-        bhi = upper(vb, blo, bhi, last)
+    blo, bhi = _within(vb, blo, bhi, base, len(marks))
     n = 0
     for k in range(blo, bhi):  # without a branch, which would often be mispredicted
         b = at(vb, k)
@@ -310,11 +308,7 @@ def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Arr
 @part
 def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     """How many values are marked."""
-    if blo < bhi and at(vb, blo) < base:
-        blo = lower(vb, blo, bhi, base)
-    last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
-    if blo < bhi and at(vb, bhi - 1) > last:
-        bhi = upper(vb, blo, bhi, last)
+    blo, bhi = _within(vb, blo, bhi, base, len(marks))
     n = 0
     for k in range(blo, bhi):
         n += at(marks, at(vb, k) - base)
@@ -375,20 +369,7 @@ def weigh_common(
 ) -> int:
     """The sum of the weights of the second list's values that the first list has. Each list seeks
     in the other one."""
-    n = 0
-    while alo < ahi and blo < bhi:
-        a = np.int64(at(va, alo))
-        blo = seek(vb, blo, bhi, a)
-        if blo == bhi:
-            break
-        b = np.int64(at(vb, blo))
-        if a == b:
-            n += at(weights, blo)
-            alo += 1
-            blo += 1
-        else:
-            alo = seek(va, alo + 1, ahi, b)
-    return n
+    return _leapt(va, alo, ahi, vb, blo, bhi, va, weights, False, True)
 
 
 @part
@@ -452,13 +433,7 @@ def fetch_kept(
 @inlined
 def sum_tally(counts: Array, low: int, values: Array, lo: int, hi: int) -> int:
     """The sum of the counts of ascending keys; -1 if it may leave 62 bits."""
-    if lo >= hi:
-        return 0
-    if at(values, lo) < low:
-        lo = lower(values, lo, hi, low)
-    last = low + (len(counts) - 1)
-    if lo < hi and at(values, hi - 1) > last:
-        hi = upper(values, lo, hi, last)
+    lo, hi = _within(values, lo, hi, low, len(counts))
     total, about = 0, 0.0
     for i in range(lo, hi):
         count = at(counts, at(values, i) - low)
