@@ -37,7 +37,7 @@ def test_what_is_missing_comes_with_a_cure(monkeypatch):
     monkeypatch.setattr(doctor, "OPTIONAL", ("neither-is-this",))
     found = gd.doctor()
     assert not found.well
-    assert "no-such-package  not there" in str(found)
+    assert "no-such-package  not installed" in str(found)
     assert "-> python -m pip install no-such-package" in str(found)
     assert "neither-is-this" not in str(found)
     assert cli.run(["--doctor"]) == 1
@@ -73,7 +73,7 @@ def test_a_gpu_without_cupy(monkeypatch):
     card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
     probe = Probe(None, True, True, None, "570.1", (12, 8), (card,), broken="ImportError: cupy")
     found = seen(monkeypatch, probe)
-    assert found["GPU driver"].found == "570.1, runs CUDA 12.8 and older"
+    assert found["GPU driver"].found == "570.1, supports CUDA up to 12.8"
     assert found["GPU"].found == "cuda:0 NVIDIA H200, 140.4 GiB, compute capability 9.0"
     assert found["CuPy"].cure == "python -m pip install 'gdatalog[cuda12]'"
     assert "a query on it" not in found

@@ -41,7 +41,7 @@ UNINSTALL13 = "python -m pip uninstall -y cupy-cuda13x"
 # What is seen; what is said of it, the last of all; what to do.
 STATES = [
     (Probe(), "there is no NVIDIA GPU", 'use device="cpu"'),
-    (Probe(hardware=True), "an NVIDIA GPU is there, and no driver for it", "install NVIDIA's"),
+    (Probe(hardware=True), "there is an NVIDIA GPU, but no driver for it", "install NVIDIA's"),
     (replace(DRIVER, visible=""), "CUDA_VISIBLE_DEVICES='' hides all GPUs", "unset CUDA_VIS"),
     (replace(DRIVER, visible="-1"), "CUDA_VISIBLE_DEVICES='-1' hides all", "unset CUDA_VIS"),
     (
@@ -56,20 +56,20 @@ STATES = [
         "restart the machine",
     ),
     (replace(DRIVER, refusal="error 12345"), "does not start: error 12345", "nvidia-smi"),
-    (replace(CARDS, cuda=(11, 8)), "570.1, runs CUDA 11.8 and older: too old", "update NVIDIA's"),
+    (replace(CARDS, cuda=(11, 8)), "570.1, supports CUDA up to 11.8: too old", "update NVIDIA's"),
     (replace(CARDS, cards=()), "the driver sees none", "nvidia-smi"),
     (
         replace(CARDS, cards=(replace(OLD, capability=(6, 1)),)),
         "compute capability 6.1: too old, compute capability 7.0 is needed",
         "use another GPU",
     ),
-    (replace(CARDS, broken="ModuleNotFoundError: cupy"), "not there", INSTALL12),
-    (replace(NEW, broken="ModuleNotFoundError: cupy"), "not there", INSTALL13),
+    (replace(CARDS, broken="ModuleNotFoundError: cupy"), "not installed", INSTALL12),
+    (replace(NEW, broken="ModuleNotFoundError: cupy"), "not installed", INSTALL13),
     # CUDA 13 compiles nothing for a V100, so its extra is the other one.
-    (replace(NEW, cards=(OLD,), broken="ModuleNotFoundError: cupy"), "not there", INSTALL12),
+    (replace(NEW, cards=(OLD,), broken="ModuleNotFoundError: cupy"), "not installed", INSTALL12),
     (
         replace(NEW, cards=(OLD,), packages=(CUPY13,), built=13, nvrtc=(13, 0)),
-        "is for CUDA 13, which compiles nothing for this GPU",
+        "is for CUDA 13, which does not support this GPU",
         f"{UNINSTALL13} && {INSTALL12}",
     ),
     (
@@ -79,7 +79,7 @@ STATES = [
     ),
     (
         replace(CARDS, packages=(CUPY12,), broken="ImportError: libcudart.so"),
-        "cupy-cuda12x 14.2.0, which cannot be imported: ImportError: libcudart.so",
+        "cupy-cuda12x 14.2.0, but its import fails: ImportError: libcudart.so",
         f"{UNINSTALL12} && {INSTALL12}",
     ),
     (
@@ -89,7 +89,7 @@ STATES = [
     ),
     (
         replace(CARDS, packages=(CUPY13,), built=13),
-        "cupy-cuda13x 14.2.0 is for CUDA 13, and the driver runs 12.8",
+        "cupy-cuda13x 14.2.0 is for CUDA 13, but the driver supports 12.8",
         f"{UNINSTALL13} && {INSTALL12} (or update the driver)",
     ),
     (
@@ -99,13 +99,13 @@ STATES = [
     ),
     (
         replace(WELL, built=13, cuda=(13, 0), trial="RuntimeError: Failed to find CUDA headers"),
-        "the headers that CuPy includes are not: RuntimeError: Failed to find CUDA headers",
+        "headers that CuPy includes are missing: RuntimeError: Failed to find CUDA headers",
         INSTALL13,
     ),
     (
         replace(WELL, trial="OutOfMemoryError: Out of memory"),
         "fails: OutOfMemoryError: Out of memory",
-        "whether the GPU is free",
+        "that the GPU is idle",
     ),
 ]
 
@@ -122,7 +122,7 @@ def test_what_is_missing_and_what_mends_it(seen: Probe, said: str, cure: str) ->
 def test_a_machine_that_is_well() -> None:
     assert trouble(WELL) is None
     assert [(check.name, check.found) for check in checks(WELL)] == [
-        ("GPU driver", "570.1, runs CUDA 12.8 and older"),
+        ("GPU driver", "570.1, supports CUDA up to 12.8"),
         ("GPU", "cuda:0 NVIDIA H200, 141.0 GiB, compute capability 9.0"),
         ("CuPy", "cupy-cuda12x 14.2.0"),
         ("GPU compiler", "NVRTC 12.9"),
@@ -225,7 +225,7 @@ def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFi
     assert gd.connect().device == "cpu"
     (told,) = caplog.messages
     assert told == (
-        "device: cpu (the GPU is not used: CuPy: not there; gdatalog --doctor tells more)"
+        "device: cpu (the GPU is not used: CuPy: not installed; gdatalog --doctor tells more)"
     )
 
 
@@ -233,7 +233,7 @@ def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
     machine.seen = replace(CARDS, broken="ModuleNotFoundError: cupy")
     with pytest.raises(gd.DeviceError) as caught:
         gd.connect(device="cuda")
-    assert caught.value.message == "cuda cannot be used: CuPy: not there"
+    assert caught.value.message == "cuda cannot be used: CuPy: not installed"
     assert caught.value.hint == INSTALL12
     machine.seen = WELL
     with pytest.raises(gd.DeviceError, match="there is no cuda:9"):

@@ -97,7 +97,7 @@ def test_on_the_cpu_nothing_is_said_of_it() -> None:
         ("a GPU is there", False),
         ("asked for", False),
         (NO_GPU, False),
-        ("the GPU is not used: CuPy: not there; gdatalog --doctor tells more", True),
+        ("the GPU is not used: CuPy: not installed; gdatalog --doctor tells more", True),
     ],
 )
 def test_the_prompt_says_where_and_why(

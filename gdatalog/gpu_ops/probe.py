@@ -186,13 +186,13 @@ LEAST_CUPY = 14  # major version; its packages have the extra `ctk`
 NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
 # Errors of the driver's initialisation, and how to fix them.
 _CURES = {
-    NO_DEVICE: "nvidia-smi tells whether the driver sees one; in a container, start that with "
+    NO_DEVICE: "check with nvidia-smi which GPUs the driver sees; start containers with "
     "`--gpus all`",
-    "CUDA_ERROR_STUB_LIBRARY": "take the toolkit's folder of stubs out of LD_LIBRARY_PATH",
+    "CUDA_ERROR_STUB_LIBRARY": "remove the toolkit's folder of stubs from LD_LIBRARY_PATH",
     "CUDA_ERROR_SYSTEM_NOT_READY": "sudo systemctl start nvidia-fabricmanager",
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "the driver was updated: restart the machine",
-    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": "take the folder of cuda-compat out of "
-    "LD_LIBRARY_PATH: it is not for this GPU",
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": "remove the folder of cuda-compat from "
+    "LD_LIBRARY_PATH: it does not support this GPU",
     "CUDA_ERROR_UNKNOWN": "sudo modprobe nvidia-uvm, or restart the machine",
 }
 _INSTALL = "python -m pip install"
@@ -251,23 +251,23 @@ def _driver(probe: Probe) -> Check:
         if probe.hardware:
             cure = "install NVIDIA's driver (Ubuntu: sudo ubuntu-drivers install; else: "
             cure += "https://www.nvidia.com/drivers)"
-            return Check(name, "an NVIDIA GPU is there, and no driver for it", cure)
+            return Check(name, "there is an NVIDIA GPU, but no driver for it", cure)
         cure = 'use device="cpu"'
         return Check("GPU", "there is no NVIDIA GPU", cure, absent=True)
     if probe.visible is not None and probe.visible.strip() in ("", "-1"):
         text = f"CUDA_VISIBLE_DEVICES={probe.visible!r} hides all GPUs"
         return Check("GPU", text, "unset CUDA_VISIBLE_DEVICES", absent=True)
     if probe.refusal is not None:
-        cure = _CURES.get(probe.refusal, "look after the driver: nvidia-smi")
+        cure = _CURES.get(probe.refusal, "check the driver with nvidia-smi")
         if probe.refusal == NO_DEVICE:
             found = "the driver sees no GPU"
             if probe.visible is not None:
                 found += f" (CUDA_VISIBLE_DEVICES={probe.visible!r})"
             return Check(name, found, cure, absent=not probe.hardware)
         return Check(name, f"does not start: {probe.refusal}", cure)
-    shown = f"{probe.driver or 'there'}, runs CUDA {_dotted(probe.cuda)} and older"
+    shown = f"{probe.driver or 'installed'}, supports CUDA up to {_dotted(probe.cuda)}"
     if probe.cuda is None or probe.cuda < LEAST_CUDA:
-        cure = "update NVIDIA's driver, to 525 or later (580 or later runs CUDA 13)"
+        cure = "update NVIDIA's driver, to 525 or later (580 or later supports CUDA 13)"
         return Check(name, f"{shown}: too old, CUDA 12 is needed", cure)
     return Check(name, shown)
 
@@ -291,24 +291,24 @@ def _cupy(probe: Probe) -> Check:
     name, wanted = "CuPy", extra(probe.cuda, probe.cards)
     install = f"{_INSTALL} 'gdatalog[{wanted}]'"
     if not probe.packages and probe.broken is not None:
-        return Check(name, "not there", install)
+        return Check(name, "not installed", install)
     shown = " and ".join(f"{package} {version}" for package, version in probe.packages)
     uninstall = "python -m pip uninstall -y " + " ".join(name for name, _ in probe.packages)
     again = f"{uninstall} && {install}"
     if len(probe.packages) > 1:
         return Check(name, f"{shown}: they overwrite each other's files", again)
     if probe.broken is not None:
-        return Check(name, f"{shown}, which cannot be imported: {probe.broken}", again)
+        return Check(name, f"{shown}, but its import fails: {probe.broken}", again)
     if any(_major(version) < LEAST_CUPY for _, version in probe.packages):
         return Check(name, f"{shown}: too old, {LEAST_CUPY} is needed", again)
     if probe.built is not None and probe.cuda is not None and probe.built > probe.cuda[0]:
-        text = f"{shown} is for CUDA {probe.built}, and the driver runs {_dotted(probe.cuda)}"
+        text = f"{shown} is for CUDA {probe.built}, but the driver supports {_dotted(probe.cuda)}"
         return Check(name, text, f"{again} (or update the driver)")
     card = probe.cards[0] if probe.cards else None
     if probe.built == 13 and card is not None and card.capability < LEAST_OF_13:
-        text = f"{shown} is for CUDA 13, which compiles nothing for this GPU"
+        text = f"{shown} is for CUDA 13, which does not support this GPU"
         return Check(name, text, again)
-    return Check(name, shown or "there")
+    return Check(name, shown or "installed")
 
 
 def _compiler(probe: Probe) -> Iterator[Check]:
@@ -324,10 +324,10 @@ def _compiler(probe: Probe) -> Iterator[Check]:
     if probe.trial is None:
         yield Check("a kernel", "compiled and run")
     elif "header" in probe.trial.lower():
-        text = "NVRTC is there, and the headers that CuPy includes are not"
+        text = "NVRTC is installed, but headers that CuPy includes are missing"
         yield Check("a kernel", f"{text}: {probe.trial}", install)
     else:
-        cure = "run nvidia-smi and look whether the GPU is free and well; else report this"
+        cure = "check with nvidia-smi that the GPU is idle and healthy; if it is, report this error"
         yield Check("a kernel", f"fails: {probe.trial}", cure)
 
 

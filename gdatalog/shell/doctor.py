@@ -98,7 +98,7 @@ def _needed(package: str) -> Finding:
 
     found = _version(package)
     if found is None:
-        return Finding(package, "not there", f"python -m pip install {package}")
+        return Finding(package, "not installed", f"python -m pip install {package}")
     try:
         import_module(package)
     except Exception as problem:
