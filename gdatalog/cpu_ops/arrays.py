@@ -100,7 +100,7 @@ def intersect(lists: Sequence[Array]) -> tuple[Array, list[Array]]:
     ]
 
 
-def sort_across(columns: Sequence[Array]) -> list[Array]:
+def sort_across(columns: Sequence[Array], xp: Any = np) -> list[Array]:
     """The values of each row in ascending order, the least in the first column.
 
     >>> [column.tolist() for column in sort_across([np.array([3, 1]), np.array([2, 4])])]
@@ -110,7 +110,7 @@ def sort_across(columns: Sequence[Array]) -> list[Array]:
     for end in range(len(found) - 1, 0, -1):
         for at in range(end):
             low, high = found[at], found[at + 1]
-            found[at], found[at + 1] = np.minimum(low, high), np.maximum(low, high)
+            found[at], found[at + 1] = xp.minimum(low, high), xp.maximum(low, high)
     return found
 
 

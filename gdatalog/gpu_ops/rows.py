@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.account import spending
+from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.cpu_ops.intersection import MarkedRows
 from gdatalog.gpu_ops import TILE, Driver, Kernels, type_of
 from gdatalog.gpu_ops.graph import DeviceGraph
@@ -177,13 +178,7 @@ class Arrays:
 
     def sort_across(self, columns: Sequence[Array]) -> list[Array]:
         """The values of each row in ascending order, the least in the first column."""
-        xp = self.xp
-        found = list(columns)
-        for end in range(len(found) - 1, 0, -1):
-            for at in range(end):
-                low, high = found[at], found[at + 1]
-                found[at], found[at + 1] = xp.minimum(low, high), xp.maximum(low, high)
-        return found
+        return sort_across(columns, self.xp)
 
 
 Columns = tuple[Array, ...]

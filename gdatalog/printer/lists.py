@@ -182,27 +182,18 @@ def cut_range(
     """The part of a sorted range that satisfies the cuts."""
     low, high = whole
     for cut in cuts:
+        starts = cut.op in STARTS
         turn = known.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
         if turn is not None and (turn.array, turn.node) == (array, node):
             # The bound is the current position of a loop over this very list.
-            if cut.op in STARTS:
-                name = nest.text.name("l")
-                nest.text.line(f"{name} = max({low}, {turn.at}{' + 1' if cut.op == '>' else ''})")
-                low = name
-            else:
-                name = nest.text.name("h")
-                nest.text.line(f"{name} = min({high}, {turn.at}{' + 1' if cut.op == '<=' else ''})")
-                high = name
-            continue
-        bound = nest.key(cut.bound, known)
-        if cut.op in STARTS:
-            name = nest.text.name("l")
-            nest.text.line(f"{name} = {nest.call(STARTS[cut.op], array, low, high, bound)}")
-            low = name
+            place = turn.at + (" + 1" if cut.op in (">", "<=") else "")
+            found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
-            name = nest.text.name("h")
-            nest.text.line(f"{name} = {nest.call(ENDS[cut.op], array, low, high, bound)}")
-            high = name
+            bound = nest.key(cut.bound, known)
+            found = nest.call((STARTS if starts else ENDS)[cut.op], array, low, high, bound)
+        name = nest.text.name("l" if starts else "h")
+        nest.text.line(f"{name} = {found}")
+        low, high = (name, high) if starts else (low, name)
     return low, high
 
 
