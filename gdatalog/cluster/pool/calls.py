@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from gdatalog.cancellation import Watch
 from gdatalog.cluster.pool.broadcast import (
-    BAD,
     Broadcast,
     Broadcaster,
     BroadcastFile,
@@ -148,10 +147,6 @@ class RemoteValue:
 
     def part(self, key: Any) -> RemoteElement:
         return RemoteElement(self, key)
-
-    @property
-    def lost(self) -> bool:
-        return self.future.status in BAD
 
 
 @dataclass(frozen=True, slots=True)
