@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.encoding import encode
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, Since, rule_plans, run_here
-from gdatalog.engine.session.folding import copied, copy_of
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
+from gdatalog.parser.syntax import Atom, Const, Expr, Param, Var
 from gdatalog.plan.placement import Local
 from gdatalog.plan.stratum import (
     Again,
@@ -34,10 +37,13 @@ from gdatalog.plan.stratum import (
     Partitioned,
     StratumPlan,
 )
-from gdatalog.plan.tuning import Grown
+from gdatalog.plan.tuning import Grown, Unsuited
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.rewrite import asked_for
 from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
 from gdatalog.records import dataclass, replace
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
 
 # --------------------------------------------------------------------------------- planning
@@ -220,3 +226,55 @@ def _rewritten(rule: CheckedRule, columns: Mapping[str, int], plans: Plans) -> C
     """Returns the same rewritten rule each time, so that its plan is found again."""
     by = tuple(sorted(columns.items()))
     return plans.rewritten(("counted", by), [rule], lambda: counted_rule(rule, columns))
+
+
+# ----------------------------------------------- copies: `?1(x, y) <- path(x, y).` is not evaluated
+
+
+def copy_of(stratum: Stratum) -> Copy | None:
+    """Detects that a stratum's only relation is a copy of another one: without data of its own, in
+    the same order, and without columns except those that hold a requested constant."""
+    if stratum.recursive or len(stratum.rules) != 1:
+        return None
+    (rule,) = stratum.rules
+    args, body = rule.head.args, rule.body
+    if not isinstance(body, Atom) or not args:
+        return None
+    left = [(at, arg) for at, arg in enumerate(body.args) if not isinstance(arg, Const | Param)]
+    if tuple(arg for _, arg in left) != args:
+        return None
+    if len({arg.name for arg in args if isinstance(arg, Var)}) < len(args):
+        return None
+    if len(left) == len(body.args):
+        return Copy(body.name)
+    # Other constants may have been requested too.
+    return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
+
+
+def copied(
+    copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
+) -> Relation | None:
+    """Returns the copy; None if the relation has rows with other constants."""
+    if copy.fallback is None:
+        same = relation.columns == schema.columns
+        return relation if same else relation.renamed(schema.columns)
+    assert isinstance(rule.body, Atom)
+    return _without_constants(relation, rule.body.args, schema, scope)
+
+
+def _without_constants(
+    whole: Relation, args: tuple[Expr, ...], schema: Schema, scope: Scope
+) -> Relation | None:
+    if not whole.store.on_host:
+        return None
+    columns = whole.store.as_they_are()
+    kept = []
+    for arg, column, kind in zip(args, columns, whole.types, strict=True):
+        if isinstance(arg, Const | Param):
+            value = arg.value if isinstance(arg, Const) else scope.params[arg.name]
+            if not np.all(column == encode_value(value, kind, scope.symbols)):
+                return None
+        else:
+            kept.append(column)
+    distinct = whole.store.known >= KnownRows.DISTINCT
+    return Relation.of_blocks(schema.columns, schema.types, [tuple(kept)], whole.at_most, distinct)

@@ -15,7 +15,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
-from gdatalog.engine.session.folding import value_of
+from gdatalog.engine.session.prepared import value_of
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS

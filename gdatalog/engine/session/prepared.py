@@ -1,39 +1,46 @@
-"""A cache of parsed, checked and planned programs.
+"""A cache of parsed, checked and planned programs, whose constants are computed beforehand.
 
 A cached text reaches its executor directly if its inputs are unchanged. The checks depend on the
 statements, the database's rules, the schemas of its data, and the types of parameters. A plan
 depends on the relations whose statistics the planner read: the same ones or, if they are small,
 others with the same rows.
+
+Constants are computed before rules are planned: `x < 3600 * 24` becomes a comparison with a
+constant, whose selectivity the planner can estimate. Expressions that fail, warn or create a string
+stay and are computed where the rule runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
+from math import isfinite
 from typing import Any, TypeVar
 from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
-from gdatalog.engine.session.folding import folded
+from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.engine.session.texts import Outline
-from gdatalog.errors import Caution, Error
+from gdatalog.errors import Caution, Error, EvaluationError
 from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Const, Statement
+from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import LEAVES, rebuild, walk
+from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
 from gdatalog.threads import uncollected
-from gdatalog.values import ParamType
+from gdatalog.values import ParamType, TypeName, Value
 
 # Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
 # statements are counted each time.
@@ -43,7 +50,7 @@ SIMILAR = 4  # plans of one rule, for parameters of different selectivity
 LIKE = 8  # a factor in selectivity: within it one plan serves both
 LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
 
-Value = TypeVar("Value")
+Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
 # Relations by name, and what tells others with the same rows, where there are few.
 Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
@@ -74,13 +81,13 @@ class Plans:
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
     def rewritten(
-        self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Value]
-    ) -> Value:
+        self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Made]
+    ) -> Made:
         """Caches the rewritten rules that `make` returns, so that they are planned once."""
         key = (what, *map(id, rules))
         if key not in self._rewritten:
             self._rewritten[key] = tuple(rules), _planned(rules, make)
-        found: Value = self._rewritten[key][1]
+        found: Made = self._rewritten[key][1]
         return found
 
     def parted(
@@ -199,15 +206,15 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
     return True
 
 
-def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
+def _planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
     long = sum(rule.span.end - rule.span.start for rule in rules) >= LONG_RULE
     with spending("planning"), nullcontext() if long else uncollected():
         return apart(make, long)
 
 
 def _looking(
-    relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Value]
-) -> tuple[Held, Value]:
+    relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Made]
+) -> tuple[Held, Made]:
     looked_at: dict[str, Relation] = {}
 
     def look(name: str) -> Relation:
@@ -323,3 +330,86 @@ class Prepared:
             found = CheckedText(folded(checked), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found
+
+
+# ------------------------------------------------------------------ constants are computed
+
+
+def folded(checked: Checked) -> Checked:
+    """Returns the program with constant expressions replaced by their values."""
+    strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
+    return replace(checked, strata=strata)
+
+
+def value_of(
+    expr: Expr, params: Mapping[str, Value], types: Mapping[str, TypeName]
+) -> Const | None:
+    """The value of an expression of constants and parameters; None if it is not folded."""
+
+    def given(node: Any) -> Any:
+        if isinstance(node, Param):
+            return Const(types[node.name], params[node.name], node.span)
+        return rebuild(node, given)
+
+    found = _fold(given(expr))
+    return found if isinstance(found, Const) else None
+
+
+def _rule(rule: CheckedRule) -> CheckedRule:
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    if not any(_foldable(part) for node in nodes for part in walk(node)):
+        return rule
+    head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
+    return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
+
+
+def _foldable(node: Any) -> bool:
+    """Whether a call has only constant arguments, or a chain begins with two constants."""
+    match node:
+        case FunctionCall(_, args):
+            return all(isinstance(arg, Const) for arg in args)
+        case Chain(first, ((_, second), *_)):
+            return isinstance(first, Const) and isinstance(second, Const)
+    return False
+
+
+def _fold(node: Any) -> Any:
+    if type(node) in LEAVES:
+        return node
+    node = rebuild(node, _fold)
+    if isinstance(node, FunctionCall) and all(isinstance(arg, Const) for arg in node.args):
+        return _computed(node) or node
+    if isinstance(node, Chain):
+        left, rest = node.first, node.rest
+        while rest and isinstance(left, Const) and isinstance(rest[0][1], Const):
+            op, right = rest[0]
+            found = _computed(FunctionCall(op, (left, right), left.span.to(right.span)))
+            if found is None:
+                break
+            left, rest = found, rest[1:]
+        return Chain(left, rest, node.span) if rest else left
+    return node
+
+
+def _computed(call: FunctionCall) -> Const | None:
+    """Evaluates a call of constants."""
+    if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
+        return None
+    expr = Normaliser({}, {}, {}, {}).expression(call, [])
+    if expr.type == "symbol":
+        return None
+    scope = Scope(SymbolTable())
+    try:
+        keys, failed = evaluate(expr, _no_column, 1, scope)
+    except EvaluationError:
+        return None
+    if failed is not None or scope.cautions:
+        return None
+    value = to_values(keys, expr.type)[0].item()
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return Const(expr.type, value, call.span)
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)
