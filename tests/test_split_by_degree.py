@@ -118,14 +118,20 @@ def test_drawn_counts_agree_with_the_oracle(number: int) -> None:
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
-    ("shape", "number"),
+    ("shape", "number", "again"),
     [
-        ("two wedges of an edge", 3), ("house", 8),
-        pytest.param("bowtie", 10, marks=pytest.mark.slow),
-        pytest.param("pentagon", 13, marks=pytest.mark.slow),
+        ("two wedges of an edge", 3, False), ("house", 8, False),
+        pytest.param("two wedges of an edge", 5, True, marks=pytest.mark.slow),
+        pytest.param("bowtie", 10, True, marks=pytest.mark.slow),
+        pytest.param("pentagon", 13, False, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_on_a_device(shape: str, number: int, terms: list[Term]) -> None:
+def test_on_a_device(
+    shape: str, number: int, again: bool, terms: list[Term], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if again:  # light halves are split again
+        monkeypatch.setattr(algebra, "AGAIN", 1e-9)
+        tune(monkeypatch, algebra_split=0)
     rows = core(40, 10)
     expected = counted(shape, rows, "never")
     terms.clear()
