@@ -20,10 +20,13 @@ from gdatalog.plan import Branch, Join, RulePlan, Tally, nest
 from gdatalog.planner.rewrite import outer_loops
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
+from tests.oracle_values import canonical
+from tests.orders import skewed
 from tests.test_algebra import agrees as agree
 from tests.test_algebra import drawn_count as drawn_sum
 from tests.test_algebra import plans, run
-from tests.test_engine_oracle import Data, share
+from tests.test_engine_oracle import Data, answers, share
+from tests.tuned import tune
 
 __all__ = ["plans"]  # fixtures
 
@@ -208,3 +211,43 @@ def test_drawn_loops_beside_keys(number: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outer_loops, "LOOPS_FROM", 0)
         agree(*drawn_sum(number), {"n"})
+
+
+# ------------------------------------------------------- other relations within cycles
+
+MIXED = [
+    "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d), F(a, b)",
+    "F(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d)",
+    "E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, e), E(d, e), F(b, a)",
+]
+
+
+@pytest.mark.parametrize("head", ["n(count())", "n(a, count())"])
+@pytest.mark.parametrize("body", MIXED)
+def test_walks_see_that_relations_correlate(
+    head: str, body: str, plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`F` lies within `E`. Formulas would expect few rows, and no algebra."""
+    names = sorted(set(body) & set("abcde"))
+    text = f"{head} <- {body}, distinct({', '.join(names)})."
+    edges = skewed(40, 200, seed=3, power=0.5)
+    data: Data = {
+        "E": (("int", "int"), edges),
+        "F": (("int", "int"), [(a, b) for a, b in edges if (a * 7 + b) % 5 < 3]),
+    }
+    tune(monkeypatch, algebra_rows=0, algebra_from=1e3)
+    assert answered(text, data, "auto") == answered(text, data, "never")
+    assert any(plan.terms for plan in plans)
+
+
+@pytest.mark.drawn
+@share(12)
+@given(st.integers(0, 2**32))
+def test_drawn_counts_with_walks(number: int) -> None:
+    """Everything is walked, and may become a sum."""
+    text, data = drawn_sum(number)
+    with pytest.MonkeyPatch.context() as patch:
+        tune(patch, algebra_rows=0, algebra_walks=0, algebra_from=0)
+        with gd.connect(device="cpu", threads=2) as db, interpreted():
+            found = canonical(answers(db, text, data, {"n"})["n"])
+    assert found == canonical(run(text, data, {"n"}, "levelwise", "never")["n"])

@@ -106,7 +106,9 @@ class Tuning:
 
     # Orders of variables.
     ordered_exactly: int = 8  # variables: up to this number the search is exhaustive
-    walked_from: int = 2_000  # values tried, doubled for each variable: then sampling pays
+    # Values tried, doubled for each variable: then sampling pays. 0: always; less: even for two
+    # variables, for directed relations, and beside tables whose rows are assumed.
+    walked_from: int = 2_000
     grouped_from: int = 100_000  # rows of a head, from which on its first column may come first
     grouped_least: int = 64  # ... if there are this many groups
     grouped_rows_most: int = 1 << 17  # ... with at most so many rows on average

@@ -78,9 +78,12 @@ class Edge(NamedTuple):
 class Sampler:
     """Samples of one pattern's sets of variables."""
 
-    def __init__(self, pattern: QueryPattern, values: bool = False) -> None:
-        """`values`: walk lists of values where lists of ranks do not exist."""
+    def __init__(self, pattern: QueryPattern, values: bool = False, mixed: bool = False) -> None:
+        """`values`: walk lists of values where lists of ranks do not exist. `mixed`: also relations
+        with lists of one column only; and as if tables whose rows are assumed had all rows."""
         self.pattern = pattern
+        self.mixed = mixed
+        self._atoms = [atom for atom in pattern.atoms if not (mixed and atom.size.assumed)]
         self.held = 0  # variables of atoms
         self._lists: dict[tuple[int, int], ListSizes] = {}
         self._sets: dict[int, Array] = {}
@@ -89,7 +92,7 @@ class Sampler:
         self._edges: dict[tuple[int, int], list[Edge]] = {}
         self._lengths: dict[tuple[int, int], Lengths | None] = {}
         self._holding = [
-            [atom for atom in pattern.atoms if atom.mask >> at & 1]
+            [atom for atom in self._atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
         ]
         self.ranks = {at: cut.ranks for at, cut in pattern.ranges.items() if cut.ranks is not None}
@@ -100,19 +103,20 @@ class Sampler:
         pattern = self.pattern
         held = 0
         self._lists.clear()
-        for atom in pattern.atoms:
+        for atom in self._atoms:
             held |= atom.mask
         computed = sum(1 << at for at in {target for target, _ in pattern.equations})
         if pattern.given or (pattern.computed | computed) & held:
             return False
         self.held = held
-        for atom in pattern.atoms:
+        for atom in self._atoms:
             if atom.fixed or not 1 <= len(atom.columns) <= 2 or not atom.size.rows:
                 return False
             lists = {at: atom.lists(at, ranked) for at in atom.columns}
             there = {(id(atom), at): some for at, some in lists.items() if some is not None}
             self._lists.update(there)
-            if len(there) == len(lists) or (there and atom.ranked and ranked):
+            one_way = self.mixed or (atom.ranked and ranked)
+            if len(there) == len(lists) or (there and one_way):
                 continue
             if len(atom.columns) == 2 or atom.size.set() is None:
                 return False
@@ -138,7 +142,7 @@ class Sampler:
         """Values of one variable that all its atoms contain."""
         every = [self._values(atom, at) for atom in self._holding[at]]
         values = [each for each in every if each is not None]
-        if len(values) < len(every):
+        if not values:
             return None
         lists = (self._lists.get((id(atom), at)) for atom in self._holding[at])
         cache = next((each.picked for each in lists if each is not None), Cache())

@@ -156,9 +156,9 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         if alone is not None:
             return alone
     search = Search(pattern, None, tuning)
-    always = tuning.walked_from == 0
+    always, mixed = tuning.walked_from <= 0, tuning.walked_from < 0
     few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
-    sampler = Sampler(pattern, always) if search.exact and not few else None
+    sampler = Sampler(pattern, always, mixed) if search.exact and (mixed or not few) else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
     # From this many rows on, sampling pays without a search by formulas first.

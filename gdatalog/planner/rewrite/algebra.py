@@ -50,7 +50,7 @@ from gdatalog.planner.rewrite.orbits import (
     partly_restricted,
     split_by_degree,
 )
-from gdatalog.planner.rewrite.parts import label_of
+from gdatalog.planner.rewrite.parts import are_mixed, is_cyclic, label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
 from gdatalog.records import dataclass, field, replace
 
@@ -114,14 +114,21 @@ def signed_sum(
             return None
         return _cheaper(items, enough, sizes, params, orders, tuning, algebra, live)
 
-    if most < tuning.algebra_rows or len(variables_of(items)) < tuning.algebra_walks:
+    mixed = are_mixed(items) and is_cyclic(items)
+    fewest = tuning.algebra_walks - mixed
+    if most < tuning.algebra_rows or len(variables_of(items)) < fewest:
         return found(enough)
-    # Formulas do not see correlations such as clustering: sample walks instead. A sum that costs
-    # less than the formulas' estimate does not need them.
-    tuning = replace(tuning, walked_from=0)
+    # Formulas do not see correlations such as clustering, and none between relations: sample walks
+    # instead. A sum that costs less than the formulas' estimate does not need them.
+    tuning = replace(tuning, walked_from=-1 if mixed else 0)
     first = found(enough) if enough >= tuning.algebra_halves else None
-    walked = 0.0 if first else _walked(items, sizes, params, orders, tuning, live)
-    return first or found(max(enough, walked))
+    if first is not None:
+        return first
+    walked, work = _walked(items, sizes, params, orders, tuning, live)
+    other = found(max(enough, work))
+    if other is None and not forced and mixed and work >= tuning.algebra_from:
+        return (walked,), (Term(label_of(items), 1),), work
+    return other
 
 
 def _cheaper(
@@ -254,12 +261,13 @@ def _walked(
     orders: Orders,
     tuning: Tuning,
     live: tuple[str, ...],
-) -> float:
-    """The cost of enumeration, estimated by sampled walks."""
-    body = items if live else one_of_each(items, sizes, tuning)[0]
+) -> tuple[JoinPlan, float]:
+    """A plan that enumerates, and its cost, both by sampled walks."""
+    body, orbit = (items, 1) if live else one_of_each(items, sizes, tuning)
     builder = PlanBuilder(sizes, (), False, params, orders, tuning)
     steps = builder.whole(body, frozenset(live), True, frozenset(), 1.0)
-    return work_of(JoinPlan(builder.tries(), steps, (), True), sizes, live)
+    plan = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
+    return plan, work_of(plan, sizes, live)
 
 
 def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:

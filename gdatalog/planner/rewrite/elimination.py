@@ -141,14 +141,14 @@ class Elimination(CountJoins):
         """The items with a table in place of each part that hangs at both ends of an edge; the
         table includes the edges."""
         for atom, parts in hanging_at_edges(items, self.sizes, frozenset(self.live)):
-            gone, body = (
-                list[Item](),
-                [i for i in items if i.variables - atom.variables or i == atom],
-            )
+            gone: list[Item] = []
+            within = [i for i in items if i.variables <= atom.variables and i != atom]
+            beside = any(isinstance(i, AtomItem) and not i.counted for i in within)
             reads: list[Item] = []
             for part in parts:
-                apart = variables_of(set(body) - {atom, *part}).issuperset(atom.variables)
-                table = self._table_of_edges(atom, part, apart)
+                others = variables_of(set(items) - {atom, *within, *part})
+                new = beside or others.issuperset(atom.variables)
+                table = self._table_of_edges(atom, part, new)
                 if table is not None:
                     reads.append(AtomItem(table, atom.args, counted=len(reads) + 1))
                     gone += part

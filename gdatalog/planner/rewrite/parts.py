@@ -129,16 +129,22 @@ def is_cyclic(part: Sequence[Item]) -> bool:
     return len(edges) >= len(frozenset().union(*edges)) > 0
 
 
+def are_mixed(items: Sequence[Item]) -> bool:
+    """Whether edges are of several relations, whose correlation formulas do not know."""
+    return len({i.relation for i in items if isinstance(i, AtomItem) and edge_of(i)}) > 1
+
+
 def _edges(part: Sequence[Item]) -> set[Names]:
     edges = {frozenset(edge_of(item) or ()) for item in part if isinstance(item, AtomItem)}
     return edges - {frozenset()}
 
 
 def within_bounds(items: Sequence[Item], names: Names) -> Conjunction:
-    """The items over some variables, if one compares a variable with a constant; otherwise none."""
+    """The items over some variables, if formulas cannot estimate these: because a variable is
+    compared with a constant, or because of several relations; otherwise none."""
     found = tuple(item for item in items if item.variables and item.variables <= names)
     atoms = any(isinstance(item, AtomItem) for item in found)
-    return found if atoms and Comparisons(found).limits else ()
+    return found if atoms and (Comparisons(found).limits or are_mixed(items)) else ()
 
 
 # ------------------------------------------------------- plans with an outer loop and its tables
