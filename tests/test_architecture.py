@@ -11,6 +11,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan.tuning import Tuning
+from tests.code_size import cycles, doubled, package
 from tests.module_list import PAGE, first_words, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -166,6 +167,11 @@ def test_the_rules_have_no_cycle() -> None:
         for other in below - {layer, "__init__"}:
             if frozenset({layer, other}) not in MUTUAL:
                 assert layer not in MAY_IMPORT[other], (layer, other)
+
+
+def test_modules_import_each_other_in_no_cycle_and_classes_are_named_once() -> None:
+    modules = package()
+    assert not cycles(modules) and not doubled(modules)
 
 
 def test_nothing_heavy_is_imported_at_once() -> None:

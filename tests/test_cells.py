@@ -12,7 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
 from tests.plan_check import check_join_plan

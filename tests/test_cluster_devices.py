@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster import workers
 from gdatalog.cluster.joins.morsels import Morsels
-from gdatalog.cluster.workers import devices
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import OpenDevice
@@ -60,9 +60,9 @@ def test_workers_with_a_gpu_give_the_same(
         used.append(asked)
         return OpenDevice(gpu if asked == "auto" else CPU, "for a test")
 
-    monkeypatch.setattr(devices, "own_device", own)
+    monkeypatch.setattr(workers, "own_device", own)
     for excuse in ("NotOnDevice", "MemoryLimitError"):  # none is taken: what fails there is seen
-        monkeypatch.setattr(devices, excuse, ZeroDivisionError)
+        monkeypatch.setattr(workers, excuse, ZeroDivisionError)
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         there.workspace.force(spread="replicate")
         for db in (here, there):
@@ -80,8 +80,8 @@ def test_a_trie_is_copied_once() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = EDGES
         trie = db.workspace.stored["E"].trie((0, 1))
-    there = devices._copy(trie, gpu)
-    assert devices._copy(trie, gpu) is there
+    there = workers._copy(trie, gpu)
+    assert workers._copy(trie, gpu) is there
     for mine, its in zip(trie.levels, there.levels, strict=True):
         assert np.array_equal(mine.values, its.values.get())
         assert its.offsets.dtype == np.int32
@@ -89,14 +89,14 @@ def test_a_trie_is_copied_once() -> None:
 
 def test_what_a_gpu_cannot_hold_is_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SimpleNamespace(refuses=lambda plan: None)
-    monkeypatch.setattr(devices, "own_device", lambda asked: OpenDevice(small, "for a test"))  # type: ignore[arg-type]
+    monkeypatch.setattr(workers, "own_device", lambda asked: OpenDevice(small, "for a test"))  # type: ignore[arg-type]
 
     def run(device: Any, tries: Any) -> str:
         if device is small:
             raise gd.MemoryLimitError("cuda:0 has no memory left")
         return "done"
 
-    assert devices.on_device("auto", (), {}, run) == "done"
+    assert workers.on_device("auto", (), {}, run) == "done"
 
 
 class Cards:
@@ -104,10 +104,10 @@ class Cards:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: set[int]) -> None:
         self.opened: list[str] = []
-        monkeypatch.setattr(devices, "plainly_none", lambda: False)
-        monkeypatch.setattr(devices, "gpus", lambda: 2)
-        monkeypatch.setattr(devices, "_is_ours", free.__contains__)
-        monkeypatch.setattr(devices, "open_device", self.open)
+        monkeypatch.setattr(workers, "plainly_none", lambda: False)
+        monkeypatch.setattr(workers, "gpus", lambda: 2)
+        monkeypatch.setattr(workers, "_is_ours", free.__contains__)
+        monkeypatch.setattr(workers, "open_device", self.open)
 
     def open(self, name: str) -> OpenDevice:
         self.opened.append(name)
@@ -115,15 +115,15 @@ class Cards:
 
 
 def test_the_first_gpu_that_nobody_has_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Cards(monkeypatch, {1}) and devices._open("auto").why == "cuda:1"
-    assert devices._open("cpu").why == "cpu"
+    assert Cards(monkeypatch, {1}) and workers._open("auto").why == "cuda:1"
+    assert workers._open("cpu").why == "cpu"
 
 
 def test_without_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     Cards(monkeypatch, set())
-    assert devices._open("auto").why == "cpu"
+    assert workers._open("auto").why == "cpu"
     with pytest.raises(gd.DeviceError, match="a worker has no GPU of its own"):
-        devices._open("cuda")
+        workers._open("cuda")
 
 
 def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     runtime = SimpleNamespace(deviceGetPCIBusId=lambda number: f"0000:0{number}:00.0")
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(workers.tempfile, "gettempdir", lambda: str(tmp_path))
     mine: list[Any] = []
-    monkeypatch.setattr(devices, "_locked", mine)
-    assert devices._is_ours(0) and not devices._is_ours(0)  # as another process would ask
-    assert devices._is_ours(1)
+    monkeypatch.setattr(workers, "_locked", mine)
+    assert workers._is_ours(0) and not workers._is_ours(0)  # as another process would ask
+    assert workers._is_ours(1)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "gdatalog-gpu-0000-00-00.0.lock",
         "gdatalog-gpu-0000-01-00.0.lock",
@@ -166,7 +166,7 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     gpu = Gpu(HostDriver())
     launched = gpu.driver.launches  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        devices,
+        workers,
         "own_device",
         lambda asked: OpenDevice(gpu if asked == "auto" else CPU, "for a test"),
     )

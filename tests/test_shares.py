@@ -18,7 +18,7 @@ from gdatalog.cluster.joins.share_search import weighed
 from gdatalog.cluster.joins.shares import Histogram, Shares, count, fine
 from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.storage.degrees import COMPARE

@@ -16,7 +16,7 @@ import gdatalog as gd
 from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.cells import (
     Cell,

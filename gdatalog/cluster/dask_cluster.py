@@ -32,7 +32,7 @@ from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.strategies import counted_relations
 from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.run import run_rule
+from gdatalog.engine.rules import run_rule
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable

@@ -14,8 +14,14 @@ from gdatalog.account import time_spent
 from gdatalog.calls import Limits, chunk_rows
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
-from gdatalog.cluster.workers import left_of, own_memory, own_threads
-from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
+from gdatalog.cluster.workers import (
+    gathering_here,
+    left_of,
+    on_device,
+    own_memory,
+    own_threads,
+    rows_here,
+)
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import ExecutionContext, Sources

@@ -20,7 +20,7 @@ from gdatalog.cluster.joins.collector import stays_remote
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.rows import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.cluster.workers.devices import on_device, rows_here
+from gdatalog.cluster.workers import on_device, rows_here
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import DistinctBlocks

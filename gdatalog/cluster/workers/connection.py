@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.workers.devices import gpus
+from gdatalog.cluster.workers import gpus
 from gdatalog.engine import plainly_none
 from gdatalog.engine.session import cores
 from gdatalog.errors import DeviceError, Error, UsageError, meant

@@ -31,7 +31,8 @@ from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
-from gdatalog.engine.run import PlanRun, run_rule
+from gdatalog.engine.rules import run_rule
+from gdatalog.engine.run import PlanRun
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session import Strategy
 from gdatalog.engine.sums import Sum, algebra_of
