@@ -218,7 +218,7 @@ def test_empty_files() -> None:
             "1,2\n3,4,5\n",
             E,
             "e.csv:2:1: data error: expected 2 columns, found 3\n"
-            "  hint: columns are separated by commas here; a value that holds one stands in "
+            "  hint: columns are separated by commas here; put a value that contains one in "
             "double quotes",
         ),
         (
@@ -232,7 +232,7 @@ def test_empty_files() -> None:
             "a,b,c\n1,2,3\n",
             E,
             "e.csv:1:1: data error: expected 2 columns, found 3\n"
-            "  hint: columns are separated by commas here; a value that holds one stands in "
+            "  hint: columns are separated by commas here; put a value that contains one in "
             "double quotes",
         ),
         (
