@@ -3,6 +3,7 @@ large; and how many plans a program takes."""
 
 from __future__ import annotations
 
+import gc
 import re
 from collections import Counter
 from random import Random
@@ -22,6 +23,7 @@ from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
 from gdatalog.planner.order import Assumed, RelationStatistics, sampling
 from gdatalog.planner.order.search import Orders
+from gdatalog.storage.degrees import AdjacencyLists
 from tests.orders import skewed
 
 ARITIES = {"A": 1, "E": 2, "F": 2, "T": 3, "U": 3, "W": 4}
@@ -231,3 +233,29 @@ def test_how_many_plans_a_fixpoint_makes() -> None:
 
 def times_each(made: list[tuple[CheckedRule, bool]]) -> Counter[tuple[int, bool]]:
     return Counter((id(rule), first) for rule, first in made)
+
+
+def test_samples_hold_no_dropped_relation() -> None:
+    """Those of walks that begin in a relation which stays."""
+    some = [(x, (x * x + y) % 900) for x in range(900) for y in range(4)]
+    rows = sorted({*some, *((y, x) for x, y in some)})
+
+    def lists() -> int:
+        return sum(isinstance(each, AdjacencyLists) for each in gc.get_objects())
+
+    with gd.connect(device="cpu") as db:
+        db.workspace.tune(walked_from=1)
+        db["E"] = rows
+        gc.collect()
+        gc.disable()
+        try:
+            found = []
+            for name in ("F", "G", "H"):
+                db[name] = rows
+                db.explain(f"n(a, b, c, d) <- E(a, b), {name}(b, c), E(c, d).")
+                walked = lists()
+                del db[name]
+                found.append((walked, lists()))
+        finally:
+            gc.enable()
+    assert found[0] == found[1] == found[2] and found[0][0] > found[0][1]

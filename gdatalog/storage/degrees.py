@@ -88,7 +88,7 @@ def _stirling(size: int) -> list[list[int]]:
 _STIRLING = _stirling(MOMENTS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class AdjacencyLists:
     """A binary relation as a list for each value of one column, for random walks."""
 

@@ -3,7 +3,8 @@
 A sample is extended by a variable: from all values that would be tried for its rows a systematic
 sample is taken, so that hubs have their weight, and values that all atoms contain are kept. Nothing
 is random: the same pattern over the same data gives the same estimates. So samples are kept with
-the lists that they begin with, and searches over the same relations share them.
+the lists that they begin with, and searches over the same relations share them. They hold no
+relation: what is kept has arrays of its own, and knows the lists that it was computed from weakly.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple, TypeVar
+from weakref import ref
 
 import numpy as np
 
@@ -21,49 +23,64 @@ from gdatalog.records import dataclass
 TAKEN = 256  # values tried for each sample
 MOST_KEPT = 512  # samples and lengths kept with lists
 Array = Any
-Cache = dict[Any, Any]
 Value = TypeVar("Value")
+
+
+class Cache:
+    """What is computed once. `size`: how much all caches hold that begin with the same lists."""
+
+    __slots__ = ("found", "size")
+
+    def __init__(self, size: list[int] | None = None) -> None:
+        self.found: dict[Hashable, tuple[Any, list[Any]]] = {}
+        self.size = [0] if size is None else size
+
+    def kept(self, key: Hashable, used: Sequence[Any], make: Callable[[], Value]) -> Value:
+        """What was found under a key, or is made now. `used`: the lists and arrays that the key
+        names by identity."""
+        found = self.found.get(key)
+        if found is None or any(each() is None for each in found[1]):
+            found = make(), [ref(each) for each in used]
+            if key in self.found or self.size[0] < MOST_KEPT:
+                self.size[0] += key not in self.found
+                self.found[key] = found
+        value: Value = found[0]
+        return value
+
+
+def cache_of(lists: ListSizes | None) -> Cache:
+    """The cache of samples that begin with some lists; a new one once it is full."""
+    if lists is None:
+        return Cache()
+    cache: Cache | None = lists.picked.get("samples")
+    if cache is None or cache.size[0] >= MOST_KEPT:
+        cache = lists.picked["samples"] = Cache()
+    return cache
 
 
 class Sample:
     """Some bindings of variables, a column for each in the order in which they were bound; each
-    stands for `weight` bindings: a number, or an array. `cache`: of samples that begin with the
-    same lists."""
+    stands for `weight` bindings: a number, or an array. `cache`: of what is computed from it."""
 
     __slots__ = ("cache", "columns", "count", "rows", "weight", "weights")
 
-    def __init__(self, weight: Any, columns: Sequence[Array], cache: Cache) -> None:
+    def __init__(self, weight: Any, columns: Sequence[Array], beside: Cache) -> None:
         self.weight = weight
         self.columns = columns
-        self.cache = cache
+        self.cache = Cache(beside.size)
         self.count = len(columns[0])
         self.weights: Array = np.full(self.count, weight, dtype=np.float64)
         self.rows = float(self.weights.sum())
 
-    def kept(self, what: Hashable, held: object, make: Callable[[], Value]) -> Value:
-        """What is computed from this sample once; `held`: what the key names by identity."""
-        return kept(self.cache, (id(self), what), (self, held), make)
-
-
-def kept(cache: Cache, key: Hashable, held: object, make: Callable[[], Value]) -> Value:
-    """What a cache has under a key, or what is made now."""
-    found = cache.get(key)
-    if found is None:
-        if len(cache) >= MOST_KEPT:
-            cache.clear()
-        found = cache[key] = make(), held
-    value: Value = found[0]
-    return value
-
 
 @dataclass(slots=True)
 class Lengths:
-    """For each row of a sample: the start and length of the shortest list of a variable's
-    values; and how many values all bindings have."""
+    """For each row of a sample: the start and length of the shortest list of a variable's values,
+    in the children of the lists at a position of several; and how many values all bindings have."""
 
     starts: Array
     lengths: Array
-    children: Array
+    at: int
     tried: float = 0.0
 
 
@@ -144,10 +161,12 @@ class Sampler:
         values = [each for each in every if each is not None]
         if not values:
             return None
-        lists = (self._lists.get((id(atom), at)) for atom in self._holding[at])
-        cache = next((each.picked for each in lists if each is not None), Cache())
-        key = self.ranks.get(at), self._contains(self._holding[at], at)
-        return kept(cache, key, values, lambda: self._of_values(at, min(values, key=len), cache))
+        atoms = self._holding[at]
+        lists = (self._lists.get((id(atom), at)) for atom in atoms)
+        cache = cache_of(next(filter(None, lists), None))
+        key, used = (self.ranks.get(at), self._contains(atoms, at)), self._used(atoms, at)
+        smallest = min(values, key=len)
+        return cache.kept(key, used, lambda: self._of_values(at, smallest, cache))
 
     def _of_values(self, at: int, values: Array, cache: Cache) -> Sample:
         taken, weight = self._by_degree(at, values)
@@ -174,8 +193,8 @@ class Sampler:
         own = [self._lists.get((id(atom), at)) for atom in self._holding[at]]
         its = {id(each): each for each in own if each is not None and each.values is values}
         lists = [*its.values()]
-        cache = lists[0].picked if lists else Cache()
-        return kept(cache, tuple(its), lists, lambda: _picked(count, lists))
+        cache = cache_of(lists[0] if lists else None)
+        return cache.kept(tuple(its), lists, lambda: _picked(count, lists))
 
     def _last(self, bound: int) -> Sample | None:
         """A sample, extended by the cheapest last variable."""
@@ -199,7 +218,8 @@ class Sampler:
         others = [a for a in self._holding[at] if not a.mask & rest and a.source not in alike]
         tests = self._tests(at, order)
         key = tuple((each.place, id(each.lists), each.reaches) for each in edges)
-        held = edges, [self._values(atom, at) for atom in others]
+        used = [edge.lists for edge in edges] + self._used(others, at)
+        children = [edge for edge in edges if edge.reaches][lists.at].lists.children
 
         def extended() -> Sample:
             weights = sample.weights
@@ -209,7 +229,7 @@ class Sampler:
             within = (taken - ends[rows]) / weights[rows] + lists.lengths[rows]
             last = lists.lengths[rows] - 1
             places = lists.starts[rows] + np.minimum(within.astype(np.int64), last).clip(0)
-            values = lists.children[places]
+            values = children[places]
             keep = self._in_range(at, values)
             for place, holds in tests:
                 keep &= holds(values, sample.columns[place][rows])
@@ -224,7 +244,7 @@ class Sampler:
             return Sample(weight, (*columns, values), sample.cache)
 
         what = key, self._contains(others, at), self.ranks.get(at), (*tests,)
-        return sample.kept(what, held, extended)
+        return sample.cache.kept(what, used, extended)
 
     def _near(self, at: int, rest: int) -> list[Edge]:
         """The atoms of a variable that have a bound variable, in the order in which these were
@@ -281,7 +301,8 @@ class Sampler:
                 edges = [edge for edge in self._near(at, path) if edge.reaches]
                 what = tuple((edge.place, id(edge.lists)) for edge in edges)
                 if edges:
-                    found = sample.kept(what, edges, lambda: _shortest(edges, sample))
+                    used = [edge.lists for edge in edges]
+                    found = sample.cache.kept(what, used, lambda: _shortest(edges, sample))
             self._lengths[key] = found
         return self._lengths[key]
 
@@ -303,6 +324,11 @@ class Sampler:
             found &= lists.ends[places] > lists.starts[places]
         return found
 
+    def _used(self, atoms: Sequence[PatternAtom], at: int) -> list[Any]:
+        """The lists and arrays that `_contains` names."""
+        both = ((self._values(atom, at), self._lists.get((id(atom), at))) for atom in atoms)
+        return [each for pair in both for each in pair if each is not None]
+
     def _contains(self, atoms: Sequence[PatternAtom], at: int) -> tuple[object, ...]:
         """A key for the values that atoms contain."""
         found = (
@@ -314,18 +340,18 @@ class Sampler:
 
 def _shortest(edges: Sequence[Edge], sample: Sample) -> Lengths:
     best: Lengths | None = None
-    for edge in edges:
+    for at, edge in enumerate(edges):
         lists, places = edge.lists, _placed(edge, sample)
         starts = lists.starts[places]
-        mine = Lengths(starts, lists.ends[places] - starts, lists.children)
+        mine = Lengths(starts, lists.ends[places] - starts, at)
         if best is None:
             best = mine
-        elif best.children is mine.children:
+        elif edges[best.at].lists.children is lists.children:
             shorter = mine.lengths < best.lengths
             best = Lengths(
                 np.where(shorter, mine.starts, best.starts),
                 np.where(shorter, mine.lengths, best.lengths),
-                best.children,
+                best.at,
             )
         elif mine.lengths.sum() < best.lengths.sum():
             best = mine
@@ -338,7 +364,7 @@ def _placed(edge: Edge, sample: Sample) -> Array:
     """The position of each row's value among the values that have lists."""
     column, lists = sample.columns[edge.place], edge.lists
     key = edge.place, id(lists), "placed"
-    return sample.kept(key, lists, lambda: lists.values.searchsorted(column))
+    return sample.cache.kept(key, [lists], lambda: lists.values.searchsorted(column))
 
 
 def _met(edge: Edge, sample: Sample, rows: Array, values: Array) -> Array:
