@@ -491,24 +491,37 @@ def test_types_are_those_of_the_whole_file(
         assert joined(tables).types == types
 
 
-@pytest.mark.parametrize("nulls", ["error", "drop"])
 @pytest.mark.parametrize("facts", [False, True])
-def test_bad_rows_of_all_blocks_are_counted(
-    nulls: Any, facts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cells = ["1"] * 100
-    cells[10] = cells[50] = cells[90] = "x"
-    cells[70] = "NA" if nulls == "drop" else "1"
-    Path("f.facts" if facts else "f.csv").write_text("\n".join(cells) + "\n")
+@pytest.mark.parametrize(
+    ("cells", "nulls", "told"),
+    [
+        ({1: "x", 90: "x"}, "error", None),  # that of another block is not looked for
+        ({1: "x", 2: "x", 90: "x"}, "error", "at least one other row of this column cannot"),
+        ({1: "x", 3: "x", 4: "NA", 5: "x"}, "drop", "at least 2 other rows of this column cannot"),
+        ({1: "x", 50: "7,8"}, "error", None),
+        ({1: "", 50: "7,8"}, "error", "values are missing: `x` in 1 row; 1 of the first "),
+    ],
+)
+def test_the_first_error_of_several_blocks_is_told(
+    cells: dict[int, str], nulls: Any, told: str | None, facts: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    separator = "\t" if facts else ","
+    rows = [f"{cells.get(at, '1')},2".replace(",", separator) for at in range(100)]
+    Path("f.facts" if facts else "f.csv").write_text("\n".join(rows) + "\n")
     monkeypatch.setattr(readers, "WHOLE", 1 << 60)
-    monkeypatch.setattr(text_files, "LEAST_BYTES", 20)
-    monkeypatch.setattr(text_files, "MOST_BYTES", 20)
-    declared = TypedColumns(("x",), ("int",))
-    if facts:
-        text = f'.decl f(x: int)\n.input f(IO=file, filename="f.facts", nulls="{nulls}")\n?- f.'
-        with pytest.raises(gd.DataError) as caught, gd.connect(device="cpu") as db:
-            db.query(text)
-    else:
-        with pytest.raises(gd.DataError) as caught:
-            list(read_tables("f.csv", LoadOptions(header=False, nulls=nulls), declared=declared))
-    assert "note: 2 other rows of this column cannot be read either" in caught.value.format()
+    monkeypatch.setattr(text_files, "LEAST_BYTES", 40)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 40)
+    with pytest.raises(gd.DataError) as caught, gd.connect(device="cpu") as db:
+        if facts:
+            db.query(
+                ".decl f(x: int, y: int)\n"
+                f'.input f(IO=file, filename="f.facts", nulls="{nulls}")\n?- f(x, y).'
+            )
+        else:
+            db.run(".decl f(x: int, y: int)")
+            db.load("f", "f.csv", header=False, nulls=nulls)
+    error = caught.value
+    assert error.format().startswith(f"f.{'facts' if facts else 'csv'}:2:1: data error")
+    notes = [note.message for note in error.notes if "read here" not in note.message]
+    assert [told in note for note in notes] == [True] if told is not None else not notes

@@ -343,6 +343,11 @@ def test_columns_and_paths_as_data() -> None:
     put("e.csv", "a,b\n1,x\n")
     assert to_rows(read_table("e.csv", LoadOptions(["b"]))) == [("x",)]
     assert to_rows(read_table(Path("e.csv"), declared=decl(p="int", q="symbol"))) == [(1, "x")]
+    put("bare.csv", "1,x\n2,y\n")
+    assert to_rows(read_table("bare.csv", LoadOptions(["column1", "column0"]))) == [
+        ("x", 1), ("y", 2)
+    ]  # fmt: skip
+    assert read_table("bare.csv", LoadOptions(["n", "s"])).types == ("int", "symbol")
     assert refused("a,b\n1,2\n", columns=["c"]) == (
         "e.csv:1:1: data error: columns asks for 1 column (c), the data has 2 columns (a, b)"
     )

@@ -20,6 +20,7 @@ import pytest
 import scipy.sparse as sp
 from loading import decl, load, refused_data
 
+import gdatalog as gd
 from gdatalog.storage.export import to_rows
 
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -414,9 +415,15 @@ def test_columns_are_selected_or_named() -> None:
     assert refused_data([(1, 2)], columns=["q", "q"]) == (
         "data error: data: columns names a column twice: 2 columns (q, q)"
     )
-    assert refused_data([(1, 2)], columns="ab") == (
-        "data error: columns is a list of names, found 'ab'"
-    )
+    assert to_rows(load([(1, 2)], columns=["column1", "column0"])) == [(2, 1)]
+    assert load([(1, 2)], columns=["column1", "x"]).names == ("column1", "x")
+
+
+@pytest.mark.parametrize("columns", ["ab", [None], ["a", 1], 7])
+def test_columns_are_names(columns: Any) -> None:
+    with gd.connect(device="cpu") as db, pytest.raises(gd.UsageError) as caught:
+        db.load("E", pd.DataFrame({"a": [1], "b": [2]}), columns=columns)
+    assert caught.value.message == f"columns is a list of names, found {columns!r}"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def test_an_index_with_a_name_is_data(
 
 def test_columns_without_a_name_go_by_position() -> None:
     assert load(SIZES, declared=decl(g="symbol", size="int")).names == ("g", "size")
-    assert load(SIZES, declared=decl(size="symbol", g="int")).types == ("symbol", "int")
+    assert "only some names are" in refused_data(SIZES, declared=decl(size="symbol", g="int"))
+    assert load(SIZES, declared=decl(x="symbol", y="int")).types == ("symbol", "int")
     assert load(SIZES, columns=["g", "n"]).names == ("g", "n")
     assert load(LEVELS, columns=["id", "g"]).names == ("id", "g")
     assert load(FRAME, declared=decl(x="int", y="symbol", z="bool")).length == 3
@@ -74,6 +75,16 @@ def test_a_missing_label_is_no_name(missing: Any) -> None:
     index = pd.Index([5], name=missing)
     assert load(pd.DataFrame({"x": [1]}, index=index)).names == ("x",)
     assert load(pd.Series([1], name=missing, index=index)).names == ("column0",)
+
+
+def test_a_column_with_a_name_beside_one_without() -> None:
+    frame = pd.DataFrame([["u", "v"]], columns=pd.Index(["a", None], dtype=object))
+    told = refused_data(frame, declared=decl(x="symbol", a="symbol"))
+    assert "has 2 columns (a, column1); only some names are the same" in told
+    assert load(frame, columns=["a"]).names == ("a",)
+    assert to_rows(load(frame, columns=["column1", "a"])) == [("v", "u")]
+    assert to_rows(load(frame, declared=decl(a="symbol"))) == [("u",)]
+    assert to_rows(load(frame, declared=decl(A="symbol", x="symbol"))) == [("u", "v")]
 
 
 def test_an_index_that_is_left_out_is_told(tmp_path: Path) -> None:

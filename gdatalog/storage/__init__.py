@@ -5,11 +5,11 @@ Here are the options of loading, warnings about loaded data, and the places that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
@@ -114,7 +114,12 @@ def checked(options: LoadOptions) -> LoadOptions:
         raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
     if options.header is not None and not isinstance(options.header, bool):
         raise UsageError(f"header is True, False or None, found {options.header!r}")
-    return options
+    if options.columns is None:
+        return options
+    names = list(options.columns) if isinstance(options.columns, Iterable) else [None]
+    if isinstance(options.columns, str) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"columns is a list of names, found {shown(options.columns)}")
+    return replace(options, columns=names)
 
 
 TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")

@@ -14,7 +14,7 @@ defines the meaning and finds the first bad row.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,11 @@ _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
-# A column in all batches of a file; None if the batch at hand is all.
-Whole = Callable[[], Iterable[Any]] | None
-
-
 def cells_column(
-    cells: Any, declared: TypeName | None, place: DataPlace, whole: Whole = None
+    cells: Any, declared: TypeName | None, place: DataPlace, batch: bool = False
 ) -> Typed:
     """A typed column from a pyarrow ChunkedArray of strings without nulls, or from texts that were
-    separated from missing values. `whole`: the rows that cannot be read are counted there."""
+    separated from missing values. `batch`: whether the file may have other rows."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
@@ -54,7 +50,7 @@ def cells_column(
         return _inferred(cells, place)
     if declared == "symbol":
         return declared, encoded(cells)
-    return declared, _converted(cells, declared, place, whole)
+    return declared, _converted(cells, declared, place, batch)
 
 
 def cell_value(text: str, kind: TypeName) -> Value | None:
@@ -87,24 +83,11 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     return number if INT_MIN <= number <= INT_MAX else None
 
 
-def _converted(cells: Any, kind: TypeName, place: DataPlace, whole: Whole) -> Array:
+def _converted(cells: Any, kind: TypeName, place: DataPlace, batch: bool) -> Array:
     parts, bad = _read(cells, kind)
     if bad:
-        others = _bad_rows(bad, whole, kind) - 1
-        raise _unreadable(bad[0], cells[bad[0]].as_py(), kind, place, others)
+        raise _unreadable(bad[0], cells[bad[0]].as_py(), kind, place, len(bad) - 1, batch)
     return np.concatenate(parts)
-
-
-def _bad_rows(bad: list[int], whole: Whole, kind: TypeName) -> int:
-    """The number of cells that cannot be read, in all batches; not exact beyond MOST_COUNTED."""
-    if whole is None:
-        return len(bad)
-    count = 0
-    for cells in whole():
-        count += len(_read(cells, kind)[1])
-        if count > MOST_COUNTED:
-            break
-    return count
 
 
 def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
@@ -128,7 +111,9 @@ def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
     return parts, bad
 
 
-def _unreadable(row: int, cell: str, kind: TypeName, place: DataPlace, more: int) -> DataError:
+def _unreadable(
+    row: int, cell: str, kind: TypeName, place: DataPlace, more: int, batch: bool
+) -> DataError:
     text = cell.strip()
     if kind == "int" and _INT.fullmatch(text):
         return place.too_big(row, _Verbatim(text))
@@ -139,9 +124,10 @@ def _unreadable(row: int, cell: str, kind: TypeName, place: DataPlace, more: int
     if text in MISSING:
         error = MissingValue.of(error)
     if more > 0:
-        over = "more than " if more >= MOST_COUNTED else ""
+        # The other batches are not read for a count: they may be large, or have errors themselves.
+        over = "more than " if more >= MOST_COUNTED else "at least " if batch else ""
         more = min(more, MOST_COUNTED)
-        other = "another row" if more == 1 else f"{more:,} other rows"
+        other = f"{more:,} other rows" if more > 1 else "one other row" if batch else "another row"
         error.notes = (Note(f"{over}{other} of this column cannot be read either"),)
     return error
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import OBJECT, cancellable, current_watch
-from gdatalog.errors import DataError, Note, UsageError, meant
+from gdatalog.errors import DataError, MemoryLimitError, Note, UsageError, meant
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import (
     PLAIN,
@@ -31,7 +31,7 @@ from gdatalog.storage import (
     SomeRows,
     row_count,
 )
-from gdatalog.storage.cells import MISSING, Whole, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.data_files import TypedColumns
 from gdatalog.storage.headers import match_columns
@@ -148,8 +148,7 @@ def _typed(
         work.share(position / len(picked))
         watch.poll()
         place = DataPlace(what, name) if raw.place is None else raw.place(origin, name)
-        whole = raw.whole and partial(_cells_of, raw.whole, origin, wanted[position], options)
-        typed = partial(_column, raw.source, wanted[position], there, whole)
+        typed = partial(_column, raw.source, wanted[position], there, raw.whole is not None)
         column = raw.columns[origin]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
@@ -160,27 +159,17 @@ def _typed(
     return Table(tuple(names), tuple(types), tuple(converted), length if picked else min(length, 1))
 
 
-def _cells_of(
-    whole: Callable[[], Iterable[Raw]], at: int, kind: TypeName | None, options: LoadOptions
-) -> Iterator[Any]:
-    """A column of all batches of a text file, without missing values that are mended."""
-    for part in whole():
-        cells = part.columns[at]
-        cells = as_arrow(cells) if isinstance(cells, TextColumn) else cells
-        yield taken(cells, ~null_mask(cells, "text", kind, True)) if options.mends else cells
-
-
 def _column(
     source: str,
     expected: TypeName | None,
     there: Any,
-    whole: Whole,
+    batch: bool,
     column: Any,
     place: DataPlace,
 ) -> tuple[TypeName, Column]:
-    """One column's type and values. `whole`: the cells of all batches."""
+    """One column's type and values. `batch`: whether the file may have other rows."""
     if source == "text":
-        return cells_column(column, expected, place, whole)
+        return cells_column(column, expected, place, batch)
     if source == "json":
         return object_column(column, expected, place, json=True)
     looked_at = len(column) * OBJECT if there is None and hasattr(column, "__len__") else 0
@@ -453,22 +442,29 @@ def explained(
     picked: Sequence[int],
     types: Sequence[TypeName | None],
 ) -> DataError:
-    """The error for the first missing value, with the rows that dropping them would cost."""
+    """The error for the first missing value, with the rows that dropping them would cost.
+
+    Another error in a later batch ends the count.
+    """
     counts: dict[str, int] = {}
     gone = length = 0
-    for part in [raw] if raw.whole is None else raw.whole():
-        masks = [
-            null_mask(part.columns[at], part.source, kind, False)
-            for at, kind in zip(picked, types, strict=True)
-        ]
-        for name, mask in zip(names, masks, strict=True):
-            if mask.any():
-                counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
-        gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
-        length += part.length
+    of = "of"
+    try:
+        for part in [raw] if raw.whole is None else raw.whole():
+            masks = [
+                null_mask(part.columns[at], part.source, kind, False)
+                for at, kind in zip(picked, types, strict=True)
+            ]
+            for name, mask in zip(names, masks, strict=True):
+                if mask.any():
+                    counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
+            gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
+            length += part.length
+    except (DataError, MemoryLimitError):
+        of = "of the first"
     counts = {name: counts[name] for name in names if name in counts}
     text = ", ".join(f"`{name}` in {row_count(count)}" for name, count in counts.items())
-    note = Note(f"values are missing: {text}; {gone:,} of {row_count(length)} would be dropped")
+    note = Note(f"values are missing: {text}; {gone:,} {of} {row_count(length)} would be dropped")
     whole = [name for name in names if name not in counts]
     cures = [
         'nulls="drop" drops these rows',

@@ -246,12 +246,10 @@ def _asked_for(
     header: Span | None,
 ) -> tuple[Sequence[str], Sequence[int]]:
     """The columns that the user lists: a selection by name, or names for all columns."""
-    if isinstance(columns, str):
-        raise DataError(f"columns is a list of names, found {columns!r}")
     if len(set(columns)) < len(columns):
         raise DataError(f"{_of(what, header)}columns names a column twice: {listed(columns)}")
     given, names = names, names or [default_name(at) for at in range(arity)]
-    if set(columns) <= set(names) and (given is not None or len(columns) < arity):
+    if set(columns) <= set(names):
         _check_repeated([name for name in names if name in columns], what, header)
         return tuple(columns), [names.index(name) for name in columns]
     if len(columns) != arity:

@@ -92,13 +92,13 @@ def raw_of(
         data = data.collect()
     if library == "dask" and hasattr(data, "compute"):
         return raw_of(data.compute(), arity, columns, declared, what, there)
-    named = columns is not None or declared is not None
+    wanted = declared.columns if declared is not None and columns is None else None
     if library in ("cudf", "modin", "pandas"):
         if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
-            return raw_of_cudf(data, what, named)
+            return raw_of_cudf(data, wanted)
         if library != "pandas" and hasattr(data, "to_pandas"):
             data = data.to_pandas()
-        found = raw_of_pandas(data, what, named)
+        found = raw_of_pandas(data, what, wanted)
         if found is not None:
             return found
     if library == "polars" and getattr(data, "name", None):  # a Series
@@ -363,12 +363,11 @@ def count_of_columns(number: int) -> str:
 # of integers has row numbers, and is left out; other unnamed indexes are left out with a warning.
 
 
-def raw_of_pandas(data: Any, what: str, named: bool) -> Raw | None:
-    """A DataFrame, Series, index or extension array; None for anything else.
+Wanted = Sequence[str] | None  # names of the declared columns, if these are to be matched
 
-    `named`: whether the caller names the columns. Then the data has names only if all of its
-    columns do.
-    """
+
+def raw_of_pandas(data: Any, what: str, wanted: Wanted) -> Raw | None:
+    """A DataFrame, Series, index or extension array; None for anything else."""
     import pandas as pd
 
     if isinstance(data, pd.DataFrame):
@@ -377,30 +376,30 @@ def raw_of_pandas(data: Any, what: str, named: bool) -> Raw | None:
         numbered = isinstance(data.columns, pd.RangeIndex)
         names = [None if numbered else _name_of(name) for name in data.columns]
         columns = [data.iloc[:, i] for i in positions]
-        return _with_index(data, names, columns, what, named)
+        return _with_index(data, names, columns, what, wanted)
     if isinstance(data, pd.Series):
-        return _with_index(data, [_name_of(data.name)], [data], what, named)
+        return _with_index(data, [_name_of(data.name)], [data], what, wanted)
     if isinstance(data, pd.Index):
         levels = index_columns(data)
-        return _raw([name for name, _ in levels], [column for _, column in levels], named)
+        return _raw([name for name, _ in levels], [column for _, column in levels], wanted)
     return Raw(None, (pd.Series(data),), len(data)) if hasattr(data, "__array__") else None
 
 
 def _with_index(
-    data: Any, names: list[str | None], columns: list[Any], what: str, named: bool
+    data: Any, names: list[str | None], columns: list[Any], what: str, wanted: Wanted
 ) -> Raw:
     """The columns of a frame or Series, after those of its index if that is data."""
     import pandas as pd
 
     index = data.index
     if _name_of(index.name) is None and index.nlevels == 1:
-        raw = _raw(names, columns, named, len(data))
+        raw = _raw(names, columns, wanted, len(data))
         if isinstance(index, pd.RangeIndex) or index.dtype.kind in "iu" or not len(index):
             return raw
         raw.warnings.append(index_warning(what))
         return raw
     levels = index_columns(index)
-    return _raw([name for name, _ in levels] + names, [c for _, c in levels] + columns, named)
+    return _raw([name for name, _ in levels] + names, [c for _, c in levels] + columns, wanted)
 
 
 def _name_of(label: Any) -> str | None:
@@ -430,26 +429,29 @@ def index_warning(what: str) -> Caution:
 
 
 def _raw(
-    names: Sequence[str | None], columns: Sequence[Any], named: bool, length: int | None = None
+    names: Sequence[str | None], columns: Sequence[Any], wanted: Wanted, length: int | None = None
 ) -> Raw:
-    """The columns. Unnamed ones are numbered, unless all are unnamed, or `named`."""
+    """The columns. Unnamed ones are numbered, unless all are unnamed, or the others have the
+    `wanted` names at their positions, so that all columns match by position."""
     rows = len(columns[0]) if length is None else length
-    unnamed = [name is None for name in names]
-    if any(unnamed) and (named or all(unnamed)):
-        return Raw(None, tuple(columns), rows)
+    if None in names:
+        others = wanted if wanted is not None and len(wanted) == len(names) else [""] * len(names)
+        pairs = zip(names, others, strict=True)
+        if all(name is None or name.lower() == other.lower() for name, other in pairs):
+            return Raw(None, tuple(columns), rows)
     labels = tuple(default_name(at) if name is None else name for at, name in enumerate(names))
     return Raw(labels, tuple(columns), rows)
 
 
-def raw_of_cudf(data: Any, what: str, named: bool) -> Raw:
+def raw_of_cudf(data: Any, wanted: Wanted) -> Raw:
     """The columns of a frame, or a Series, which stay on the device."""
     index = getattr(data, "index", None)
     levels = getattr(index, "nlevels", 1)
     if index is not None and (levels > 1 or getattr(index, "name", None) is not None):
         data = data.reset_index()
     if not hasattr(data, "columns"):
-        return _raw([None if data.name is None else str(data.name)], [data], named)
+        return _raw([_name_of(data.name)], [data], wanted)
     names = list(data.columns)
     numbered = names == list(range(len(names)))
-    labels = [None if numbered or isinstance(name, int) else str(name) for name in names]
-    return _raw(labels, [data[name] for name in names], named, len(data))
+    labels = [None if numbered or isinstance(name, int) else _name_of(name) for name in names]
+    return _raw(labels, [data[name] for name in names], wanted, len(data))
