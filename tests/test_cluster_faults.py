@@ -22,6 +22,7 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
+from gdatalog.cluster.pool.broadcast import Broadcast
 from gdatalog.cluster.workers import set_free
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError
@@ -167,6 +168,48 @@ def test_a_worker_that_does_not_see_the_folder(cluster: Workers) -> None:
     assert found[call] == 7
     assert pool.bring([found[keep]], "test", Limits()) == [{"a": 1}]
     assert pool.broadcast(None, np.arange(2)).file is None
+    pool.close()
+
+
+def test_replaced_workers_that_do_not_see_the_folder(cluster: Workers) -> None:
+    """What they would compute again needs its files; what is broadcast from now on is sent."""
+    client = cluster(2)
+    pool = Pool(Connection(client))
+    values = np.array([10])
+    placed = pool.broadcast("values", values)
+    assert placed.file is not None
+    folder = os.path.dirname(placed.file.path)
+    call = Call(pool_calls.plus, ({"a": 1}, placed), keep=True)
+    ((_, kept),) = list(with_(pool, Limits(), call))
+    os.unlink(placed.file.path)
+    kill(client)
+    for keep in (False, True):
+        with pytest.raises(
+            DeviceError, match=f"(?s){folder}.*query again.*GDATALOG_CLUSTER_FOLDER"
+        ):
+            list(with_(pool, Limits(), Call(pool_calls.total, (kept, 5), keep)))
+    ((_, kept),) = list(with_(pool, Limits(), call))
+    assert [found for _, found in with_(pool, Limits(), Call(pool_calls.total, (kept, 5)))] == [16]
+    pool.close()
+
+
+def test_what_many_calls_miss_is_sent_once(
+    cluster: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, sent, send = Pool(Connection(cluster(2))), [], Broadcast.send
+
+    def counted(self: Broadcast) -> None:
+        sent.append(self)
+        send(self)
+
+    monkeypatch.setattr(Broadcast, "send", counted)
+    values = np.arange(3)
+    placed = pool.broadcast("values", values)
+    assert placed.file is not None
+    os.unlink(placed.file.path)
+    calls = [Call(pool_calls.slowly, (0, n, placed), n % 2 == 0) for n in range(20)]
+    assert len(list(with_(pool, Limits(), *calls))) == 20
+    assert sent == [placed]
     pool.close()
 
 

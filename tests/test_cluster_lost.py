@@ -137,8 +137,25 @@ def test_all_workers_anew(db: gd.Database) -> None:
     client.restart()
     db.workspace.forget()
     assert db.query(count).fetchall() == [(PAIRS,)]
-    with pytest.raises(DeviceError, match="the cluster was restarted"):
+    with pytest.raises(DeviceError, match=r"(?s)the cluster was restarted.*run the query again"):
         sums(before)
+
+
+@pytest.mark.slow
+def test_a_frame_whose_cluster_was_restarted(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(pd.DataFrame({"x": range(N)}), npartitions=3)
+    db["A"] = frame
+    found = db.query(TEXT)
+    assert lies_afar(found)
+    db.cluster.client.restart()
+    told = r"(?s)rows of A were lost .*was restarted.*load A again, then run the query again"
+    with pytest.raises(DeviceError, match=told):
+        sums(found)
+    with pytest.raises(DeviceError, match=told):
+        db.query(TEXT)
+    db["A"] = frame
+    assert sums(db.query(TEXT)) == expected()
 
 
 @pytest.mark.slow

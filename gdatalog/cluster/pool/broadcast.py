@@ -54,14 +54,18 @@ class BroadcastFile:
             try:
                 value, size = read(self.path), os.path.getsize(self.path)
             except FileNotFoundError as error:
-                raise MissingBroadcast from error
+                raise MissingBroadcast(self.path) from error
             if not self.once:
                 _keep(self.path, value, size)
             return value
 
 
 class MissingBroadcast(Exception):
-    """A worker does not see the file of a value that a call needs."""
+    """A worker does not see the file of a value that a call needs, or its input's call."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 _held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # by path, in order of last use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pickle
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from gdatalog.cluster.pool.broadcast import (
     ALONE,
     BAD,
     EVERY,
+    FOLDER,
     OFTEN,
     Broadcast,
     MissingBroadcast,
@@ -57,27 +59,32 @@ class RunningCall:
     body: bytes
     inputs: list[RemoteValue | RemoteElement | Broadcast]
     placed: list[Broadcast]
+    paths: set[str]  # of the files that the bytes name
     tries: int = 0
     deaths: int = 0  # how often its workers died while it ran
     given: Sequence[Any] = ()  # the futures of its inputs
     made: Any = None  # the future of a result that stays
+    unseen: str | None = None  # a file that a worker needed for its inputs, and did not see
 
     @staticmethod
     def of(call: Call) -> RunningCall:
         inputs: list[RemoteValue | RemoteElement | Broadcast] = []
         placed: list[Broadcast] = []
+        paths: set[str] = set()
 
         def name(each: Any) -> Any:
             if isinstance(each, Broadcast):
                 placed.append(each)
                 if each.file is not None:
+                    paths.add(each.file.path)
                     return each.file
             if isinstance(each, RemoteValue | RemoteElement | Broadcast):
                 inputs.append(each)
                 return len(inputs) - 1
             return None
 
-        return RunningCall(call, packed((call.function, call.args), name), inputs, placed)
+        body = packed((call.function, call.args), name)
+        return RunningCall(call, body, inputs, placed, paths)
 
 
 class Submitter:
@@ -209,11 +216,12 @@ class TaskStage:
         if not names:
             return DeviceError(
                 f"{self.name} needs rows that were lost, because the cluster was restarted",
-                hint="load the data again, or connect to the cluster again",
+                hint="run the query again; if that does not help, load the data again",
             )
         return DeviceError(
-            f"rows of {names} were lost with their worker, and Dask cannot compute them again",
-            hint=f"the data that they were computed from are gone, too; load {names} again",
+            f"rows of {names} were lost with their worker or when the cluster was restarted, and "
+            "Dask cannot compute them again",
+            hint=f"load {names} again, then run the query again",
         )
 
     def _parts(self, parts: Sequence[RemoteElement]) -> None:
@@ -333,11 +341,11 @@ class TaskStage:
         if future.status == "error":  # a copy: the client keeps its own
             error = pickle.loads(pickle.dumps(future.exception()))
         killed = type(error).__name__ == "KilledWorker"
-        missing, lost = isinstance(error, MissingBroadcast), isinstance(error, Lost)
+        lost = isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker cancelled it, not the driver
             error = None
         run.made = None
-        recoverable = error is None or killed or missing or lost
+        recoverable = error is None or killed or lost
         again = recoverable and any(
             whole(each).future.status in BAD or future_of(each) is not given
             for each, given in zip(run.inputs, run.given, strict=True)
@@ -354,6 +362,8 @@ class TaskStage:
     def _again(self, run: RunningCall, error: BaseException | None = None) -> None:
         run.tries += 1
         if run.tries > OFTEN:
+            if error is None and run.unseen is not None:
+                error = self._unseen(run.unseen)
             raise error or DeviceError(
                 f"a part of {self.name} was started {run.tries} times, and each time its worker or "
                 "its input was lost",
@@ -364,8 +374,12 @@ class TaskStage:
     def _raised(self, run: RunningCall, error: BaseException) -> None:
         if isinstance(error, MissingBroadcast):
             self.pool.broadcaster.send_all()
+            if error.path not in run.paths:  # an input's: a worker that sees it may compute it
+                run.unseen = error.path
+                return self._again(run)
             for each in run.placed:
-                each.send()
+                if each.file is not None:  # else another call had it sent
+                    each.send()
             self._again(replace(RunningCall.of(run.call), tries=run.tries, deaths=run.deaths))
         elif isinstance(error, Interrupted):
             self._again(run)
@@ -377,6 +391,14 @@ class TaskStage:
                 raise large from error
         else:
             raise error
+
+    def _unseen(self, path: str) -> DeviceError:
+        return DeviceError(
+            f"{self.name} needs rows that were lost with their worker, and they cannot be computed "
+            f"again, because workers do not see {os.path.dirname(path)}",
+            hint="run the query again; if that does not help, load the data again; to keep rows "
+            f"when workers are replaced, set {FOLDER} to a folder that all machines see",
+        )
 
     def _killed(self, run: RunningCall) -> None:
         """Workers died one after the other while they ran this call, or another one beside it."""

@@ -2,7 +2,9 @@
 
 Checkpoints need a folder that the driver and all workers see. They are written and read block by
 block, so an owner never holds its rows twice. The newest complete checkpoint is kept until the
-fixpoint ends. The driver requests checkpoints; workers write and read them (`saved`, `restored`).
+fixpoint ends, and any from which an owner was restored as long as rows that were computed from it:
+Dask may have to read it again (`RemoteValue.origins`). The driver requests checkpoints; workers
+write and read them (`saved`, `restored`).
 """
 
 from __future__ import annotations
