@@ -306,7 +306,7 @@ def spreads_behind(
         plain
         and nest.together(known)
         and leaf.by_lanes
-        and leaf.counts
+        and (leaf.counts or leaf.adds)
         and _meets_none(nest, steps)
     )
 

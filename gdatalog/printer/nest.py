@@ -31,11 +31,12 @@ class Leaf(ABC):
     """`counts`: whether `count` accepts a number of rows in place of the rows.
 
     `share`: the number is each lane's own. `by_lanes`: whether each lane of a tile may emit rows of
-    its own.
+    its own. `adds`: whether rows only add to counts of all workers.
     """
 
     counts = False
     by_lanes = False
+    adds = False
 
     def start(self, nest: NestPrinter) -> None:
         """Prints code before all loops."""

@@ -130,7 +130,7 @@ class LocalCountLeaf(Leaf):
     """Adds each row to the counts of all images of a key: variables, or pairs of variables that are
     an entry of a trie."""
 
-    by_lanes = True
+    by_lanes = adds = True
 
     def __init__(self, images: Sequence[tuple[str, ...]]) -> None:
         self.images = images
