@@ -31,7 +31,7 @@ from tests.oracle import TooLong, evaluate
 from tests.test_engine_oracle import Data, Relations, answers, share
 from tests.test_gpu_cells import forced
 from tests.test_gpu_group import database, group
-from tests.test_local_counts import SHAPES, body_of, drawn_edges, skewed
+from tests.test_local_counts import PEAKED, SHAPES, body_of, drawn_edges, prefer_peaks, skewed
 
 pytestmark = [
     needs_compiler,
@@ -154,6 +154,35 @@ def test_as_enumerated(case: str, number: int, printed: list[PrintedPlan]) -> No
     assert found[0] == found[1]
     kinds = {argument.kind for plan in printed for argument in plan.arguments}
     assert kinds & {"tally", "local"}, "it has no table"
+
+
+@pytest.mark.parametrize(
+    ("shape", "number"),
+    [
+        pytest.param(shape, number, marks=() if number == 16 else pytest.mark.slow)
+        for shape in ("house", "two squares")
+        for number in NUMBERS
+    ],
+)
+def test_the_greatest_of_an_orbit(
+    shape: str, number: int, monkeypatch: pytest.MonkeyPatch, printed: list[PrintedPlan]
+) -> None:
+    """Lanes share the rows behind a table, and add to counts of edges or vertices."""
+    body = ", ".join(f"E({a}, {b})" for a, b in PEAKED[shape].split())
+    found = []
+    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+        with gd.connect(device="cpu") as db:
+            db["E"] = skewed(30)
+            if device is not None:
+                prefer_peaks(monkeypatch)
+                db.workspace.device = device
+                db.workspace.tune(algebra_peaks=0)
+                db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
+            db.workspace.force(algebra=algebra)
+            found.append(db.query(f"n(count()) <- {body}.").fetchall())
+    assert found[0] == found[1]
+    kinds = [{argument.kind for argument in plan.arguments} for plan in printed]
+    assert any(each >= {"tally", "local"} for each in kinds)
 
 
 @pytest.mark.parametrize(
