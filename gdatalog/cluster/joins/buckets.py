@@ -300,7 +300,7 @@ def run_cells(
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
-    symbols: SymbolTable | None,
+    symbols: SymbolTable,
     came: Sequence[ReceivedRows] = (),
 ) -> CellResult:
     """Runs a join within cells. `ranks`: the ranks of graphs' vertices, by number of the source.

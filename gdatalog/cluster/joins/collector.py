@@ -6,10 +6,9 @@ groups are merged there, by an owner for each hash of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins import CellResult
 from gdatalog.cluster.pool import Pool, RemoteValue
 from gdatalog.cluster.rows import (
@@ -23,6 +22,7 @@ from gdatalog.cluster.rows import (
     size_of,
 )
 from gdatalog.cluster.rows.texts import makes_texts, placed_texts
+from gdatalog.cluster.workers import CallContext
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
@@ -35,7 +35,6 @@ from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.remote import Keeper, RemotePart, RemoteRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import Value
 
 SHARE = 8  # results up to this fraction of the memory limit are fetched
 
@@ -103,8 +102,9 @@ class Collector:
             if self.gathering is None:
                 self.gathering = Gathering(plan.gathers, CPU.ops, scope, limits)
             return rows_of_groups(plan, self.gathering, CPU.ops, scope)
-        merging = GroupMerge(plan, scope.params, limits.memory)
-        symbols = placed_texts(self.pool, scope.symbols) if tells_texts(plan) else None
+        merging = GroupMerge(plan, CallContext.of(self.context, self.context.memory))
+        texts = tells_texts(plan)
+        symbols = placed_texts(self.pool, scope.symbols) if texts else SymbolTable()
         values: list[Any] = [kept for kept, _ in self.left]
         if self.gathering is not None:
             values.append(self.gathering)
@@ -163,21 +163,18 @@ class GroupMerge:
     """What merging a rule's groups needs."""
 
     plan: RulePlan
-    params: Mapping[str, Value]
-    memory: int | None
+    context: CallContext
 
-    def together(
-        self, values: Sequence[Any], symbols: SymbolTable | None
-    ) -> tuple[Gathering, Scope]:
-        scope = Scope(symbols or SymbolTable(), self.params)
-        whole = Gathering(self.plan.gathers, CPU.ops, scope, Limits(memory=self.memory))
+    def together(self, values: Sequence[Any], symbols: SymbolTable) -> tuple[Gathering, Scope]:
+        context = self.context.here(symbols)
+        whole = Gathering(self.plan.gathers, CPU.ops, context.scope, context.limits)
         for value in values:
             whole.join(gathering_of(value))
-        return whole, scope
+        return whole, context.scope
 
 
 def split_groups(
-    values: Sequence[Any], owners: int, merging: GroupMerge, symbols: SymbolTable | None
+    values: Sequence[Any], owners: int, merging: GroupMerge, symbols: SymbolTable
 ) -> list[Gathering]:
     """Groups by owner."""
     whole, _ = merging.together(values, symbols)
@@ -185,7 +182,7 @@ def split_groups(
 
 
 def merged_groups(
-    pieces: Sequence[ShuffleBlock], merging: GroupMerge, symbols: SymbolTable | None
+    pieces: Sequence[ShuffleBlock], merging: GroupMerge, symbols: SymbolTable
 ) -> OwnedRows:
     """The head's rows for an owner's groups."""
     whole, scope = merging.together([one.value for one in pieces], symbols)

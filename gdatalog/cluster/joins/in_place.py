@@ -8,7 +8,7 @@ among the rows that pass the tests.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -21,7 +21,6 @@ from gdatalog.cluster.pool import Call, TaskStage, TooLarge
 from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
-from gdatalog.engine.session import Knobs
 from gdatalog.executors import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import Sink
@@ -40,9 +39,8 @@ from gdatalog.storage.trie import Trie
 
 PIECES = 8  # pieces of a block that takes too long or does not fit
 FEW = 1000  # blocks of so few rows are never cut
-WORTH = (
-    0.1  # share of rows that pass tests, up to which rows are filtered before they are deduplicated
-)
+# Share of rows that pass tests, up to which rows are filtered before they are deduplicated.
+WORTH = 0.1
 PLACE = "~place"  # a row's place in its part
 
 
@@ -85,14 +83,11 @@ class InPlaceRun(ReplicatedRun):
         assert given is not None and rows is not None
         return len(given.columns) == len(self.relation.types) and rows.known >= KnownRows.DISTINCT
 
-    def _knobs(self, join: JoinPlan) -> Knobs:
-        one_thread = replace(self.context.knobs, threads=1)
-        return ReplicatedRun._knobs(self, join) if widens(join) else one_thread
+    def compiles(self, join: JoinPlan) -> bool:
+        return widens(join) and super().compiles(join)
 
-    def _cells(
-        self, number: int, mode: Mode, limit: int | None
-    ) -> Generator[CellResult, None, None]:
-        return _Passing(self, number, mode, limit).run()
+    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
+        return _Passing(self, number, mode, limit)
 
 
 def in_place(name: str, relation: Relation, workers: int) -> Spread:
@@ -105,9 +100,8 @@ class _Passing(CellScheduler):
     """One join over all blocks."""
 
     def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
-        work = run.work(number, mode, limit, run.limits.memory or 1 << 40)
-        super().__init__(run.pool, run.limits, work)
-        join = run.plan.joins[number]
+        super().__init__(run, number, mode, limit, run.limits.memory or 1 << 40)
+        join = self.join
         assert join.given is not None and run.relation.remote is not None
         self.scope = run.scope
         self.columns = join.given.columns
@@ -125,9 +119,9 @@ class _Passing(CellScheduler):
         """Parts with distinct rows; rows that fail the tests may be missing."""
         if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
-        stage = self.pool.stage(f"{self.work.name}: tests", self.limits)
+        stage = self.pool.stage(f"{self.name}: tests", self.limits)
         for block in self._blocks(rows.parts):
-            args = (self.work.task, block.part.value, self.tries, self.work.symbols)
+            args = (self.task, block.part.value, self.tries, self.symbols)
             stage.add(Call(passing, args, True, block.home, summary=size_of))
         parts = parts_of([kept for _, kept in stage])
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
@@ -159,8 +153,8 @@ class _Passing(CellScheduler):
 
     def _args(self, block: PartRange, firm: bool) -> tuple[Any, ...]:
         where = (block.start, block.stop) if block.rows < block.part.rows else None
-        value, work = block.part.value, self.work
-        return work.task, value, self.columns, where, firm, self.tries, work.symbols
+        value = block.part.value
+        return self.task, value, self.columns, where, firm, self.tries, self.symbols
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         """Cuts a block that was too large."""
@@ -190,7 +184,7 @@ def run_block(
     where: tuple[int, int] | None,
     firm: bool,
     tries: Mapping[TrieRef, Any],
-    symbols: SymbolTable | None,
+    symbols: SymbolTable,
 ) -> CellResult:
     """Runs a join over the rows of a part, or over a range of them."""
     rows = columns_of(value, columns)
@@ -200,12 +194,12 @@ def run_block(
 
 
 def passing(
-    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
+    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
 ) -> Columns:
     """The rows of a part, with all columns, that pass the join's tests."""
     rows = columns_of(value)
     join = task.plan.joins[task.number]
-    scope = Scope(symbols or task.few or SymbolTable(), task.params)
+    scope = Scope(symbols, task.context.params)
     kept = _passed(join, rows, [tries[ref] for ref in join.tries], scope)
     return tuple(column[kept] for column in rows)
 

@@ -27,7 +27,7 @@ from gdatalog.cluster.joins.share_search import Assigner, ShareChoice, choose, e
 from gdatalog.cluster.joins.shares import Histogram, Shares, fine
 from gdatalog.cluster.pool import Broadcast, Call, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan import JoinPlan, Restore
+from gdatalog.plan import Restore
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange
 from gdatalog.plan.placement import Spread
 from gdatalog.records import replace
@@ -53,22 +53,17 @@ class PartitionedRun(ReplicatedRun):
         spread = spread_of(self.planned, len(self.pool.workers))
         return replace(spread, moved=self.moved, calls=self.calls, on_gpus=self.gpu_calls)
 
-    def _cells(
-        self, number: int, mode: Mode, limit: int | None
-    ) -> Generator[CellResult, None, None]:
-        join = PartitionedJoin(self, number, mode, limit)
-        with self.limits.watch.innermost.within(PREPARED, 1.0):
-            yield from join.run()
+    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
+        return PartitionedJoin(self, number, mode, limit)
 
 
 class PartitionedJoin(CellScheduler):
     """A join over buckets: chooses the buckets, and which worker runs which cells."""
 
     def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
-        self.run_of, self.store = run, run.store
+        self.partitioned, self.store = run, run.store
         self.memory, self.slots = self.store.room()
-        super().__init__(run.pool, run.limits, run.work(number, mode, limit, self.memory))
-        self.join: JoinPlan = run.plan.joins[number]
+        super().__init__(run, number, mode, limit, self.memory)
         self.left: deque[CellBatch] = deque()  # batches to run again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
@@ -89,17 +84,21 @@ class PartitionedJoin(CellScheduler):
         )
         self.ranks = self._ranks()
 
+    def run(self) -> Generator[CellResult, None, None]:
+        with self.limits.watch.innermost.within(PREPARED, 1.0):
+            yield from super().run()
+
     # -------------------------------------------------------------------------------- bucketing
 
     def _shares(self) -> tuple[Shares, BucketExchange]:
         """Counts rows by fine key ranges, chooses shares, and sorts the rows into buckets."""
-        run, pool = self.run_of, self.pool
+        run, pool = self.partitioned, self.pool
         self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
         domains = fine(self.layout, samples)
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
         grids = [Grid(*each, domains) for each in sources]
         buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
-        name, counted = self.work.name, []
+        name, counted = self.name, []
         for at, each in enumerate(buckets):
             with self._preparing(at / (2 * len(buckets))):
                 counted.append(each.count(pool, name, run.limits))
@@ -158,8 +157,7 @@ class PartitionedJoin(CellScheduler):
     def _args(
         self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
     ) -> tuple[Any, ...]:
-        work = self.work
-        return work.task, cells, seconds, self.tries, fragments, self.ranks, work.symbols
+        return self.task, cells, seconds, self.tries, fragments, self.ranks, self.symbols
 
     def _ranks(self) -> dict[int, Broadcast]:
         """The ranks of graphs' vertices, by number of the source, for joins that output
@@ -168,7 +166,7 @@ class PartitionedJoin(CellScheduler):
         for step in self.join.steps:
             role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.run_of.relation_of(self.layout.sources[role.source].relation)
+                relation = self.partitioned.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
                 found[role.source] = self.pool.broadcast(id(ranking), ranking)
         return found

@@ -7,59 +7,60 @@ time for or that were too large. Its subclasses decide what each call runs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
 from gdatalog.cluster.joins.collector import Collector, merges_remotely
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
-from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
-from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
+from gdatalog.cluster.pool import Call, Pool, TaskStage, TooLarge
+from gdatalog.cluster.rows.texts import FewTexts, texts_for
+from gdatalog.cluster.workers import CallContext
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import WORTH
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.placement import ExecutorChoice, Spread
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.storage.remote import Keeper
 from gdatalog.storage.trie import Trie
 
 
-@dataclass(frozen=True, slots=True)
-class JoinWork:
-    """What all calls of a join get. `name`: the rule's. `symbols`: the symbol table, if texts are
-    read. `keep`: whether many rows or groups stay where they were computed."""
-
-    name: str
-    task: Broadcast
-    symbols: Broadcast | None
-    keep: bool
-
-
 class CellScheduler(ABC):
     """Runs one join's cells on the workers. `total`: the cost of all cells; `done`: of those that
-    ran.
+    ran. `task` and `symbols`: what all calls get.
 
     A call may return cells that it had no time for, and one that was too large.
     """
 
-    def __init__(self, pool: Pool, limits: Limits, work: JoinWork) -> None:
-        self.pool, self.limits, self.work = pool, limits, work
+    def __init__(
+        self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None, memory: int = 1 << 40
+    ) -> None:
+        """`mode`, `limit`: see `JoinTask`. `memory`: what a call may hold, in bytes."""
+        self.join_run, self.pool, self.limits = run, run.pool, run.limits
+        self.plan, self.join = run.plan, run.plan.joins[number]
+        self.name = self.plan.relation
+        self.symbols = texts_for(self.pool, [self.plan], run.scope)
+        device = self.pool.connection.device if isinstance(self.symbols, FewTexts) else "cpu"
+        context = CallContext.of(run.context, memory, device=device)
+        if context.knobs.strategy == "auto" and run.compiles(self.join):
+            context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
+        known = len(run.scope.symbols)
+        task = JoinTask(self.plan, number, context, mode, known, limit, self.limits.chunk)
+        self.task = self.pool.broadcast(None, task)
         self.total, self.done = 1.0, 0.0
 
     def run(self) -> Generator[CellResult, None, None]:
         """Yields results as calls end."""
-        stage = self.pool.stage(self.work.name, self.limits, self._smaller)
+        stage = self.pool.stage(self.name, self.limits, self._smaller)
         stage.reports = False
         try:
             self._send(stage)
@@ -87,7 +88,7 @@ class CellScheduler(ABC):
         args: tuple[Any, ...],
         worker: str | None,
     ) -> Call:
-        return Call(function, args, self.work.keep, worker, tag, CellResult.light)
+        return Call(function, args, self.join_run.keep, worker, tag, CellResult.light)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Replaces a call that ran out of memory by smaller calls."""
@@ -114,9 +115,7 @@ def too_small(error: MemoryLimitError) -> MemoryLimitError:
 
 
 BUDGET = 1.0  # seconds until a call returns the cells that it has not started
-SHARES = (
-    1.5  # a call gets a thread's share of what is left, divided by this (guided self-scheduling)
-)
+SHARES = 1.5  # a call gets a thread's share of what is left, divided by this (self-scheduling)
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits
 
 
@@ -128,17 +127,14 @@ class MorselScheduler(CellScheduler):
     to the threads that end first.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        limits: Limits,
-        work: JoinWork,
-        tries: Mapping[TrieRef, Broadcast],
-        cutting: Morsels,
-    ) -> None:
-        super().__init__(pool, limits, work)
-        self.tries, self.cutting = tries, cutting
-        self.slots, self.total = cutting.slots, cutting.total
+    def __init__(self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None) -> None:
+        super().__init__(run, number, mode, limit, run.limits.memory or 1 << 40)
+        tries = run.tries(self.join)
+        self.tries = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
+        gpus = self.pool.connection.gpus and run.context.device.refuses(self.plan) is None
+        self.slots = self.pool.slots
+        self.cutting = Morsels(self.join, tries, run.scope, self.slots, gpus)
+        self.total = self.cutting.total
         self.flying = 0
         self.begun = False
 
@@ -166,7 +162,7 @@ class MorselScheduler(CellScheduler):
 
     def _made(self, pieces: Sequence[Morsel], firm: bool, worker: str | None = None) -> Call:
         cells = [piece.cell for piece in pieces]
-        args = (self.work.task, cells, BUDGET, firm, self.tries, self.work.symbols)
+        args = (self.task, cells, BUDGET, firm, self.tries, self.symbols)
         return self._call(pieces, join_cells, args, worker)
 
     def _cut(self, large: TooLarge) -> list[Call]:
@@ -188,7 +184,7 @@ class MorselScheduler(CellScheduler):
         else:
             self.cutting.add(self._rest(stage, left, found))
         cells = [piece.cell for piece in done]
-        return join_cells, self.work.task, cells, None, True, self.tries, self.work.symbols
+        return join_cells, self.task, cells, None, True, self.tries, self.symbols
 
     def _rest(self, stage: TaskStage, left: list[Morsel], found: CellResult) -> list[Morsel]:
         """The morsels that a call has left; the first is cut if it was too large."""
@@ -279,29 +275,20 @@ class ReplicatedRun(PlanRun):
     ) -> Generator[CellResult, None, None]:
         """The workers' results for the cells of a join."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        with closing(self._cells(number, mode, limit)) as results:
+        with closing(self._scheduler(number, mode, limit).run()) as results:
             for found in results:
-                self._take(number, mode, found)
+                self._take(number, found)
                 yield found
 
-    def _cells(
-        self, number: int, mode: Mode, limit: int | None
-    ) -> Generator[CellResult, None, None]:
-        """The same, before the driver has processed them."""
-        join = self.plan.joins[number]
-        tries = self.tries(join)
-        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
-        cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
-        work = self.work(number, mode, limit, self.limits.memory or 1 << 40)
-        return MorselScheduler(self.pool, self.limits, work, placed, cutting).run()
+    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
+        return MorselScheduler(self, number, mode, limit)
 
     def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
         """The tries of a join, built largest first."""
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         return {ref: made[ref] for ref in join.tries}
 
-    def _take(self, number: int, mode: Mode, found: CellResult) -> None:
+    def _take(self, number: int, found: CellResult) -> None:
         """Translates a worker's new texts, and records what it did."""
         self.calls += 1
         self.moved += found.moved
@@ -330,26 +317,6 @@ class ReplicatedRun(PlanRun):
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
-    def work(self, number: int, mode: Mode, limit: int | None, memory: int) -> JoinWork:
-        """What all calls of a join get, and the symbol table if its texts are read."""
-        plan, symbols = self.plan, self.scope.symbols
-        table: Broadcast | None = None
-        few: FewTexts | None = None
-        if reads_texts(plan):
-            table = placed_texts(self.pool, symbols)
-        else:
-            few = FewTexts.of([plan], self.scope.params, symbols)
-        task = JoinTask(
-            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
-            len(symbols), few, limit, self.report is not None, self.limits.chunk,
-            self.pool.connection.device if table is None else "cpu", self.context.tuning,
-        )  # fmt: skip
-        return JoinWork(plan.relation, self.pool.broadcast(None, task), table, self.keep)
-
-    def _knobs(self, join: JoinPlan) -> Knobs:
-        """The knobs for workers: each call has one thread, and does not try slow strategies
-        first."""
-        knobs = replace(self.context.knobs, threads=1)
-        if knobs.strategy == "auto" and join.cost >= WORTH:
-            knobs = replace(knobs, strategy="lftj")
-        return knobs
+    def compiles(self, join: JoinPlan) -> bool:
+        """Whether workers compile a join's loops at once, and do not try slow strategies first."""
+        return join.cost >= WORTH

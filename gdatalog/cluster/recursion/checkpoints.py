@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 from weakref import finalize
 
@@ -24,10 +24,9 @@ from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.pool.broadcast import read, write
 from gdatalog.cluster.recursion.hash_partition import (
-    HashPartition,
+    OwnerInputs,
     Parcel,
     PartitionState,
-    PartitionTask,
     StaleState,
     StepOutput,
     TableBlocks,
@@ -35,12 +34,8 @@ from gdatalog.cluster.recursion.hash_partition import (
     rows_by_partition,
 )
 from gdatalog.engine.derived import Rows
-from gdatalog.plan import TrieRef
 from gdatalog.records import dataclass
-from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate
-from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import Trie
 
 # A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,
 # so it costs at most a twentieth, and at least LEAST seconds: less is soon repeated.
@@ -118,17 +113,16 @@ class Checkpoints:
         return True
 
     def restored(
-        self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
+        self, owners: Iterable[OwnerInputs], workers: Sequence[str]
     ) -> dict[int, RemoteValue]:
-        """The states of some owners; raises `Lost` if their files are gone. `args`: the arguments
-        of `restored` for each."""
+        """The states of some owners; raises `Lost` if their files are gone."""
         last = self.last
         assert last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
         for owner in owners:
-            if owner in last.rows:
-                given = *args(owner), last.rows[owner]
-                stage.add(Call(restored, given, True, workers[owner], tag=owner))
+            at = owner.number
+            if at in last.rows:
+                stage.add(Call(restored, (owner, last.rows[at]), True, workers[at], tag=at))
         found = {call.tag: kept for call, kept in stage}
         for kept in found.values():
             kept.origins |= {last}
@@ -229,18 +223,11 @@ def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield concatenate(small)
 
 
-def restored(
-    task: PartitionTask,
-    number: int,
-    tries: Mapping[TrieRef, Trie],
-    fragments: Mapping[str, Relation],
-    symbols: SymbolTable,
-    saved: Sequence[SavedRows],
-) -> StepOutput:
+def restored(inputs: OwnerInputs, saved: Sequence[SavedRows]) -> StepOutput:
     """The state of an owner, from its checkpoint."""
     moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
     state = PartitionState(None, [each for each in moved if each[0] != OUT])
-    owner = state.take(lambda: HashPartition(task, number, tries, fragments, symbols))
+    owner, task = state.take(inputs), inputs.task
     derived: dict[str, list[Rows]] = {}
     for of, name, count, blocks in moved:
         if of == OUT:

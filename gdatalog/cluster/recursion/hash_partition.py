@@ -6,7 +6,7 @@ owner's state is changed in place by the one step that takes it over: see `Parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -15,22 +15,19 @@ from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion import ALL, Distribution, Routes
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
-from gdatalog.cluster.workers import own_address
-from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.cluster.workers import CallContext, own_address
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
-from gdatalog.engine.metrics import Metrics, RuleRound
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.metrics import RuleRound
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import TrieRef
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
@@ -38,7 +35,7 @@ from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName
 
 SMALL = 1 << 14  # bytes that a step may send through the driver
 
@@ -54,8 +51,7 @@ class StaleState(Lost):
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """What all owners' steps have in common. `rules`: the number of each plan's rule. `counted`:
-    count rows, for a profile."""
+    """What all owners' steps have in common. `rules`: the number of each plan's rule."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -63,11 +59,21 @@ class PartitionTask:
     rules: tuple[int, ...]
     passing: frozenset[str]
     owners: int
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
-    counted: bool
-    tuning: Tuning = Tuning()
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerInputs:
+    """What an owner's rules read beside its rows; in the driver, the values that stand for it.
+
+    `tries`: of relations that every owner has whole; `fragments`: this owner's parts of others.
+    """
+
+    task: PartitionTask
+    number: int
+    tries: Mapping[TrieRef, Trie]
+    fragments: Mapping[str, Relation]
+    symbols: SymbolTable
 
 
 @dataclass(slots=True)
@@ -124,45 +130,33 @@ class PartitionState:
     worker, the state is rebuilt from blocks of rows, if they are unchanged."""
 
     def __init__(self, owner: HashPartition | None, moved: Sequence[TableBlocks] | None = None):
-        self._owner = owner
+        self.owner = owner
         self._moved = moved
         self._lock = Lock()
 
-    def take(self, made: Callable[[], HashPartition]) -> HashPartition:
-        """Takes the owner over; `made` creates an empty one if this process does not have it."""
+    def take(self, inputs: OwnerInputs) -> HashPartition:
+        """Takes the owner over, or rebuilds it if this process does not have it."""
         with self._lock:
-            owner, self._owner = self._owner, None
+            owner, self.owner = self.owner, None
         if owner is None:
-            moved, owner = list(self.blocks()), made()
+            moved, owner = list(self.blocks()), HashPartition(inputs)
             for table, name, count, blocks in moved:
                 for rows in blocks or [()]:
                     owner.load(table, name, (rows, len(rows[0]) if rows else count))
         return owner
 
-    def home_rows(self, name: str) -> Rows:
-        """The home rows of a relation."""
-        for table, of, count, blocks in self.blocks():
-            if (table, of) == ("homes", name):
-                return concatenate(list(blocks)), count
-        raise KeyError(name)
-
-    def seen(self) -> list[dict[int, StepCounts]]:
-        """Row counts of the plans' steps, if this process has them."""
-        owner = self._owner
-        return [] if owner is None else owner.seen()
-
     def blocks(self) -> Iterator[TableBlocks]:
         """The rows from which another worker can rebuild the state."""
         with self._lock:
-            if self._owner is not None:
-                yield from self._owner.blocks()
+            if self.owner is not None:
+                yield from self.owner.blocks()
             elif self._moved is None:
                 raise StaleState
             else:
                 yield from self._moved
 
     def __sizeof__(self) -> int:
-        owner = self._owner
+        owner = self.owner
         return 0 if owner is None else owner.nbytes
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,25 +170,12 @@ class PartitionState:
 class HashPartition(StratumRun):
     """A worker's partition of a stratum's rows, and the rules that run over it."""
 
-    def __init__(
-        self,
-        task: PartitionTask,
-        number: int,
-        tries: Mapping[TrieRef, Trie],
-        fragments: Mapping[str, Relation],
-        symbols: SymbolTable,
-    ) -> None:
-        self.task = task
-        self.number = number
-        self.tries = tries
-        self.fragments = fragments
-        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(
-            limits, scope, Metrics(task.counted), task.knobs, tuning=task.tuning
-        )
-        inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
+    def __init__(self, given: OwnerInputs) -> None:
+        self.place, self.task = given, given.task
+        task, routes = given.task, given.task.routes
+        context = task.context.here(given.symbols)
+        inputs = StratumInputs(context, task.schemas, {}, given.fragments.__getitem__)
         super().__init__(task.stratum, inputs)
-        routes = task.routes
         self.homes = {name: self.new_table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has derived so far
             if isinstance(table, DeltaRelation):
@@ -209,10 +190,6 @@ class HashPartition(StratumRun):
             Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
-
-    def called_by(self, limits: Limits) -> None:
-        """Uses the current caller's limits from now on."""
-        self.context.limits.watch, self.context.limits.poll = limits.watch, limits.poll
 
     @property
     def nbytes(self) -> int:
@@ -240,7 +217,7 @@ class HashPartition(StratumRun):
         tables[name].add(*rows)
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        found = self.tries.get(ref)
+        found = self.place.tries.get(ref)
         return super().trie_of(ref, device, parts) if found is None else found
 
     # ------------------------------------------------------------------------------- steps
@@ -249,11 +226,13 @@ class HashPartition(StratumRun):
         """Adds derived rows to the home tables; returns the new ones."""
         news: dict[str, Relation] = {}
         for name, table in self.homes.items():
-            parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
-            news[name] = table.add(rows, count)
+            news[name] = table.add(*self._received(name, inbox))
             self.context.limits.charge(f"{name} at home", table.nbytes)
         return news
+
+    def _received(self, name: str, inbox: Sequence[Parcel]) -> Rows:
+        parts = [in_order(parcel[name], self.ops) for parcel in inbox if name in parcel]
+        return union_rows(parts, self.ops)
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
         """The news, by owners whose rules follow or look them up."""
@@ -266,7 +245,7 @@ class HashPartition(StratumRun):
 
     def _deal(self, out: dict[int, Parcel], name: str, place: Distribution, rows: Rows) -> None:
         if self.task.routes.at_home(place):
-            out.setdefault(self.number, {})[name] = rows
+            out.setdefault(self.place.number, {})[name] = rows
         elif place.by == ALL:
             for owner in range(self.task.owners):
                 out.setdefault(owner, {})[name] = rows
@@ -279,15 +258,12 @@ class HashPartition(StratumRun):
         """Makes news available to rules, and adds them to the indexes."""
         routes = self.task.routes
         for name, place in routes.places.items():
-            parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows, count = self._received(name, inbox)
             known = self.tables.get(name)
             if known is None:
-                schema = self.inputs.schemas[place.relation]
-                self.deltas[name] = (
-                    Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
-                    if count
-                    else Relation.empty(schema.columns, schema.types)
+                schema, blocks = self.inputs.schemas[place.relation], [rows] if count else []
+                self.deltas[name] = Relation.of_blocks(
+                    schema.columns, schema.types, blocks, count, True
                 )
                 continue
             if isinstance(known, LatticeRounds):
@@ -325,7 +301,8 @@ class HashPartition(StratumRun):
             new = self._add(name, derived.get(name, ()), found.get(name, 0))
             self.context.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
-            for owner, part in rows_by_partition(_rows_of(new), home, self.task.owners).items():
+            fresh = (new.rows if new.types else ()), new.length
+            for owner, part in rows_by_partition(fresh, home, self.task.owners).items():
                 out.setdefault(owner, {})[name] = part
         for done, mine in told:
             mine.new += done.new or 0
@@ -344,11 +321,6 @@ class HashPartition(StratumRun):
         return found
 
 
-def _rows_of(relation: Relation) -> Rows:
-    count = relation.length
-    return (relation.rows if relation.types else ()), count
-
-
 def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
     """Rows by owner, by a hash of the `home` columns. Without columns there is one owner."""
     columns, count = rows
@@ -364,11 +336,7 @@ def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int,
 
 
 def step(
-    task: PartitionTask,
-    number: int,
-    tries: Mapping[TrieRef, Trie],
-    fragments: Mapping[str, Relation],
-    symbols: SymbolTable,
+    inputs: OwnerInputs,
     first: bool,
     before: StepOutput | None,
     inbox: Sequence[ShuffleBlock | Parcel | None],
@@ -378,13 +346,10 @@ def step(
     `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
     for this owner's own output of the step `before`.
     """
-    began = perf_counter()
-
-    def made() -> HashPartition:
-        return HashPartition(task, number, tries, fragments, symbols)
-
-    owner = made() if before is None else before["state"].take(made)
-    owner.called_by(Limits())
+    began, task, number = perf_counter(), inputs.task, inputs.number
+    owner = HashPartition(inputs) if before is None else before["state"].take(inputs)
+    limits, own = Limits(), owner.context.limits
+    own.watch, own.poll = limits.watch, limits.poll  # of the current caller
     pieces = [before[number] if each is None and before is not None else each for each in inbox]
     moved = sum(each.moved for each in pieces if isinstance(each, ShuffleBlock))
     parcels: list[Parcel] = [e.value if isinstance(e, ShuffleBlock) else e for e in pieces if e]
@@ -419,21 +384,17 @@ def step(
     return given(owner, told, out)
 
 
-def summary_of(found: StepOutput) -> StepSummary:
-    told: StepSummary = found["summary"]
-    return told
-
-
 def seen_of(found: StepOutput) -> list[dict[int, StepCounts]]:
-    """Row counts of an owner's plans."""
-    state: PartitionState = found["state"]
-    return state.seen()
+    """Row counts of the plans' steps, if this process has them."""
+    owner: HashPartition | None = found["state"].owner
+    return [] if owner is None else owner.seen()
 
 
 def rows_at_home(found: StepOutput, name: str) -> Columns:
     """An owner's home rows of a relation, after its last step."""
     state: PartitionState = found["state"]
-    return state.home_rows(name)[0]
+    rows = (blocks for *of, _, blocks in state.blocks() if of == ["homes", name])
+    return concatenate(list(next(rows)))
 
 
 def size_of(parcel: Parcel) -> int:

@@ -9,17 +9,20 @@ start again if there is none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import compress
+from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any
 
 from gdatalog.cluster.joins.collector import stays_remote
-from gdatalog.cluster.pool import Broadcast, Call, Lost, Pool, RemoteValue, TaskStage
+from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import (
     SMALL,
+    OwnerInputs,
     Parcel,
     PartitionTask,
     StepSummary,
@@ -29,11 +32,11 @@ from gdatalog.cluster.recursion.hash_partition import (
     rows_by_partition,
     seen_of,
     step,
-    summary_of,
 )
 from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.rows import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
+from gdatalog.cluster.workers import CallContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
@@ -124,15 +127,14 @@ class HashPartitions:
             name: table.by if isinstance(table, LatticeRounds) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
-        self.routes: Routes = routes_of(plans, groups, self._length, parted)
+        self.routes: Routes = routes_of(
+            plans, groups, lambda name: inputs.relation(name).at_most, parted
+        )
 
     @property
     def refusal(self) -> str | None:
         """Why workers cannot run the stratum; None if they can."""
         return refusal_of(self.run, self.plans)
-
-    def _length(self, name: str) -> int:
-        return self.inputs.relation(name).at_most
 
     # --------------------------------------------------------------------------------- running
 
@@ -212,16 +214,10 @@ class HashPartitions:
         if self.checkpoints.make(course.kept, out, self.workers, held):
             self.saved = course.again({}, self.run.record.mark())
             before, self.workers = self.workers, seated(self.workers, self.pool.workers)
-            course.kept |= self._restored(
-                owner for owner, worker in enumerate(before) if worker != self.workers[owner]
-            )
+            moved = (worker != now for worker, now in zip(before, self.workers, strict=True))
+            owners = compress(self.owners, moved)
+            course.kept |= self.checkpoints.restored(owners, self.workers)
             self.checkpoints.wait()
-
-    def _restored(self, owners: Iterable[int]) -> dict[int, RemoteValue]:
-        return self.checkpoints.restored(owners, self._args, self.workers)
-
-    def _args(self, owner: int) -> tuple[Any, ...]:
-        return self.task, owner, self.tries, self.fragments[owner], self.symbols
 
     def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The state to continue from, after an owner was lost."""
@@ -233,7 +229,7 @@ class HashPartitions:
         course = None
         if self.checkpoints.last is not None:
             with suppress(Lost):
-                kept = self._restored(range(len(self.workers)))
+                kept = self.checkpoints.restored(self.owners, self.workers)
                 course = self.saved.again(kept, self.saved.mark)
         if course is None:  # there is no checkpoint, or a part of it is lost
             self.checkpoints.drop()
@@ -268,11 +264,11 @@ class HashPartitions:
 
     def _place(self) -> None:
         """Places what the rules read of relations that do not grow."""
-        pool, scope, owners = self.pool, self.context.scope, len(self.workers)
-        tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
-        self.tries = {ref: pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
-        self.fragments: list[dict[str, Broadcast | RemoteValue]] = [{} for _ in range(owners)]
+        pool, owners = self.pool, len(self.workers)
+        made = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
+        tries: Any = {ref: pool.broadcast(id(trie), trie) for ref, trie in made.items()}
+        symbols: Any = texts_for(pool, self.plans, self.context.scope)
+        fragments: list[dict[str, Any]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             assert isinstance(place.by, int)
             relation = self.inputs.relation(place.relation)
@@ -281,31 +277,28 @@ class HashPartitions:
                 values = [part.value for part in relation.store.parts]
                 shuffle = self._shuffle(place.relation)
                 pieces = shuffle.partition(values, parcels_of, name, (place.by,))
-                for owner, kept in enumerate(shuffle.merge(pieces, fragment_of, name, *schema)):
-                    self.fragments[owner][name] = kept
+                for mine, kept in zip(
+                    fragments, shuffle.merge(pieces, fragment_of, name, *schema), strict=True
+                ):
+                    mine[name] = kept
                 continue
             dealt_out = rows_by_partition((relation.rows, relation.length), (place.by,), owners)
-            for owner, fragments in enumerate(self.fragments):
+            for owner, mine in enumerate(fragments):
                 columns, count = dealt_out.get(owner, ((), 0))
                 blocks = [columns] if count else []
                 part = Relation.of_blocks(*schema, blocks, count, True)
-                fragments[name] = pool.broadcast(None, part)
+                mine[name] = pool.broadcast(None, part)
         stratum = self.run.stratum
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
-        self.task = PartitionTask(
-            stratum,
-            schemas | {name: self.inputs.schemas[p.relation] for name, p in places.items()},
-            self.routes,
-            tuple(self.rules),
-            frozenset(self.passing),
-            owners,
-            scope.params,
-            memory_of(self.pool, self.context.limits, self.threads),
-            replace(self.context.knobs, threads=self.threads),
-            self.context.metrics.lasting,
-            self.context.tuning,
-        )
+        schemas |= {name: self.inputs.schemas[p.relation] for name, p in places.items()}
+        memory = memory_of(self.pool, self.context.limits, self.threads)
+        context = CallContext.of(self.context, memory, self.threads)
+        rules, passing = tuple(self.rules), frozenset(self.passing)
+        task = PartitionTask(stratum, schemas, self.routes, rules, passing, owners, context)
+        self.owners = [
+            OwnerInputs(task, owner, tries, mine, symbols) for owner, mine in enumerate(fragments)
+        ]
 
     def _shuffle(self, told: str) -> Shuffle:
         return Shuffle(self.pool, told, self.context.limits, self.workers)
@@ -316,9 +309,8 @@ class HashPartitions:
         for owner, pieces in course.inbox.items():
             before = course.kept.get(owner)
             inbox = [self._piece(owner, each, course) for each in pieces]
-            args = *self._args(owner), settling, before, inbox
-            worker = self.workers[owner]
-            stage.add(Call(step, args, keep=True, worker=worker, tag=owner, summary=summary_of))
+            args = self.owners[owner], settling, before, inbox
+            stage.add(Call(step, args, True, self.workers[owner], owner, itemgetter("summary")))
         told: dict[int, StepSummary] = {}
         with self.context.limits.watch.work("joining"):
             for call, kept in stage:

@@ -20,20 +20,17 @@ from gdatalog.cluster.joins.collector import stays_remote
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.rows import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.cluster.workers import on_device, rows_here
-from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.cluster.workers import CallContext, on_device, rows_here
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import NO_PARTS, Parts
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
@@ -45,15 +42,11 @@ from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
 
 BUDGET = 1.0  # seconds until a call returns
 SMALL = 1 << 16  # bytes of rows that are sent with a call's summary
-PIECES, GROWING, SHORT = (
-    16,
-    4,
-    0.1,
-)  # pieces of a range, their growth, and the seconds below which they grow
+# Pieces of a range, their growth, and the seconds below which they grow.
+PIECES, GROWING, SHORT = 16, 4, 0.1
 
 
 Seeds = Mapping[str, RowsByColumn]  # the initial rows of each relation that has some
@@ -72,12 +65,19 @@ class KeyRangeTask:
     stratum: Stratum
     schemas: Mapping[str, Schema]
     plans: tuple[RulePlan, ...]
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
     counts: bool  # whether only numbers of rows are wanted
-    tuning: Tuning = Tuning()
-    device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRangeInputs:
+    """What a call reads: the initial rows of its values, and tries; in the driver, the values that
+    stand for these."""
+
+    task: KeyRangeTask
+    seeds: Seeds
+    tries: Mapping[TrieRef, Trie]
+    symbols: SymbolTable
 
 
 @dataclass(slots=True)
@@ -101,16 +101,10 @@ class _Here(PartitionedStratum):
     """The same fixpoint on a worker, with plans and tries that the driver sent."""
 
     def __init__(
-        self,
-        task: KeyRangeTask,
-        tries: Mapping[TrieRef, Trie],
-        symbols: SymbolTable,
-        device: Device = CPU,
+        self, given: KeyRangeInputs, tries: Mapping[TrieRef, Trie], device: Device
     ) -> None:
-        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(
-            limits, scope, knobs=task.knobs, device=device, tuning=task.tuning
-        )
+        task = given.task
+        context = task.context.here(given.symbols, device)
         super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries
@@ -141,14 +135,9 @@ class _Here(PartitionedStratum):
         return RangeResult(len(task.values), rows, {})
 
 
-def followed(
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> RangeResult | None:
+def followed(given: KeyRangeInputs) -> RangeResult | None:
     """Follows a range's values until time is over; None if the fixpoint cannot run partitioned."""
-    return _followed(task, seeds, tries, symbols, BUDGET)
+    return _followed(given, BUDGET)
 
 
 def light(found: RangeResult | None) -> RangeResult | None:
@@ -158,42 +147,27 @@ def light(found: RangeResult | None) -> RangeResult | None:
     return replace(found, rows={}, left=found.nbytes)
 
 
-def rows_of(
-    found: RangeResult,
-    name: str,
-    done: int,
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> Columns:
+def rows_of(found: RangeResult, name: str, done: int, given: KeyRangeInputs) -> Columns:
     """The rows of a relation for the first `done` values. A kept result may have been lost and
     recomputed, and then it may cover other values."""
     if found.done != done:
-        values = values_of(seeds)
+        values = values_of(given.seeds)
         low, end = int(values[0]), int(values[done - 1]) + 1
-        exact = {name: part.between(low, end) for name, part in seeds.items()}
-        again = _followed(task, exact, tries, symbols, None)
+        exact = {name: part.between(low, end) for name, part in given.seeds.items()}
+        again = _followed(replace(given, seeds=exact), None)
         assert again is not None
         found = again
     return found.rows[name]
 
 
-def _followed(
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-    budget: float | None,
-) -> RangeResult | None:
+def _followed(given: KeyRangeInputs, budget: float | None) -> RangeResult | None:
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> RangeResult | None:
-        here = _Here(task, tries, symbols, device)
-        found = _piece_by_piece(here, task, seeds, budget)
+        found = _piece_by_piece(_Here(given, tries, device), given.task, given.seeds, budget)
         if found is None and device is not CPU:
             raise NotOnDevice("a few values that lead far, or loops that cannot be printed")
         return found
 
-    return on_device(task.device, task.plans, tries, run)
+    return on_device(given.task.context.device, given.task.plans, given.tries, run)
 
 
 def _piece_by_piece(
@@ -252,12 +226,12 @@ GPU_KNOWN = 1  # the same if it is known which values derive many rows
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The result of a range that starts at value `low`; `kept`: where its rows are, if they are
-    many, and the arguments of its call."""
+    many; `given`: what its call got."""
 
     low: int
     found: RangeResult
     kept: RemoteValue | None
-    args: tuple[Any, ...]
+    given: KeyRangeInputs
 
 
 class KeyRangeFixpoint:
@@ -299,7 +273,7 @@ class KeyRangeFixpoint:
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:
-                args = (part.kept, name, part.found.done, *part.args)
+                args = (part.kept, name, part.found.done, part.given)
                 told = size_of if stays else None
                 stage.add(Call(rows_of, args, keep=stays, tag=name, summary=told))
         apart: dict[str, list[Any]] = {name: [] for name in names}
@@ -342,25 +316,23 @@ class KeyRangeFixpoint:
     def _run(self) -> list[_Part] | None:
         """Runs all values; returns the results of their ranges."""
         splits, context = self.splits, self.splits.context
-        limits, params = context.limits, context.scope.params
+        limits = context.limits
         groups = splits.groups.items()
         self._seeds = {name: group.on(np) for name, group in groups if group is not None}
         self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
-        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        table = texts_for(self.pool, splits.later, params, context.scope.symbols)
+        placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
+        table: Any = texts_for(self.pool, splits.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
-        task = KeyRangeTask(
-            splits.stratum, own, tuple(splits.later), params, memory, knobs,
-            self.counts, context.tuning, device_for(self.pool, splits),
-        )  # fmt: skip
+        memory, device = memory_of(self.pool, limits), device_for(self.pool, splits)
+        there = CallContext.of(context, memory, device=device)
+        task = KeyRangeTask(splits.stratum, own, tuple(splits.later), self.counts, there)
 
         def call(low: int, high: int) -> Call:
-            args = task, self._of(low, high), placed, table
-            tag = low, high, args
-            return Call(followed, args, not self.counts, tag=tag, summary=light)
+            given = KeyRangeInputs(task, self._of(low, high), placed, table)
+            tag = low, high, given
+            return Call(followed, (given,), not self.counts, tag=tag, summary=light)
 
         def smaller(error: TooLarge) -> list[Call]:
             low, high, _ = error.call.tag
@@ -374,12 +346,12 @@ class KeyRangeFixpoint:
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
-            for ended, given in self._ended(stage):
-                told: RangeResult | None = given if self.counts else given.summary
+            for ended, result in self._ended(stage):
+                told: RangeResult | None = result if self.counts else result.summary
                 if told is None:
                     return None
-                low, high, args = ended.tag
-                found.append(_Part(low, told, given if told.left else None, args))
+                low, high, given = ended.tag
+                found.append(_Part(low, told, result if told.left else None, given))
                 self.calls += 1
                 self.gpu_calls += told.gpu
                 held += told.nbytes

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from gdatalog.cluster.pool import Broadcast, Pool
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import (
     Apply,
@@ -30,7 +31,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName
 
 
 def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
@@ -38,13 +39,11 @@ def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
     return pool.broadcast(("texts", id(symbols)), symbols, version=len(symbols))
 
 
-def texts_for(
-    pool: Pool, plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-) -> Broadcast | FewTexts:
+def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Broadcast | FewTexts:
     """The symbol table that workers need for these plans."""
     if any(map(reads_texts, plans)):
-        return placed_texts(pool, symbols)
-    return FewTexts.of(plans, params, symbols)
+        return placed_texts(pool, scope.symbols)
+    return FewTexts.of(plans, scope)
 
 
 def asks_for_ranks(plan: RulePlan) -> bool:
@@ -118,18 +117,16 @@ class FewTexts(SymbolTable):
         self.length = length
 
     @staticmethod
-    def of(
-        plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-    ) -> FewTexts:
+    def of(plans: Sequence[RulePlan], scope: Scope) -> FewTexts:
         texts: set[str] = set()
         for expr in chain.from_iterable(map(expressions_of, plans)):
             for part in _parts(expr):
                 if isinstance(part, Constant) and part.type == "symbol":
                     texts.add(str(part.value))
                 elif isinstance(part, Parameter) and part.type == "symbol":
-                    texts.add(str(params[part.name]))
-        codes = {text: symbols.intern(text) for text in texts}
-        return FewTexts(codes, len(symbols))
+                    texts.add(str(scope.params[part.name]))
+        codes = {text: scope.symbols.intern(text) for text in texts}
+        return FewTexts(codes, len(scope.symbols))
 
     def __len__(self) -> int:
         return self.length

@@ -19,16 +19,24 @@ from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
-from gdatalog.calls import NotOnDevice
+from gdatalog.calls import Limits, NotOnDevice
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine import plainly_none
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
+from gdatalog.engine.metrics import Metrics
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.values import Value
 
 ITSELF = 240 << 20  # bytes that an idle worker takes, compiled loops included
 PAUSE = 0.8  # share of its memory at which Dask pauses a worker
@@ -65,6 +73,32 @@ def own_threads() -> int:
     """How many calls this worker runs at once."""
     worker = own_worker()
     return 1 if worker is None else int(worker.state.nthreads)
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What calls get of the driver's context. `memory`: what one may hold, in bytes. `counted`:
+    count rows, for a profile. `device`: of the workers, "cpu", "auto" or "cuda"."""
+
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    tuning: Tuning
+    counted: bool
+    device: str
+
+    @staticmethod
+    def of(
+        context: ExecutionContext, memory: int, threads: int = 1, device: str = "cpu"
+    ) -> CallContext:
+        knobs, counted = replace(context.knobs, threads=threads), context.metrics.lasting
+        return CallContext(context.scope.params, memory, knobs, context.tuning, counted, device)
+
+    def here(self, symbols: SymbolTable, device: Device = CPU) -> ExecutionContext:
+        """The context of a call on this worker."""
+        limits, scope = Limits(memory=self.memory), Scope(symbols, self.params)
+        metrics = Metrics(self.counted)
+        return ExecutionContext(limits, scope, metrics, self.knobs, device, tuning=self.tuning)
 
 
 UNLIMITED = 4 << 30  # a worker's memory if it has no limit
