@@ -7,14 +7,14 @@ The value of a part, as an argument of calls, is one of these (`columns_of`):
 
     columns of keys                       what a call returned and left there
     an object with `columns()`            the same, with more beside
-    {"read": PartReader, "texts": codes}  how a worker reads them, and the codes of their texts
+    {"read": FileSplit, "texts": codes}   how a worker reads them, and the codes of their texts
     {"rows": another, "without": places}  the rows of another value that are not in these places
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,14 +27,6 @@ from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
-
-
-class PartReader(Protocol):
-    """Reads a part's rows, for example from a file."""
-
-    def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
-        """The rows as keys, all columns or some. `texts`: the codes of their texts, if there are
-        any."""
 
 
 def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:

@@ -64,33 +64,19 @@ def _delayed(data: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramePartition:
-    """The columns of a partition, before its texts have codes."""
-
-    table: Table
-    columns: Columns  # for texts, their places in the table's texts
-
-    @property
-    def texts(self) -> list[Array]:
-        return [column.texts for column in self.table.columns if isinstance(column, TextColumn)]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """What the driver needs to know of a partition."""
+    """A partition before its texts have codes, or what the driver needs to know of it, without
+    columns. `columns`: for texts, the places in the column's `texts`."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
     rows: int
     nbytes: int
-    texts: list[Array]
+    texts: Mapping[int, Array]
+    columns: Columns = ()
 
-    @staticmethod
-    def of(partition: FramePartition | Error) -> PartitionSummary | Error:
-        if isinstance(partition, Error):
-            return partition
-        table = partition.table
-        nbytes = sum(column.nbytes for column in partition.columns)
-        return PartitionSummary(table.names, table.types, table.length, nbytes, partition.texts)
+
+def told_of(partition: FramePartition | Error) -> FramePartition | Error:
+    return partition if isinstance(partition, Error) else replace(partition, columns=())
 
 
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
@@ -104,39 +90,32 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
     for number, future in enumerate(futures):
         what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
         raw = RemoteValue(future, origins=frozenset({wanted.name}))
-        args = (partition_of, (raw, columns, typed, what))
-        stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
+        args = (raw, columns, typed, what)
+        stage.add(Call(partition_of, args, True, tag=number, summary=told_of))
     del raw, future, futures  # releases the partitions' sources
     partitions: dict[int, RemoteValue] = {}
     for call, made in stage:
         if isinstance(made.summary, Error):
             raise made.summary
-        partitions[call.tag] = made
-    told: dict[int, PartitionSummary] = {at: partitions[at].summary for at in sorted(partitions)}
-    told = {at: one for at, one in told.items() if one.rows}
-    if not told:
+        if made.summary.rows:
+            partitions[call.tag] = made
+    numbers = sorted(partitions)
+    told: list[FramePartition] = [partitions[number].summary for number in numbers]
+    for number, one in zip(numbers, told, strict=True):
+        _agree(wanted.name, numbers[0], told[0], number, one)
+    if not told or not told[0].types:
         return None
-    first = min(told)
-    for number, one in told.items():
-        _agree(wanted.name, first, told[first], number, one)
-    names, types = told[first].names, told[first].types
-    if not types:
-        return None
-    known = len(asked.symbols)
-    stage = asked.stage("encode")
-    for number, one in told.items():
-        intern = asked.symbols.intern
-        codes = [np.fromiter(map(intern, texts), np.int32, len(texts)) for texts in one.texts]
+    known, calls = len(asked.symbols), []
+    for number, one in zip(numbers, told, strict=True):
+        codes = {at: asked.codes_of(texts) for at, texts in one.texts.items()}
         asked.check_texts(len(asked.symbols) - known)
-        stage.add(Call(keys_of_partition, (partitions[number], codes), keep=True, tag=number))
-    keys = {call.tag: made for call, made in stage}
-    parts = [RemotePart(keys[at], one.rows, one.nbytes) for at, one in told.items()]
-    return Relation.of_parts(names, types, parts, asked.keeping)
+        calls.append(Call(keys_of_partition, (partitions[number], codes), True))
+    keys = asked.keeping.pool.all(calls, f"encode {wanted.name}", asked.limits)
+    parts = [RemotePart(value, one.rows, one.nbytes) for value, one in zip(keys, told, strict=True)]
+    return Relation.of_parts(told[0].names, told[0].types, parts, asked.keeping)
 
 
-def _agree(
-    name: str, first: int, known: PartitionSummary, number: int, told: PartitionSummary
-) -> None:
+def _agree(name: str, first: int, known: FramePartition, number: int, told: FramePartition) -> None:
     """Raises if a partition's columns or types differ from those of the first non-empty one."""
     if told.names != known.names:
         raise DataError(
@@ -164,22 +143,20 @@ def partition_of(
         table = table_from(data, LoadOptions(columns), declared=declared, what=what)
     except Error as error:
         return error
-    left = tuple(
-        TextColumn(np.empty(0, np.int32), column.texts)
-        if isinstance(column, TextColumn)
-        else column[:0]
-        for column in table.columns
-    )
-    return FramePartition(
-        Table(table.names, table.types, left, table.length), keys_or_places(table)
-    )
+    keys = keys_or_places(table)
+    nbytes = sum(column.nbytes for column in keys)
+    return FramePartition(table.names, table.types, table.length, nbytes, texts_of(table), keys)
 
 
-def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Columns:
-    left = iter(codes)
+def texts_of(table: Table) -> dict[int, Array]:
+    """The texts of a table's text columns, by number."""
+    columns = enumerate(table.columns)
+    return {at: column.texts for at, column in columns if isinstance(column, TextColumn)}
+
+
+def keys_of_partition(partition: FramePartition, codes: Mapping[int, Array]) -> Columns:
     return tuple(
-        next(left)[keys] if kind == "symbol" else keys
-        for keys, kind in zip(partition.columns, partition.table.types, strict=True)
+        codes[at][keys] if at in codes else keys for at, keys in enumerate(partition.columns)
     )
 
 
@@ -206,9 +183,15 @@ class Loading:
                 "gdatalog.connect(memory_limit=...) or --memory-limit",
             )
 
+    def codes_of(self, texts: Sequence[str] | Array) -> Array:
+        return np.fromiter(map(self.symbols.intern, texts), np.int32, len(texts))
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(memory=self.wanted.memory)
+
     def stage(self, what: str) -> TaskStage:
-        limits = Limits(memory=self.wanted.memory)
-        return self.keeping.pool.stage(f"{what} {self.wanted.name}", limits)
+        return self.keeping.pool.stage(f"{what} {self.wanted.name}", self.limits)
 
 
 def own_keys(column: Array, kind: TypeName) -> Array:
@@ -304,7 +287,7 @@ def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedCol
     relation = Relation.of_parts(typed.columns, typed.types, parts, asked.keeping)
     # Without codes, a sketch cannot tell whether edges between texts are symmetric.
     if relation.remote is not None and typed.types != ("symbol", "symbol"):
-        looks = [one.coded(asked.symbols) for one in all_seen]
+        looks = [one.coded(asked) for one in all_seen]
         relation.remote.know(survey_of(looks, step))
     return relation
 
@@ -313,8 +296,7 @@ def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
     """The codes of texts, broadcast."""
     import pyarrow as pa
 
-    codes = np.fromiter(map(asked.symbols.intern, texts), np.int32, len(texts))
-    known = TextCodes(pa.array(texts, pa.large_string()), codes)
+    known = TextCodes(pa.array(texts, pa.large_string()), asked.codes_of(texts))
     return asked.keeping.pool.broadcast(None, known)
 
 
@@ -348,7 +330,8 @@ class FileSplit:
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""
-        found = keys_of(self.table(columns), texts)
+        table = self.table(columns)
+        found = keys_or_places(table) if texts is None else keys_of(table, texts)
         pick = columns is not None and self.columns is None
         return tuple(found[at] for at in columns or ()) if pick else found
 
@@ -381,12 +364,11 @@ class SplitSummary:
     look: PartSketch
     texts: Mapping[int, Any]
 
-    def coded(self, symbols: SymbolTable) -> PartSketch:
+    def coded(self, asked: Loading) -> PartSketch:
         """The sketch, after all texts got codes."""
         look = self.look
         for at, texts in self.texts.items():
-            codes = np.fromiter(map(symbols.intern, texts.to_pylist()), np.int32, len(texts))
-            look = look.with_keys(at, codes)
+            look = look.with_keys(at, asked.codes_of(texts.to_pylist()))
         return look
 
 
@@ -395,19 +377,12 @@ def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
     import pyarrow as pa
 
     table = block.table()
-    texts = {
-        at: pa.array(column.texts, pa.large_string())
-        for at, column in enumerate(table.columns)
-        if isinstance(column, TextColumn)
-    }
+    texts = {at: pa.array(some, pa.large_string()) for at, some in texts_of(table).items()}
     return SplitSummary(sketch_of(keys_or_places(table), start, step), texts)
 
 
-def keys_of(table: Table, texts: TextCodes | None) -> Columns:
-    columns = []
-    for column, kind in zip(table.columns, table.types, strict=True):
-        if isinstance(column, TextColumn):
-            columns.append(texts.of(column) if texts is not None else column.codes[:0])
-        else:
-            columns.append(own_keys(column, kind))
-    return tuple(columns)
+def keys_of(table: Table, texts: TextCodes) -> Columns:
+    return tuple(
+        texts.of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    )

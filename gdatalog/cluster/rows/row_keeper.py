@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows import Shuffle, columns_of, piece_of, row_statistics
+from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
@@ -45,7 +44,9 @@ class RowKeeper:
     held: WeakSet[RemoteRows] = field(default_factory=WeakSet)
 
     def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
-        wanted = sum(_bytes(piece) for piece in pieces)
+        wanted = sum(
+            part.nbytes * (stop - start) // max(1, part.rows) for part, start, stop in pieces
+        )
         there = sum(rows.nbytes for rows in self.held)
         if wanted + there > self.memory:
             beside = f", beside {format_bytes(there)} that were fetched before" if there else ""
@@ -77,29 +78,20 @@ class RowKeeper:
             met += shuffle.merge(dealt, row_statistics.met)
         if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
             return rows.parts
-        few = [
-            (row_statistics.numbered, (value, number, exact, met))
-            for number, value in enumerate(values)
-        ]
-        dealt = shuffle.partition(
-            self._each("distinct: rows", few, True), row_statistics.split_numbers
-        )
-        found = shuffle.merge(dealt, row_statistics.repeated)
-        again: Counter[int] = Counter()
-        for some in self._each(
-            "distinct: count", [(row_statistics.how_many, (each,)) for each in found]
-        ):
-            again.update(some)
-        asked = [(row_statistics.places_of, (found, number)) for number in again]
-        places = self._each("distinct: places", asked, True)
-        without = dict(zip(again, places, strict=True))
-        parts = []
-        for number, part in enumerate(rows.parts):
-            left = part.rows - again[number]
-            if left == part.rows:
+        asked = [(row_statistics.places_again, (value, exact, met)) for value in values]
+        again = self._each("distinct: places", asked, True)
+        counts = self._each("distinct: count", [(len, (each,)) for each in again])
+        suspects = zip(values, again, counts, strict=True)
+        some = [(row_statistics.rows_at, (value, at)) for value, at, count in suspects if count]
+        few = self._each("distinct: rows", some, True)
+        width = 8 * len(rows.survey.spans)
+        parts = parts_of(self._shuffle("distinct", width * sum(counts)).distinct(few))
+        for part, places, count in zip(rows.parts, again, counts, strict=True):
+            left = part.rows - count
+            if not count:
                 parts.append(part)
             elif left:
-                value = {"rows": part.value, "without": without[number]}
+                value = {"rows": part.value, "without": places}
                 parts.append(RemotePart(value, left, part.nbytes * left // part.rows))
         return parts
 
@@ -125,9 +117,7 @@ class RowKeeper:
         for at, kept in zip(read, self._each("read rows", calls, True), strict=True):
             values[at] = kept
         client = self.pool.connection.client
-        if (
-            _get_global_client() is None
-        ):  # so that `compute()` runs on the workers that have the rows
+        if _get_global_client() is None:  # `compute()` then runs where the rows are
             _set_global_client(client)
         texts = None
         if "symbol" in shape.types:
@@ -158,7 +148,7 @@ class RowKeeper:
 
     def ranking(self, rows: RemoteRows) -> Ranking:
         counts = self._counts(rows, "ends", None)
-        sizes = self._each("ranks: count", [(_length, (each,)) for each in counts])
+        sizes = self._each("ranks: count", [(length_of, (each,)) for each in counts])
         pieces = [
             RowRange(RemotePart(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)
         ]
@@ -235,11 +225,6 @@ class RowKeeper:
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
 
-def _bytes(piece: RowRange) -> int:
-    part, start, stop = piece
-    return part.nbytes * (stop - start) // max(1, part.rows)
-
-
 def _lies(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_lies, value.values()))
@@ -262,8 +247,8 @@ def look(value: Any, start: int, step: int) -> PartSketch:
     return sketch_of(columns_of(value), start, step)
 
 
-def _length(counts: Columns) -> int:
-    return len(counts[0])
+def length_of(rows: Columns) -> int:
+    return len(rows[0])
 
 
 def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:
