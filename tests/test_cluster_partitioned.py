@@ -15,8 +15,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.joins import bucket_store, partitioned
-from gdatalog.cluster.joins.partitioned import CellBatch, PartitionedJoin
-from gdatalog.cluster.joins.share_search import ShareChoice
+from gdatalog.cluster.joins.partitioned import PartitionedJoin
+from gdatalog.cluster.joins.share_search import Batch, ShareChoice
 from gdatalog.cluster.joins.shares import Histogram
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from tests import pool_calls
@@ -171,10 +171,10 @@ def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
 def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     here = gd.connect(device="cpu")
     here["E"] = EDGES
-    cut: list[CellBatch] = []
+    cut: list[Batch] = []
     back = PartitionedJoin._back
 
-    def noted(self: PartitionedJoin, part: CellBatch, *found: Any) -> None:
+    def noted(self: PartitionedJoin, part: Batch, *found: Any) -> None:
         if part.refined:
             cut.append(part)
         back(self, part, *found)

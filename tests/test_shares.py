@@ -237,7 +237,9 @@ def test_choice(data: dict[str, Array], query: str, part: float, workers: int) -
         dealt = [block for batch in batches for block in batch.blocks]
         assert sorted(dealt) == list(shares.blocks)
         for batch in batches:
-            assert sum(map(shares.bytes_of, batch.buckets)) <= memory
+            assert (
+                sum(shares.rows_of(b) * shares.row_bytes[b.source] for b in batch.buckets) <= memory
+            )
             assert set(batch.buckets) == set().union(*map(shares.buckets, batch.blocks))
             cells = shares.cells(batch.blocks)
             assert len(cells) <= len(batch.blocks)

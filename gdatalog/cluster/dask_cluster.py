@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.joins.in_place import InPlaceRun, in_place
-from gdatalog.cluster.joins.partitioned import PartitionedRun
+from gdatalog.cluster.joins.partitioned import PartitionedRun, partitioned_spread
 from gdatalog.cluster.joins.replicated import ReplicatedRun
-from gdatalog.cluster.joins.share_search import partitioned_spread
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
@@ -232,7 +231,8 @@ class DaskCluster:
             if found is not None:
                 return found
         owners = HashPartitions(*given, placement.parted)
-        return owners.relations() if owners.refusal is None else None
+        refusal = refusal_of(owners.run, owners.plans)
+        return owners.relations() if refusal is None else None
 
     def close(self) -> None:
         self.pool.close()

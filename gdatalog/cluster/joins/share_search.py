@@ -10,20 +10,17 @@ Batches shrink towards the end, so that all workers end at about the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.joins.buckets import MAKING, mask_of
-from gdatalog.cluster.joins.shares import Block, Bucket, Histogram, Shares, count, fine
-from gdatalog.plan import JoinPlan, RulePlan
+from gdatalog.cluster.joins.shares import Block, Bucket, Histogram, Shares
+from gdatalog.plan.cells import Cell
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass
-from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
 PART = 3  # a batch is at most a worker's share of the remaining work, divided by this
@@ -31,12 +28,14 @@ PART = 3  # a batch is at most a worker's share of the remaining work, divided b
 
 class Batch(NamedTuple):
     """Blocks, the buckets that they need together, the bytes that must move for them, and their
-    cost."""
+    cost. `cells`: what is run of them; `refined`: these are smaller than blocks."""
 
     blocks: tuple[Block, ...]
     buckets: tuple[Bucket, ...]
     coming: int
     cost: float
+    cells: Sequence[Cell] = ()
+    refined: bool = False
 
 
 class Assigner:
@@ -122,20 +121,6 @@ class Assigner:
         return kept
 
 
-def assigned(shares: Shares, memory: int, workers: int, threads: int = 1) -> list[list[Batch]]:
-    """The batches of each thread of each worker, if all threads are equally fast."""
-    assigner = Assigner(shares, memory, workers * threads)
-    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
-    busy = [(0.0, thread) for thread in range(len(batches))]
-    while True:
-        work, thread = heappop(busy)
-        batch = assigner.next_batch(thread // threads)
-        if batch is None:
-            return batches
-        batches[thread].append(batch)
-        heappush(busy, (work + batch.cost, thread))
-
-
 CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)
 BUCKETS = 1 << 12  # allowed for each allowed block
 PATIENCE = 2  # steps without a gain until the search stops
@@ -154,7 +139,7 @@ class ShareChoice:
 
     shares: Shares
     memory: int
-    batches: tuple[tuple[Batch, ...], ...]
+    batches: Sequence[Sequence[Batch]]
     threads: int = 1
 
     @property
@@ -182,9 +167,17 @@ class ShareChoice:
 
 
 def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice:
-    """The expected assignment of shares."""
-    batches = assigned(shares, memory, workers, threads)
-    return ShareChoice(shares, memory, tuple(map(tuple, batches)), threads)
+    """The expected assignment of shares, if all threads are equally fast."""
+    assigner = Assigner(shares, memory, workers * threads)
+    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
+    busy = [(0.0, thread) for thread in range(len(batches))]
+    while True:
+        work, thread = heappop(busy)
+        batch = assigner.next_batch(thread // threads)
+        if batch is None:
+            return ShareChoice(shares, memory, batches, threads)
+        batches[thread].append(batch)
+        heappush(busy, (work + batch.cost, thread))
 
 
 def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice:
@@ -278,17 +271,6 @@ def _starts(weights: Array, classes: int) -> list[int]:
     return [int(at) for at in np.unique(starts) if at < len(weights)]
 
 
-# ------------------------------------------------------------------------------ by a sample
-
-
-def partitioned_spread(
-    plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore
-) -> Spread:
-    """The expected spread of a rule's joins, from samples."""
-    choices = [_choice(join, relation_of, store) for join in plan.joins]
-    return spread_of([choice for choice in choices if choice is not None], len(store.pool.workers))
-
-
 def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
     """The spread of some joins."""
     return Spread(
@@ -298,27 +280,3 @@ def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
         tuple(domain.classes for choice in choices for domain in choice.shares.domains),
         sum(choice.moved for choice in choices),
     )
-
-
-def _choice(
-    join: JoinPlan, relation_of: Callable[[str], Relation], store: BucketStore
-) -> ShareChoice | None:
-    """The estimated shares of a join; None if it only counts rows."""
-    layout, bases, samples = store.laid_out(join, relation_of, planned=True)
-    if not bases:
-        return None
-    domains = fine(layout, samples)
-    rows = []
-    for base, source in zip(bases, layout.sources, strict=True):
-        keys = dict(enumerate(base.sample))
-        mask = mask_of(keys, source.tests)
-        rows.append({column: keys[column][mask] for column in source.columns})
-    counts = tuple(
-        count(keys, dims, domains) * base.step
-        for keys, base, dims in zip(rows, bases, layout.dims, strict=True)
-    )
-    widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
-    census = Histogram(layout, domains, counts, widths)
-    memory, slots = store.room()
-    workers = len(store.pool.workers)
-    return choose(census, memory // MAKING, workers, max(1, slots // workers))

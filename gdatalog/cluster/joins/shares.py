@@ -318,9 +318,6 @@ class Shares:
     def rows_of(self, bucket: Bucket) -> int:
         return int(self.rows[bucket.source][bucket.classes])
 
-    def bytes_of(self, bucket: Bucket) -> int:
-        return self.rows_of(bucket) * self.row_bytes[bucket.source]
-
     @cached_property
     def largest(self) -> int:
         """The most bytes that any block needs."""

@@ -16,13 +16,8 @@ from uuid import uuid4
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import PATIENCE
-from gdatalog.cluster.pool import calls
+from gdatalog.cluster.pool import broadcast, calls
 from gdatalog.cluster.pool.broadcast import (
-    ALONE,
-    BAD,
-    EVERY,
-    FOLDER,
-    OFTEN,
     Broadcast,
     Broadcaster,
     MissingBroadcast,
@@ -226,7 +221,7 @@ class TaskStage:
                 found.append(self._ended.get_nowait())
         except Empty:
             pass
-        if monotonic() - self._looked > EVERY:
+        if monotonic() - self._looked > broadcast.EVERY:
             self._looked = monotonic()
             found += [future for future in self._running if future.status == "lost"]
             self._check()
@@ -267,7 +262,7 @@ class TaskStage:
 
     def _intact(self, futures: Sequence[Any]) -> bool:
         self._check()
-        return not any(future.status in BAD for future in futures)
+        return not any(future.status in broadcast.BAD for future in futures)
 
     # ------------------------------------------------------------------------------- faults
 
@@ -285,7 +280,7 @@ class TaskStage:
         run.made = None
         recoverable = error is None or killed or lost
         again = recoverable and any(
-            whole(each).future.status in BAD or future_of(each) is not given
+            whole(each).future.status in broadcast.BAD or future_of(each) is not given
             for each, given in zip(run.inputs, run.given, strict=True)
         )
         if isinstance(error, MissingBroadcast):
@@ -299,7 +294,7 @@ class TaskStage:
 
     def _again(self, run: RunningCall, error: BaseException | None = None) -> None:
         run.tries += 1
-        if run.tries > OFTEN:
+        if run.tries > broadcast.OFTEN:
             if error is None and run.unseen is not None:
                 error = self._unseen(run.unseen)
             raise error or DeviceError(
@@ -335,7 +330,7 @@ class TaskStage:
             f"{self.name} needs rows that were lost with their worker, and they cannot be computed "
             f"again, because workers do not see {os.path.dirname(path)}",
             hint="run the query again; if that does not help, load the data again; to keep rows "
-            f"when workers are replaced, set {FOLDER} to a folder that all machines see",
+            f"when workers are replaced, set {broadcast.FOLDER} to a folder that all machines see",
         )
 
     def _killed(self, run: RunningCall) -> None:
@@ -377,12 +372,13 @@ class TaskStage:
             keys = [future.key for future in self._running]
             free = self._client.run_on_scheduler(set_free, wanted=keys, asynchronous=True)
             asyncio.run_coroutine_threadsafe(free, self._loop)  # does not wait for the answer
-        if waited > ALONE:
+        if waited > broadcast.ALONE:
             self._asked = monotonic()
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
             if not workers:
                 raise DeviceError(
-                    f"the cluster has had no workers for {ALONE:.0f} s: {self.name} was stopped",
+                    f"the cluster has had no workers for {broadcast.ALONE:.0f} s: {self.name} was "
+                    "stopped",
                     hint="start workers, and run the query again",
                 )
             if all(worker["status"] == "paused" for worker in workers):
@@ -393,7 +389,7 @@ class TaskStage:
                 )
 
     def _check_unrecoverable(self) -> None:
-        if any(kept.future.status in BAD for kept in self.unrecoverable):
+        if any(kept.future.status in broadcast.BAD for kept in self.unrecoverable):
             raise Lost(f"a part of {self.name} was lost with its worker")
 
 

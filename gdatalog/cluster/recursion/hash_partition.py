@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from time import perf_counter
 from typing import Any
 
 from gdatalog.calls import Limits
@@ -105,7 +104,6 @@ class StepSummary:
     cautions: list[Caution]
     moved: int
     held: int
-    seconds: float
 
 
 class StepOutput(dict[Any, Any]):
@@ -346,7 +344,7 @@ def step(
     `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
     for this owner's own output of the step `before`.
     """
-    began, task, number = perf_counter(), inputs.task, inputs.number
+    task, number = inputs.task, inputs.number
     owner = HashPartition(inputs) if before is None else before["state"].take(inputs)
     limits, own = Limits(), owner.context.limits
     own.watch, own.poll = limits.watch, limits.poll  # of the current caller
@@ -379,7 +377,6 @@ def step(
         list(owner.context.scope.cautions.values()),
         moved,
         owner.nbytes,
-        perf_counter() - began,
     )
     return given(owner, told, out)
 

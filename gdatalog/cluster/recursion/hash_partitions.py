@@ -79,10 +79,9 @@ class _Course:
     held: dict[int, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
-    following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
-    followed: list[RuleRound] = field(
-        default_factory=list
-    )  # the same, until it is known which of their rows are new
+    # What rules did in the last step, and the same until it is known which of their rows are new.
+    following: list[RuleRound] = field(default_factory=list)
+    followed: list[RuleRound] = field(default_factory=list)
 
     def again(self, kept: dict[int, RemoteValue], mark: Mark) -> _Course:
         """An independent copy."""
@@ -114,27 +113,20 @@ class HashPartitions:
         self.parted = parted
         self.rules: list[int] = []
         self.wholes: list[RulePlan] = []
-        plans: list[RulePlan] = []
+        self.plans: list[RulePlan] = []
         for number, rule in enumerate(stratum.rules):
             if self.run.recursive(rule):
                 whole = self.run.plan(rule, first=False)
-                for join in range(len(whole.joins)):
-                    plans.append(alone(whole, join))
-                    self.rules.append(number)
-                    self.wholes.append(whole)
-        self.plans = plans
+                self.plans += [alone(whole, join) for join in range(len(whole.joins))]
+                self.rules += [number] * len(whole.joins)
+                self.wholes += [whole] * len(whole.joins)
         groups = {
             name: table.by if isinstance(table, LatticeRounds) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
         self.routes: Routes = routes_of(
-            plans, groups, lambda name: inputs.relation(name).at_most, parted
+            self.plans, groups, lambda name: inputs.relation(name).at_most, parted
         )
-
-    @property
-    def refusal(self) -> str | None:
-        """Why workers cannot run the stratum; None if they can."""
-        return refusal_of(self.run, self.plans)
 
     # --------------------------------------------------------------------------------- running
 
@@ -308,7 +300,12 @@ class HashPartitions:
         stage = self._stage(course)
         for owner, pieces in course.inbox.items():
             before = course.kept.get(owner)
-            inbox = [self._piece(owner, each, course) for each in pieces]
+            inbox = [  # None stands for this owner's own output
+                (None if each == owner else course.kept[each].part(owner))
+                if isinstance(each, int)
+                else each
+                for each in pieces
+            ]
             args = self.owners[owner], settling, before, inbox
             stage.add(Call(step, args, True, self.workers[owner], owner, itemgetter("summary")))
         told: dict[int, StepSummary] = {}
@@ -334,12 +331,6 @@ class HashPartitions:
         stage = self.pool.stage(self.run.name, self.context.limits)
         stage.unrecoverable = list(course.kept.values())
         return stage
-
-    def _piece(self, owner: int, piece: Any, course: _Course) -> Any:
-        """Input for an owner; None stands for its own output."""
-        if not isinstance(piece, int):
-            return piece
-        return None if piece == owner else course.kept[piece].part(owner)
 
     def _round(self, told: Mapping[int, StepSummary], course: _Course) -> Round:
         """Summarises a round, after all derived rows have settled."""
@@ -373,11 +364,12 @@ class HashPartitions:
         """The relations: fetched, or if they are large left with their owners."""
         names = [name for name in self.run.tables if name not in self.passing]
         rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
-        widths = {name: 8 * len(self.run.tables[name].types) for name in names}
+        tables = self.run.tables
         stays = {
             name
             for name in names
-            if stays_remote(rows[name] * widths[name], self.context) and widths[name]
+            if tables[name].types
+            and stays_remote(rows[name] * 8 * len(tables[name].types), self.context)
         }
         stage = self._stage(course)
         for owner, kept in course.kept.items():
@@ -394,7 +386,7 @@ class HashPartitions:
                 given[call.tag].append(some)
         found: dict[str, Relation] = {}
         for name in names:
-            columns, types = self.run.tables[name].columns, self.run.tables[name].types
+            columns, types = tables[name].columns, tables[name].types
             if name in stays:
                 parts = parts_of(given[name])
                 found[name] = Relation.of_parts(columns, types, parts, self.keeper, True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,20 +25,8 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import LoadOptions
-from gdatalog.storage.data_files import (
-    PARQUET,
-    File,
-    Footer,
-    RowGroups,
-    TypedColumns,
-    files_of,
-    footer_of,
-    groups_of,
-    is_set,
-    raw_of_groups,
-    typed_by,
-)
+from gdatalog.storage import LoadOptions, data_files
+from gdatalog.storage.data_files import File, Footer, RowGroups, TypedColumns
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.raw import listed
@@ -218,15 +207,15 @@ SHARE = 16  # what a worker reads at a time takes at most this fraction of its m
 
 def files_relation(asked: Loading, path: str) -> Relation | None:
     """The relation of the Parquet files at a path; None if the driver should read them."""
-    files = files_of(path) if is_set(path) else [File(path)]
-    if not all(file.path.lower().endswith(PARQUET) for file in files):
+    files = data_files.files_of(path) if data_files.is_set(path) else [File(path)]
+    if not all(file.path.lower().endswith(data_files.PARQUET) for file in files):
         return None
     wanted = asked.wanted
     whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
     with ThreadPoolExecutor(8) as threads:
-        footers = list(threads.map(footer_of, whole))
+        footers = list(threads.map(data_files.footer_of, whole))
     names = wanted.declared.columns if wanted.declared is not None else None
-    found = typed_by(footers, wanted.columns if wanted.columns is not None else names)
+    found = data_files.typed_by(footers, wanted.columns if wanted.columns is not None else names)
     rows = sum(rows for footer in footers for rows, _ in footer.groups)
     if wanted.declared is not None:
         typed = TypedColumns(wanted.declared.columns, wanted.declared.types)
@@ -246,7 +235,7 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     blocks = [
         FileSplit(groups, columns, typed)
         for footer in footers
-        for groups in groups_of(footer, ROWS, most)
+        for groups in data_files.groups_of(footer, ROWS, most)
     ]
     return _files_relation(asked, blocks, typed)
 
@@ -264,40 +253,40 @@ def _check_names(footers: Sequence[Footer], columns: Sequence[str]) -> None:
 
 
 def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
-    step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
+    import pyarrow as pa
+
+    rows = [block.groups.rows for block in blocks]
+    step = max(1, sum(rows) // SAMPLE)
     stage = asked.stage("load")
-    before = 0
-    current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
-    for number, block in enumerate(blocks):
-        stage.add(Call(seen, (block, -before % step, step), tag=number))
-        before += block.groups.rows
-    found: dict[int, SplitSummary] = {}
+    current_watch().innermost.new_rows = sum(rows)
+    for number, before in enumerate(accumulate(rows[:-1], initial=0)):
+        stage.add(Call(seen, (blocks[number], -before % step, step), tag=number))
+    found: dict[int, tuple[PartSketch, dict[int, Any]]] = {}
     texts: dict[str, None] = {}
     for call, one in stage:
         found[call.tag] = one
-        for some in one.texts.values():
+        for some in one[1].values():
             texts.update(dict.fromkeys(some.to_pylist()))
         asked.check_texts(len(texts))
-    placed = _placed_codes(asked, list(texts)) if "symbol" in typed.types else None
+    placed = None
+    if "symbol" in typed.types:
+        codes = TextCodes(pa.array(texts, pa.large_string()), asked.codes_of(list(texts)))
+        placed = asked.keeping.pool.broadcast(None, codes)
     all_seen = [found[at] for at in range(len(blocks))]
     parts = [
-        RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
-        for block, one in zip(blocks, all_seen, strict=True)
+        RemotePart({"read": block, "texts": placed}, look.rows, look.nbytes)
+        for block, (look, _) in zip(blocks, all_seen, strict=True)
     ]
     relation = Relation.of_parts(typed.columns, typed.types, parts, asked.keeping)
     # Without codes, a sketch cannot tell whether edges between texts are symmetric.
     if relation.remote is not None and typed.types != ("symbol", "symbol"):
-        looks = [one.coded(asked) for one in all_seen]
+        looks = []
+        for look, own in all_seen:
+            for at, some in own.items():
+                look = look.with_keys(at, asked.codes_of(some.to_pylist()))
+            looks.append(look)
         relation.remote.know(survey_of(looks, step))
     return relation
-
-
-def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
-    """The codes of texts, broadcast."""
-    import pyarrow as pa
-
-    known = TextCodes(pa.array(texts, pa.large_string()), asked.codes_of(texts))
-    return asked.keeping.pool.broadcast(None, known)
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -326,7 +315,9 @@ class FileSplit:
             types = tuple(typed.types[at] for at in only)
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
+        return table_of(
+            data_files.raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path
+        )
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""
@@ -351,34 +342,15 @@ class TextCodes:
         found: Array = self.codes[np.asarray(places)][column.codes]
         return found
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.texts.nbytes) + self.codes.nbytes
 
-
-@dataclass(frozen=True, slots=True)
-class SplitSummary:
-    """The sketch of a split, and the distinct texts of its text columns, as Arrow arrays. In these
-    columns, the sketch has places in the texts."""
-
-    look: PartSketch
-    texts: Mapping[int, Any]
-
-    def coded(self, asked: Loading) -> PartSketch:
-        """The sketch, after all texts got codes."""
-        look = self.look
-        for at, texts in self.texts.items():
-            look = look.with_keys(at, asked.codes_of(texts.to_pylist()))
-        return look
-
-
-def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
-    """Reads and checks a split."""
+def seen(block: FileSplit, start: int, step: int) -> tuple[PartSketch, dict[int, Any]]:
+    """Reads and checks a split. Returns its sketch, and the distinct texts of its text columns, as
+    Arrow arrays; in these columns, the sketch has places in the texts."""
     import pyarrow as pa
 
     table = block.table()
     texts = {at: pa.array(some, pa.large_string()) for at, some in texts_of(table).items()}
-    return SplitSummary(sketch_of(keys_or_places(table), start, step), texts)
+    return sketch_of(keys_or_places(table), start, step), texts
 
 
 def keys_of(table: Table, texts: TextCodes) -> Columns:

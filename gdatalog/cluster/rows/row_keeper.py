@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from math import ceil
 from typing import Any
 from weakref import WeakSet
@@ -12,7 +13,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics
+from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics, size_of
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
@@ -75,12 +76,12 @@ class RowKeeper:
             dealt = shuffle.partition(
                 self._each("distinct: numbers", calls, True), row_statistics.split_plain
             )
-            met += shuffle.merge(dealt, row_statistics.met)
-        if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
+            met += shuffle.merge(dealt, row_statistics.met, summary=len)
+        if not any(kept.summary for kept in met):
             return rows.parts
         asked = [(row_statistics.places_again, (value, exact, met)) for value in values]
-        again = self._each("distinct: places", asked, True)
-        counts = self._each("distinct: count", [(len, (each,)) for each in again])
+        again = self._each("distinct: places", asked, True, len)
+        counts = [kept.summary for kept in again]
         suspects = zip(values, again, counts, strict=True)
         some = [(row_statistics.rows_at, (value, at)) for value, at, count in suspects if count]
         few = self._each("distinct: rows", some, True)
@@ -96,11 +97,13 @@ class RowKeeper:
         return parts
 
     def survey(self, rows: RemoteRows) -> Survey:
-        step = max(1, sum(part.rows for part in rows.parts) // SAMPLE)
-        calls, before = [], 0
-        for part in rows.parts:
-            calls.append((look, (part.value, -before % step, step)))
-            before += part.rows
+        lengths = [part.rows for part in rows.parts]
+        step = max(1, sum(lengths) // SAMPLE)
+        starts = accumulate(lengths[:-1], initial=0)
+        calls = [
+            (look, (part.value, -before % step, step))
+            for part, before in zip(rows.parts, starts, strict=True)
+        ]
         return survey_of(self._each("survey", calls), step)
 
     # ---------------------------------------------------------------------------------- answers
@@ -147,11 +150,8 @@ class RowKeeper:
     # ---------------------------------------------------------------------------------- graphs
 
     def ranking(self, rows: RemoteRows) -> Ranking:
-        counts = self._counts(rows, "ends", None)
-        sizes = self._each("ranks: count", [(length_of, (each,)) for each in counts])
-        pieces = [
-            RowRange(RemotePart(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)
-        ]
+        parts = parts_of(self._counts(rows, "ends", None))
+        pieces = [RowRange(part, 0, part.rows) for part in parts]
         vertices, degrees = concatenate(self.fetch(pieces))
         order = np.argsort(vertices)
         return Ranking.of_degrees(vertices[order], degrees[order])
@@ -175,9 +175,8 @@ class RowKeeper:
         calls = [(row_statistics.counts_of, (value, way, what, placed)) for value in values]
         counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
-        return shuffle.merge(
-            shuffle.partition(counted, row_statistics.split_counts), row_statistics.counts_together
-        )
+        dealt = shuffle.partition(counted, row_statistics.split_counts)
+        return shuffle.merge(dealt, row_statistics.counts_together, summary=size_of)
 
     def edges(self, rows: RemoteRows) -> tuple[list[Any], row_statistics.Way]:
         """The values of parts, and how to read each edge of them once."""
@@ -219,9 +218,10 @@ class RowKeeper:
         told: str,
         calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
         keep: bool = False,
+        summary: Callable[[Any], Any] | None = None,
     ) -> list[Any]:
         """The results of calls, in order. `keep`: they stay on their workers."""
-        asked = [Call(function, args, keep) for function, args in calls]
+        asked = [Call(function, args, keep, summary=summary) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
 
@@ -245,10 +245,6 @@ def _futures(value: Any) -> Any:
 
 def look(value: Any, start: int, step: int) -> PartSketch:
     return sketch_of(columns_of(value), start, step)
-
-
-def length_of(rows: Columns) -> int:
-    return len(rows[0])
 
 
 def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:

@@ -197,13 +197,10 @@ class DistinctSketch:
             if len(some) >= VALUES:
                 return DistinctSketch(some, float(np.uint64(share * ALL)))
             share *= 8
-        return DistinctSketch(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
-
-    def cut(self) -> DistinctSketch:
-        """The sketch with at most `VALUES` hashes."""
-        if len(self.hashes) <= VALUES:
-            return self
-        return DistinctSketch(self.hashes[:VALUES], float(self.hashes[VALUES]))
+        hashes = np.sort(mixed(sorted_set(column), _SEEDS[0]))
+        if len(hashes) <= VALUES:
+            return DistinctSketch(hashes, ALL)
+        return DistinctSketch(hashes[:VALUES], float(hashes[VALUES]))
 
     @staticmethod
     def together(parts: Sequence[DistinctSketch]) -> DistinctSketch:
