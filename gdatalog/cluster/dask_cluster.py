@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.joins.in_place import InPlaceRun, in_place
@@ -23,7 +24,7 @@ from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
-from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs, Wanted
+from gdatalog.engine.context import Sources, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import atoms
@@ -42,8 +43,6 @@ from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.symbols import SymbolTable
-
-Found = TypeVar("Found")
 
 DRIVER_SECONDS = 1.5  # seconds that the driver tries a rule first, if spreading it may not pay
 PART = 0.5  # share of the driver's spare memory that fetched rows may take
@@ -88,10 +87,13 @@ class DaskCluster:
         if placed is None:
             return None
         way, patient = placed
-        if patient:
-            found = tried_on_driver(plan, sources, context, limit, report, stats)
-            if found is not None:
-                return found
+        if patient:  # the driver tries it first
+            with (
+                suppress(TooSlow, MemoryLimitError),
+                context.limits.account.restoring(TooSlow, MemoryLimitError),
+                time_limit(context.limits, DRIVER_SECONDS),
+            ):
+                return run_rule(plan, sources, context, limit, report, stats=stats)
         began = perf_counter()
         keeper = self.keeper(context.memory)
         given = self.pool, keeper, plan, sources, context, report, stats
@@ -219,15 +221,13 @@ class DaskCluster:
         value of the partitioning column. None if the driver must evaluate it after all."""
         given = self.pool, self.keeper(splits.context.memory), splits
         if counted and placement.by is not None:
-            ranges = KeyRangeFixpoint(*given, True)
-            counts = ranges.numbers() if ranges.serves else None
+            counts = KeyRangeFixpoint(*given, True).numbers()
             if counts is not None:
                 return counted_relations(splits, counts)
         if counted and placement.until:
             return None
         if placement.by is not None:
-            ranges = KeyRangeFixpoint(*given, False)
-            found = ranges.relations() if ranges.serves else None
+            found = KeyRangeFixpoint(*given, False).relations()
             if found is not None:
                 return found
         owners = HashPartitions(*given, placement.parted)
@@ -236,25 +236,6 @@ class DaskCluster:
 
     def close(self) -> None:
         self.pool.close()
-
-
-def tried_on_driver(
-    plan: RulePlan,
-    sources: Sources,
-    context: ExecutionContext,
-    limit: int | None,
-    report: RuleRun | None,
-    stats: RuleRound | None,
-) -> Derived | None:
-    """A rule's rows, if the driver computes them within some seconds."""
-    try:
-        with (
-            context.limits.account.restoring(TooSlow, MemoryLimitError),
-            time_limit(context.limits, DRIVER_SECONDS),
-        ):
-            return run_rule(plan, sources, context, limit, report, stats=stats)
-    except (TooSlow, MemoryLimitError):
-        return None
 
 
 def relations_of(plan: RulePlan) -> set[str]:

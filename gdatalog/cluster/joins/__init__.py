@@ -28,7 +28,6 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
-from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -155,8 +154,7 @@ class CellRun(PlanRun):
 
     def distinct_blocks(self) -> list[Columns]:
         """The rows of a join that gives no duplicates."""
-        sink = self.set_of(self.plan.head, None)
-        found = self._distinct(sink)
+        found = self._distinct(self.set_of(self.plan.head, None))
         return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
 
 
@@ -325,17 +323,7 @@ class _Call:
             report = run.report
             if report is not None:
                 found.executor = report.executors.get(task.number, found.executor)
-                _add(found.seen, report, self.join, run.plan.joins[task.number])
-
-
-def _add(seen: dict[int, StepCounts], report: RuleRun, join: Any, cut: Any) -> None:
-    """Adds the counts of a bounded plan's steps to those of the original steps."""
-    for at, step in places(list(all_steps(join.steps)), list(all_steps(cut.steps))):
-        mine = report.seen.get(id(step))
-        if mine is None:
-            continue
-        entry = seen.setdefault(at, StepCounts())
-        entry.rows_in += mine.rows_in
-        entry.tried += mine.tried
-        entry.rows_out += mine.rows_out
-        entry.seconds += mine.seconds
+                steps, own = self.join.steps, run.plan.joins[task.number].steps
+                for at, step in places(list(all_steps(steps)), list(all_steps(own))):
+                    if id(step) in report.seen:
+                        found.seen.setdefault(at, StepCounts()).add(report.seen[id(step)])

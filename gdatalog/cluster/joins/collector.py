@@ -48,27 +48,24 @@ class Collector:
     plan: RulePlan
     context: ExecutionContext
     blocks: list[Columns] = field(default_factory=list)  # fetched rows
-    gathering: Gathering | None = None  # fetched groups
+    gathering: Gathering = field(init=False)  # fetched groups
     left: list[tuple[RemoteValue, PartSize]] = field(default_factory=list)
     held: int = 0  # bytes of fetched rows
     moved: int = 0  # bytes moved between workers to merge results
 
+    def __post_init__(self) -> None:
+        context = self.context
+        self.gathering = Gathering(self.plan.gathers, CPU.ops, context.scope, context.limits)
+
     def add(self, found: CellResult) -> None:
         if found.blocks:
             self.blocks += found.blocks
-            self.held += sum(column.nbytes for block in found.blocks for column in block)
+            self.held += found.row_bytes
             self.context.limits.charge("answers", self.held)
         if found.gathering is not None:
-            self._join(found.gathering)
+            self.gathering.join(found.gathering)
         if found.left is not None:
             self.left.append((found.kept, found.left))
-
-    def _join(self, gathering: Gathering) -> None:
-        if self.gathering is None:
-            self.gathering = Gathering(
-                self.plan.gathers, CPU.ops, self.context.scope, self.context.limits
-            )
-        self.gathering.join(gathering)
 
     def rows(self, distinct: bool) -> Derived:
         """The rows, of at least one column. `distinct`: calls gave disjoint rows."""
@@ -98,15 +95,13 @@ class Collector:
         plan, limits, scope = self.plan, self.context.limits, self.context.scope
         if self._few():
             for value in self._brought():
-                self._join(gathering_of(value))
-            if self.gathering is None:
-                self.gathering = Gathering(plan.gathers, CPU.ops, scope, limits)
+                self.gathering.join(gathering_of(value))
             return rows_of_groups(plan, self.gathering, CPU.ops, scope)
         merging = GroupMerge(plan, CallContext.of(self.context, self.context.memory))
         texts = tells_texts(plan)
         symbols = placed_texts(self.pool, scope.symbols) if texts else SymbolTable()
         values: list[Any] = [kept for kept, _ in self.left]
-        if self.gathering is not None:
+        if self.gathering.groups:
             values.append(self.gathering)
         nbytes = sum(left.nbytes for _, left in self.left)
         shuffle = Shuffle.over(self.pool, f"{plan.relation}: groups", limits, nbytes)

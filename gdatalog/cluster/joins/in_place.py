@@ -58,8 +58,10 @@ class PartRange:
         return self.stop - self.start
 
     def cut(self) -> list[PartRange]:
+        """Smaller ranges; none for a single row."""
         ends = np.linspace(self.start, self.stop, min(PIECES, self.rows) + 1).astype(int).tolist()
-        return [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
+        parts = [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
+        return parts if self.rows > 1 else []
 
 
 class InPlaceRun(ReplicatedRun):
@@ -161,17 +163,16 @@ class _Passing(CellScheduler):
         block = call.tag
         if found.cells:
             self.done += block.rows
-        elif block.rows < 2:
+        elif pieces := block.cut():
+            for piece in pieces:
+                stage.add(self._run(piece))
+        else:
             assert found.error is not None
             raise too_small(found.error)
-        else:
-            for piece in block.cut():
-                stage.add(self._run(piece))
         return run_block, *self._args(block, True)
 
     def _cut(self, large: TooLarge) -> list[Call]:
-        block = large.call.tag
-        return [self._run(piece) for piece in block.cut()] if block.rows > 1 else []
+        return [self._run(piece) for piece in large.call.tag.cut()]
 
 
 # ------------------------------------------------------------------------------- on a worker

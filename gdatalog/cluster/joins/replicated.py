@@ -82,11 +82,7 @@ class CellScheduler(ABC):
             stage.cancel()
 
     def _call(
-        self,
-        tag: Any,
-        function: Callable[..., CellResult],
-        args: tuple[Any, ...],
-        worker: str | None,
+        self, tag: Any, function: Callable[..., CellResult], args: Any, worker: str | None
     ) -> Call:
         return Call(function, args, self.join_run.keep, worker, tag, CellResult.light)
 
@@ -145,22 +141,19 @@ class MorselScheduler(CellScheduler):
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
             for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
-                self._add(stage, pieces, worker=worker)
+                self._add(stage, self._made(pieces, worker=worker))
         while self.cutting and self.flying < AHEAD * self.slots:
             # Ever smaller parts, so that all threads end at about the same time.
-            self._add(stage, self.cutting.take(self.cutting.left / (SHARES * self.slots)))
+            pieces = self.cutting.take(self.cutting.left / (SHARES * self.slots))
+            self._add(stage, self._made(pieces))
 
-    def _add(
-        self,
-        stage: TaskStage,
-        pieces: Sequence[Morsel],
-        firm: bool = False,
-        worker: str | None = None,
-    ) -> None:
-        stage.add(self._made(pieces, firm, worker))
+    def _add(self, stage: TaskStage, call: Call) -> None:
+        stage.add(call)
         self.flying += 1
 
-    def _made(self, pieces: Sequence[Morsel], firm: bool, worker: str | None = None) -> Call:
+    def _made(
+        self, pieces: Sequence[Morsel], firm: bool = False, worker: str | None = None
+    ) -> Call:
         cells = [piece.cell for piece in pieces]
         args = (self.task, cells, BUDGET, firm, self.tries, self.symbols)
         return self._call(pieces, join_cells, args, worker)
@@ -171,7 +164,7 @@ class MorselScheduler(CellScheduler):
             deep = pieces[0].again >= DEEP
             pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
-        return [self._made([piece], False) for piece in pieces]
+        return [self._made([piece]) for piece in pieces]
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         pieces: Sequence[Morsel] = call.tag
@@ -180,7 +173,7 @@ class MorselScheduler(CellScheduler):
         self.done += sum(piece.cost for piece in done)
         if found.error is not None and len(pieces) > 1:
             for piece in left:  # each alone, before one of them is an error
-                self._add(stage, [piece])
+                self._add(stage, self._made([piece]))
         else:
             self.cutting.add(self._rest(stage, left, found))
         cells = [piece.cell for piece in done]
@@ -195,7 +188,7 @@ class MorselScheduler(CellScheduler):
         if found.error is not None and (smaller is None or hard.again >= DEEP):
             raise too_small(found.error)
         if smaller is None:
-            self._add(stage, [hard], True)
+            self._add(stage, self._made([hard], True))
         return rest + (smaller or [])
 
 

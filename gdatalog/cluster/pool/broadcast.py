@@ -55,8 +55,12 @@ class BroadcastFile:
                 value, size = read(self.path), os.path.getsize(self.path)
             except FileNotFoundError as error:
                 raise MissingBroadcast(self.path) from error
-            if not self.once:
-                _keep(self.path, value, size)
+            if self.once:
+                return value
+            _held[self.path] = value, size
+            limit = own_memory()
+            while limit and len(_held) > 1 and sum(n for _, n in _held.values()) > limit // 2:
+                _held.popitem(last=False)
             return value
 
 
@@ -77,14 +81,6 @@ def forget(paths: tuple[str, ...]) -> None:
     with _lock:
         for path in [path for path in _held if path.startswith(paths)]:
             _held.pop(path, None)
-
-
-def _keep(path: str, value: Any, size: int) -> None:
-    _held[path] = value, size
-    limit = own_memory()
-    if limit is not None:
-        while len(_held) > 1 and sum(size for _, size in _held.values()) > limit // 2:
-            _held.popitem(last=False)
 
 
 # ------------------------------------------------------------------------------------ files
@@ -170,23 +166,19 @@ class Broadcast:
 
         value = self._value()
         if value is None and self.file is not None:
-            value = _read_again(self.file.path)
+            try:
+                value = read(self.file.path)
+            except OSError as error:
+                raise DeviceError(
+                    f"{self.file.path}: this file for workers cannot be read: {error.strerror}",
+                    hint="run the query again; if that does not help, load the data again",
+                ) from None
             self._value = lambda: value
         self.file = None
         body = pickle.dumps(value, protocol=5)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
             key = f"broadcast-{uuid4().hex}"
             self._future = self._client.submit(pickle.loads, body, key=key, pure=False)
-
-
-def _read_again(path: str) -> Any:
-    try:
-        return read(path)
-    except OSError as error:
-        raise DeviceError(
-            f"{path}: this file for workers cannot be read: {error.strerror}",
-            hint="run the query again; if that does not help, load the data again",
-        ) from None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -145,7 +145,15 @@ class HashPartitions:
         course = self._first(derived)
         try:
             while (found := self._fixpoint(course)) is None:
-                self._count_death(len(course.rounds))
+                number = len(course.rounds)
+                self.deaths[number] += 1
+                if self.deaths[number] == TIMES:
+                    raise DeviceError(
+                        f"round {number} of {self.run.name} was started {TIMES} times, and each "
+                        "time a worker was lost",
+                        hint="see the logs of the cluster's workers; they may have too little "
+                        "memory",
+                    )
                 course.kept.clear()  # frees the old states first
                 course = self._back(derived)
         except BaseException:
@@ -186,15 +194,6 @@ class HashPartitions:
             for did in course.followed:
                 did.new = 0
             return self._collected(course)
-
-    def _count_death(self, number: int) -> None:
-        self.deaths[number] += 1
-        if self.deaths[number] == TIMES:
-            raise DeviceError(
-                f"round {number} of {self.run.name} was started {TIMES} times, and each time a "
-                "worker was lost",
-                hint="see the logs of the cluster's workers; they may have too little memory",
-            )
 
     def _checkpoint(self, course: _Course) -> None:
         """Writes a checkpoint if it is due. After that, owners that shared a worker may move to a

@@ -6,7 +6,7 @@ workers divide the rest of the range again. Workers exchange nothing, and rows a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,6 @@ from gdatalog.cluster.rows import parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers import CallContext, on_device, rows_here
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import NO_PARTS, Parts
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
@@ -88,7 +87,6 @@ class RangeResult:
     done: int
     rows: dict[str, Columns]
     counts: dict[str, Array]
-    seconds: float = 0.0
     gpu: bool = False
     left: int = 0
 
@@ -131,7 +129,7 @@ class _Here(PartitionedStratum):
             numbers = {name: brought(task.beside[f"counts_{at}"]) for at, name in enumerate(names)}
             return RangeResult(len(task.values), {}, numbers)
         arities = {name: self.inputs.schemas[name].arity for name in names}
-        rows = {name: _joined([_brought(found[name])], arities[name]) for name in names}
+        rows = {name: _joined(map(rows_here, found[name].blocks), arities[name]) for name in names}
         return RangeResult(len(task.values), rows, {})
 
 
@@ -195,20 +193,13 @@ def _piece_by_piece(
         if task.counts:
             counts[name] = np.concatenate([part.counts[name] for part in parts])
         else:
-            blocks = [part.rows[name] for part in parts]
-            found = DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
-            rows[name] = _joined([found], task.schemas[name].arity)
-    return RangeResult(at, rows, counts, perf_counter() - began, gpu)
+            rows[name] = _joined((part.rows[name] for part in parts), task.schemas[name].arity)
+    return RangeResult(at, rows, counts, gpu)
 
 
-def _brought(found: DistinctBlocks) -> DistinctBlocks:
-    """Copies rows to the host."""
-    return DistinctBlocks(list(map(rows_here, found.blocks)), found.count)
-
-
-def _joined(parts: Sequence[DistinctBlocks], arity: int) -> Columns:
+def _joined(blocks: Iterable[Columns], arity: int) -> Columns:
     """The rows of all blocks, with 32-bit columns where they fit."""
-    blocks = [block for part in parts for block in part.blocks if len(block[0])]
+    blocks = [block for block in blocks if len(block[0])]
     if not blocks:
         return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
     return tuple(joined_column([block[at] for block in blocks]) for at in range(arity))
@@ -246,12 +237,6 @@ class KeyRangeFixpoint:
         self.counts = counts
         self.calls = self.gpu_calls = 0
 
-    @property
-    def serves(self) -> bool:
-        """Whether there are initial values, and no rule that must run in one process."""
-        some = any(group is not None for group in self.splits.groups.values())
-        return some and not any(map(asks_for_ranks, self.splits.later))
-
     def relations(self) -> dict[str, Relation] | None:
         """The fixpoint's relations; None if only rounds can compute them."""
         began = perf_counter()
@@ -282,18 +267,15 @@ class KeyRangeFixpoint:
         relations: dict[str, Relation] = {}
         for name in names:
             schema = self.splits.inputs.schemas[name]
-            blocks = [part.found.rows[name] for part in found if part.kept is None]
-            if not stays:
-                blocks += apart[name]
-            blocks = [block for block in blocks if len(block[0])]
+            shape = schema.columns, schema.types
+            near = [part.found.rows[name] for part in found if part.kept is None]
+            blocks = [block for block in (*near, *([] if stays else apart[name])) if len(block[0])]
             if stays:
                 parts = [*parts_of(apart[name]), *map(remote.RemotePart.of, blocks)]
-                relations[name] = Relation.of_parts(
-                    schema.columns, schema.types, parts, self.keeper, True
-                )
-                continue
-            count = sum(len(block[0]) for block in blocks)
-            relations[name] = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
+                relations[name] = Relation.of_parts(*shape, parts, self.keeper, True)
+            else:
+                count = sum(len(block[0]) for block in blocks)
+                relations[name] = Relation.of_blocks(*shape, blocks, count, True)
         return relations
 
     def numbers(self) -> dict[str, tuple[Array, Array]] | None:
@@ -314,11 +296,14 @@ class KeyRangeFixpoint:
         return numbers
 
     def _run(self) -> list[_Part] | None:
-        """Runs all values; returns the results of their ranges."""
+        """Runs all values; returns the results of their ranges. None without initial values, or if
+        a rule must run in one process, or in rounds."""
         splits, context = self.splits, self.splits.context
         limits = context.limits
         groups = splits.groups.items()
         self._seeds = {name: group.on(np) for name, group in groups if group is not None}
+        if not self._seeds or any(map(asks_for_ranks, splits.later)):
+            return None
         self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
@@ -417,12 +402,9 @@ class KeyRangeFixpoint:
         splits, workers = self.splits, self.pool.slots
         told = f"{splits.description}, on {workers} worker{'s' * (workers > 1)}"
         if self.gpu_calls:
-            some = (
-                ""
-                if self.gpu_calls == self.calls
-                else f" for {self.gpu_calls} of {self.calls} calls"
-            )
-            told += f" with GPUs{some}"
+            told += " with GPUs"
+            if self.gpu_calls < self.calls:
+                told += f" for {self.gpu_calls} of {self.calls} calls"
         way = Way(told, len(self._values), "values", workers, seconds=seconds)
         splits.tell_way(way, splits.later, rows, told)
 
