@@ -237,9 +237,9 @@ class Fragment:
     """
 
     source: Source
-    slices: tuple[BucketSlice, ...]
-    roles: tuple[Mapping[int, str], ...]
-    boxes: tuple[Box, ...] | None = None
+    slices: Sequence[BucketSlice]
+    roles: Sequence[Mapping[int, str]]
+    boxes: Sequence[Box] | None = None
     twice: bool = False
 
     @property

@@ -102,7 +102,7 @@ class _Passing(CellScheduler):
     """One join over all blocks."""
 
     def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
-        super().__init__(run, number, mode, limit, run.limits.memory or 1 << 40)
+        super().__init__(run, number, mode, limit, run.context.memory)
         join = self.join
         assert join.given is not None and run.relation.remote is not None
         self.scope = run.scope

@@ -3,7 +3,7 @@
 Rows are stored on workers in buckets, by key ranges of their columns (`shares.py`). Workers get
 cells for which few buckets must move to them (`share_search.py`), and run them over tries of these
 buckets. A batch that is too large for a worker is divided: into blocks, then at keys. A worker
-receives each bucket that its cells need once, for these and later cells (`BucketExchange`): one
+receives each bucket that its cells need once, for these and later cells (`_fragments`): one
 task cuts out slices where the rows are (`sliced`), another concatenates them where they are needed
 (`received`).
 """
@@ -11,7 +11,7 @@ task cuts out slices where the rows are (`sliced`), another concatenates them wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any
@@ -33,21 +33,19 @@ from gdatalog.cluster.joins.buckets import (
     sliced,
     where_to_cut,
 )
-from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
 from gdatalog.cluster.joins.share_search import (
     Assigner,
     Batch,
     ShareChoice,
     choose,
-    expected,
     spread_of,
 )
-from gdatalog.cluster.joins.shares import Bucket, Histogram, Shares, count, fine
+from gdatalog.cluster.joins.shares import Bucket, Shares, count, fine
 from gdatalog.cluster.pool import Broadcast, Call, RemoteValue, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import JoinPlan, Restore, RulePlan
-from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange, cuttable, roles
+from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
 from gdatalog.plan.placement import Spread
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
@@ -74,7 +72,9 @@ class PartitionedRun(ReplicatedRun):
         return replace(spread, moved=self.moved, calls=self.calls, on_gpus=self.gpu_calls)
 
     def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
-        return PartitionedJoin(self, number, mode, limit)
+        if any(ref.columns for ref in self.plan.joins[number].tries):
+            return PartitionedJoin(self, number, mode, limit)
+        return super()._scheduler(number, mode, limit)  # it only reads numbers of rows
 
 
 class PartitionedJoin(CellScheduler):
@@ -88,14 +88,10 @@ class PartitionedJoin(CellScheduler):
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
-        self.assigner: Assigner | None = None
-        self.layout = Layout.of(self.join)
-        if self.layout.sources:
-            self.shares, self.buckets = self._shares()
-            self.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
-        else:  # the join only reads the relations' numbers of rows
-            self.buckets = BucketExchange(self.join, self.layout, (), ())
-            self.left.append(Batch((), (), 0, self.total, [EVERYTHING]))
+        self._bucket()
+        most = max(self.choice.memory, self.shares.largest)
+        self.assigner = Assigner(self.shares, most, self.slots)
+        self.total = max(1.0, sum(map(self.shares.cost, self.shares.blocks)))
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
@@ -103,6 +99,20 @@ class PartitionedJoin(CellScheduler):
             self.memory,
         )
         self.ranks = self._ranks()
+        # For each source and trie, the cuttable variable of each column.
+        self.bound: list[list[Mapping[int, str]]] = [[] for _ in self.layout.sources]
+        names = {slot.name for slot in cuttable(self.join)}
+        given = zip(self.join.tries, self.layout.roles, roles(self.join), strict=True)
+        for ref, role, told in given:
+            if role is not None:
+                known = zip(ref.columns, told, strict=True)
+                self.bound[role.source].append({at: name for at, name in known if name in names})
+        self.ends = [
+            [np.append(0, np.cumsum(kept.summary.counts)).tolist() for kept in each.groups]
+            for each in self.buckets
+        ]
+        # What workers have received: by worker, and by bucket and group of its source.
+        self.there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
 
     def run(self) -> Generator[CellResult, None, None]:
         with self.limits.watch.innermost.within(PREPARED, 1.0):
@@ -110,33 +120,29 @@ class PartitionedJoin(CellScheduler):
 
     # -------------------------------------------------------------------------------- bucketing
 
-    def _shares(self) -> tuple[Shares, BucketExchange]:
+    def _bucket(self) -> None:
         """Counts rows by fine key ranges, chooses shares, and sorts the rows into buckets."""
         run, pool = self.partitioned, self.pool
         self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
         domains = fine(self.layout, samples)
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
         grids = [Grid(*each, domains) for each in sources]
-        buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
-        name, counted = self.name, []
-        for at, each in enumerate(buckets):
-            with self._preparing(at / (2 * len(buckets))):
-                counted.append(each.count(pool, name, run.limits))
-        counts, widths = zip(*counted, strict=True)
-        census = Histogram(self.layout, domains, counts, widths)
-        choice = choose(census, self.memory // MAKING, self.slots)
-        for at, each in enumerate(buckets):
-            each.grid = replace(each.grid, domains=choice.shares.domains)
-            with self._preparing(0.5 + at / (2 * len(buckets))):
-                each.make(pool, name, run.limits)
-        self.assigner = Assigner(
-            choice.shares, max(choice.memory, choice.shares.largest), self.slots
-        )
-        if run.report is not None:
-            workers = len(pool.workers)
-            threads = max(1, self.slots // workers)
-            run.planned.append(expected(choice.shares, choice.memory, workers, threads))
-        return choice.shares, BucketExchange(self.join, self.layout, buckets, widths)
+        self.buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
+        steps, counted = 2 * len(self.buckets), []
+        for at, each in enumerate(self.buckets):
+            with self._preparing(at / steps):
+                counted.append(each.count(pool, self.name, run.limits))
+        counts, self.widths = zip(*counted, strict=True)
+        census = Shares(self.layout, domains, counts, self.widths)
+        workers = len(pool.workers)
+        threads = max(1, self.slots // workers)
+        self.choice = choose(census, self.memory // MAKING, workers, threads)
+        run.planned.append(self.choice)
+        self.shares = self.choice.shares
+        for at, each in enumerate(self.buckets):
+            each.grid = replace(each.grid, domains=self.shares.domains)
+            with self._preparing(0.5 + at / steps):
+                each.make(pool, self.name, run.limits)
 
     def _preparing(self, share: float) -> AbstractContextManager[None]:
         """Fixes the progress at this share of the preparations."""
@@ -148,7 +154,7 @@ class PartitionedJoin(CellScheduler):
         """Sends cells to workers that have too few."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.pool.workers, monotonic()
-            self.buckets.forget(self.workers)
+            self.there = {at: some for at, some in self.there.items() if at in self.workers}
         waiting = True
         for ahead in range(1 + AHEAD):
             for worker, threads in self.workers.items():
@@ -163,13 +169,66 @@ class PartitionedJoin(CellScheduler):
     def _next(self, worker: str) -> Batch | None:
         if self.left:
             return self.left.popleft()
-        batch = None if self.assigner is None else self.assigner.next_batch(worker)
+        batch = self.assigner.next_batch(worker)
         return batch and batch._replace(cells=self.shares.cells(batch.blocks))
 
     def _run(self, worker: str, part: Batch, stage: TaskStage) -> Call:
-        fragments, came = self.buckets.fragments(part, worker, self.workers, stage)
+        fragments, came = self._fragments(part, worker, stage)
         args = (*self._args(part.cells, BUDGET, fragments), came)
         return self._call((worker, part, fragments), run_cells, args, worker)
+
+    def _fragments(
+        self, part: Batch, worker: str, stage: TaskStage
+    ) -> tuple[list[Fragment], list[RemoteValue]]:
+        """The rows that a batch's cells need on a worker, and what the worker must receive."""
+        found: list[Fragment] = []
+        coming: list[RemoteValue] = []
+        for number, source in enumerate(self.layout.sources):
+            mine = [bucket for bucket in part.buckets if bucket.source == number]
+            slices, kept = self._slices(number, mine, worker, stage)
+            if kept is not None:
+                coming.append(kept)
+            boxes = _boxes(part.cells, self.bound[number]) if part.refined else None
+            twice = self.buckets[number].base.twice
+            found.append(Fragment(source, slices, self.bound[number], boxes, twice))
+        return found, coming
+
+    def _slices(
+        self, source: int, buckets: Sequence[Bucket], worker: str, stage: TaskStage
+    ) -> tuple[list[BucketSlice], RemoteValue | None]:
+        """Some buckets of a source on a worker, and what the worker must receive."""
+        there = self.there.setdefault(worker, {})
+        slices: list[BucketSlice] = []
+        calls: list[RemoteValue] = []
+        wanted: list[tuple[Bucket, int, int]] = []
+        width = self.widths[source]
+        for group, kept in enumerate(self.buckets[source].groups):
+            told: BucketedRows = kept.summary
+            ends = self.ends[source][group]
+            ranges = []
+            for bucket in buckets:
+                at = _place(bucket, told.counts)
+                if ends[at] == ends[at + 1]:
+                    continue
+                if told.home == worker:
+                    slices.append(BucketSlice(kept, ends[at], ends[at + 1], width))
+                elif (bucket, group) in there:
+                    slices.append(there[bucket, group])
+                else:
+                    ranges.append((ends[at], ends[at + 1]))
+                    wanted.append((bucket, group, ends[at + 1] - ends[at]))
+            if ranges:
+                home = told.home if told.home in self.workers else None
+                calls.append(stage.defer(Call(sliced, (kept, ranges), True, home)))
+        if not calls:
+            return slices, None
+        coming = stage.defer(Call(received, (calls,), True, worker))
+        start = 0
+        for bucket, group, rows in wanted:
+            there[bucket, group] = BucketSlice(coming, start, start + rows, width)
+            slices.append(there[bucket, group])
+            start += rows
+        return slices, coming
 
     def _args(
         self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
@@ -231,91 +290,6 @@ class PartitionedJoin(CellScheduler):
         return [Call(where_to_cut, args, tag=large.call.tag)]
 
 
-class BucketExchange:
-    """The buckets of a join, and which worker has which of them. `widths`: the bytes of a row of
-    each source."""
-
-    def __init__(
-        self,
-        join: JoinPlan,
-        layout: Layout,
-        buckets: Sequence[SourceBuckets],
-        widths: Sequence[int],
-    ) -> None:
-        self.layout = layout
-        self.buckets = buckets
-        self.widths = widths
-        self.bound = _bound(join, layout)
-        self._ends = [
-            [np.append(0, np.cumsum(kept.summary.counts)).tolist() for kept in each.groups]
-            for each in buckets
-        ]
-        # By worker; by bucket and group of its source.
-        self._there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
-
-    def forget(self, workers: Collection[str]) -> None:
-        """Forgets the slices on all other workers."""
-        self._there = {at: some for at, some in self._there.items() if at in workers}
-
-    def fragments(
-        self, part: Batch, worker: str, workers: Collection[str], stage: TaskStage
-    ) -> tuple[list[Fragment], list[RemoteValue]]:
-        """The rows that a batch's cells need on a worker, and what the worker must receive."""
-        found: list[Fragment] = []
-        coming: list[RemoteValue] = []
-        for number, source in enumerate(self.layout.sources):
-            mine = [bucket for bucket in part.buckets if bucket.source == number]
-            slices, kept = self._slices(number, mine, worker, workers, stage)
-            if kept is not None:
-                coming.append(kept)
-            boxes = _boxes(part.cells, self.bound[number]) if part.refined else None
-            twice = self.buckets[number].base.twice
-            found.append(Fragment(source, tuple(slices), self.bound[number], boxes, twice))
-        return found, coming
-
-    def _slices(
-        self,
-        source: int,
-        buckets: Sequence[Bucket],
-        worker: str,
-        workers: Collection[str],
-        stage: TaskStage,
-    ) -> tuple[list[BucketSlice], RemoteValue | None]:
-        """Some buckets of a source on a worker, and what the worker must receive."""
-        there = self._there.setdefault(worker, {})
-        slices: list[BucketSlice] = []
-        calls: list[RemoteValue] = []
-        wanted: list[tuple[Bucket, int, int]] = []
-        width = self.widths[source]
-        for group, kept in enumerate(self.buckets[source].groups):
-            told: BucketedRows = kept.summary
-            ends = self._ends[source][group]
-            ranges = []
-            for bucket in buckets:
-                at = _place(bucket, told.counts)
-                if ends[at] == ends[at + 1]:
-                    continue
-                if told.home == worker:
-                    slices.append(BucketSlice(kept, ends[at], ends[at + 1], width))
-                elif (bucket, group) in there:
-                    slices.append(there[bucket, group])
-                else:
-                    ranges.append((ends[at], ends[at + 1]))
-                    wanted.append((bucket, group, ends[at + 1] - ends[at]))
-            if ranges:
-                home = told.home if told.home in workers else None
-                calls.append(stage.defer(Call(sliced, (kept, ranges), True, home)))
-        if not calls:
-            return slices, None
-        coming = stage.defer(Call(received, (calls,), True, worker))
-        start = 0
-        for bucket, group, rows in wanted:
-            there[bucket, group] = BucketSlice(coming, start, start + rows, width)
-            slices.append(there[bucket, group])
-            start += rows
-        return slices, coming
-
-
 def _place(bucket: Bucket, counts: Array) -> int:
     """The number of a bucket within a group."""
     return int(np.ravel_multi_index(bucket.classes, counts.shape)) if counts.shape else 0
@@ -323,24 +297,13 @@ def _place(bucket: Bucket, counts: Array) -> int:
 
 def _boxes(
     cells: Sequence[Cell], bound: Sequence[Mapping[int, str]]
-) -> tuple[Mapping[int, KeyRange], ...]:
+) -> list[Mapping[int, KeyRange]]:
     """For each cell and trie, the key ranges of a source's columns that the cell needs."""
-    return tuple(
+    return [
         {column: cell.stretches[name] for column, name in role.items() if name in cell.stretches}
         for cell in cells
         for role in bound
-    )
-
-
-def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
-    """For each source, the cuttable variable of each column, for each of its tries."""
-    names = {slot.name for slot in cuttable(join)}
-    found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
-    for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
-        if role is not None:
-            known = zip(ref.columns, told, strict=True)
-            found[role.source].append({at: name for at, name in known if name in names})
-    return list(map(tuple, found))
+    ]
 
 
 def partitioned_spread(
@@ -359,16 +322,12 @@ def _choice(
     if not bases:
         return None
     domains = fine(layout, samples)
-    rows = []
-    for base, source in zip(bases, layout.sources, strict=True):
+    counts, widths = [], []
+    for base, source, dims in zip(bases, layout.sources, layout.dims, strict=True):
         keys = passing(dict(enumerate(base.sample)), source.tests)
-        rows.append({column: keys[column] for column in source.columns})
-    counts = tuple(
-        count(keys, dims, domains) * base.step
-        for keys, base, dims in zip(rows, bases, layout.dims, strict=True)
-    )
-    widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
-    census = Histogram(layout, domains, counts, widths)
+        counts.append(count(keys, dims, domains) * base.step)
+        widths.append(sum(keys[column].itemsize for column in source.columns))
+    census = Shares(layout, domains, tuple(counts), tuple(widths))
     memory, slots = store.room()
     workers = len(store.pool.workers)
     return choose(census, memory // MAKING, workers, max(1, slots // workers))

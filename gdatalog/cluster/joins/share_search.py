@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins.shares import Block, Bucket, Histogram, Shares
+from gdatalog.cluster.joins.shares import Block, Bucket, Shares
 from gdatalog.plan.cells import Cell
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass
@@ -180,7 +180,7 @@ def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> Sha
         heappush(busy, (work + batch.cost, thread))
 
 
-def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice:
+def choose(census: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice:
     """The best shares. `memory`: bytes of buckets that a thread can hold at once; more if even the
     smallest possible blocks need more: those are divided when they run."""
     while (best := weighed(census, memory, workers, threads)) is None:
@@ -188,7 +188,7 @@ def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> Sh
     return best
 
 
-def weighed(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice | None:
+def weighed(census: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice | None:
     """The best shares whose blocks fit; None if there are none."""
     search = _Search(census, memory, workers, threads)
     for names in _restricted(census.layout.variables):
@@ -206,7 +206,7 @@ def _restricted(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class _Search:
-    def __init__(self, census: Histogram, memory: int, workers: int, threads: int) -> None:
+    def __init__(self, census: Shares, memory: int, workers: int, threads: int) -> None:
         self.memory, self.workers, self.threads = memory, workers, threads
         self.weights = [census.weights(domain) for domain in range(len(census.domains))]
         self.best: ShareChoice | None = None
@@ -219,7 +219,7 @@ class _Search:
         """How many more blocks may be examined; more as long as none fit."""
         return (4 * self.most if self.best is None else self.enough) - self.looked
 
-    def climb(self, census: Histogram) -> None:
+    def climb(self, census: Shares) -> None:
         """Adds classes to the domain where that helps most, step by step."""
         steps = [0] * len(self.weights)
         self._weighed(census, steps)
@@ -238,14 +238,14 @@ class _Search:
             _, steps = min(tried)
             vain = 0 if self.best is not known else vain + 1
 
-    def _weighed(self, census: Histogram, steps: Sequence[int]) -> tuple[int, float] | None:
+    def _weighed(self, census: Shares, steps: Sequence[int]) -> tuple[int, float] | None:
         """The cost of shares, lower is better; None if they have too many blocks."""
         if self.budget <= 0:
             return None
         starts = [
             _starts(weights, CLASSES[at]) for weights, at in zip(self.weights, steps, strict=True)
         ]
-        shares = census.shares(starts)
+        shares = census.coarser(starts)
         if (
             shares.most_blocks > max(FEWEST, min(self.most, self.budget))
             or shares.marks > BUCKETS * self.most

@@ -6,8 +6,8 @@ the layout a class; its cell is the bindings in these classes. The rows of a sou
 buckets by the classes of their columns; a block needs the buckets that may have rows of its
 bindings.
 
-Shares are chosen from a `Histogram`: the number of rows in each combination of fine classes, of
-which coarser ones consist. Workers count their own rows, and the driver adds the counts.
+Shares are chosen from others of fine classes, of which coarser ones consist. Workers count their
+own rows in each combination of fine classes, and the driver adds the counts.
 """
 
 from __future__ import annotations
@@ -26,50 +26,6 @@ from gdatalog.storage.table import Array
 
 FINE = 128  # fine classes of a domain
 MOST = 1 << 20  # counts of a source; with many dims, there are fewer classes
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """`rows`: for each source, the number of rows in each combination of its dims' fine classes."""
-
-    layout: Layout
-    domains: tuple[Domain, ...]
-    rows: tuple[Array, ...]
-    row_bytes: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """The bytes of all rows."""
-        sizes = zip(self.rows, self.row_bytes, strict=True)
-        return sum(int(rows.sum()) * each for rows, each in sizes)
-
-    def weights(self, domain: int) -> Array:
-        """The bytes in each fine class of a domain, added up over columns."""
-        found = np.zeros(self.domains[domain].classes)
-        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
-            for axis, dim in enumerate(dims):
-                if dim.domain == domain:
-                    others = tuple(other for other in range(len(dims)) if other != axis)
-                    found += rows.sum(axis=others) * size
-        return found
-
-    def restricted(self, names: Collection[str]) -> Histogram:
-        """The histogram with only these variables restricted."""
-        return replace(self, layout=self.layout.restricted(names))
-
-    def shares(self, starts: Sequence[Sequence[int]]) -> Shares:
-        """Shares whose classes are ranges of fine ones. `starts`: for each domain, the number of
-        each class's first fine class; the first is 0."""
-        domains = tuple(
-            Domain(tuple(fine.bounds[at - 1] for at in first[1:]), fine.span)
-            for fine, first in zip(self.domains, starts, strict=True)
-        )
-        rows = []
-        for dims, counts in zip(self.layout.dims, self.rows, strict=True):
-            for axis, dim in enumerate(dims):
-                counts = np.add.reduceat(counts, starts[dim.domain], axis=axis)
-            rows.append(counts)
-        return Shares(self.layout, domains, tuple(rows), self.row_bytes)
 
 
 def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ...]:
@@ -168,6 +124,34 @@ class Shares:
     domains: tuple[Domain, ...]
     rows: tuple[Array, ...]
     row_bytes: tuple[int, ...]
+
+    def weights(self, domain: int) -> Array:
+        """The bytes in each class of a domain, added up over columns."""
+        found = np.zeros(self.domains[domain].classes)
+        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
+            for axis, dim in enumerate(dims):
+                if dim.domain == domain:
+                    others = tuple(other for other in range(len(dims)) if other != axis)
+                    found += rows.sum(axis=others) * size
+        return found
+
+    def restricted(self, names: Collection[str]) -> Shares:
+        """The same with only these variables restricted."""
+        return replace(self, layout=self.layout.restricted(names))
+
+    def coarser(self, starts: Sequence[Sequence[int]]) -> Shares:
+        """Shares whose classes are ranges of these. `starts`: for each domain, the number of each
+        class's first one here; the first is 0."""
+        domains = tuple(
+            Domain(tuple(old.bounds[at - 1] for at in first[1:]), old.span)
+            for old, first in zip(self.domains, starts, strict=True)
+        )
+        rows = []
+        for dims, counts in zip(self.layout.dims, self.rows, strict=True):
+            for axis, dim in enumerate(dims):
+                counts = np.add.reduceat(counts, starts[dim.domain], axis=axis)
+            rows.append(counts)
+        return Shares(self.layout, domains, tuple(rows), self.row_bytes)
 
     # ------------------------------------------------------------------------------- bindings
 

@@ -8,7 +8,6 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -250,19 +249,19 @@ class TaskStage:
 
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
         """Results of tasks; omits those whose workers have died meanwhile."""
+
+        def alive() -> bool:
+            self._check()
+            return not any(future.status in broadcast.BAD for future in futures)
+
         while futures:
             wanted = {future.key: future for future in futures}
             gather = self._client.gather(wanted, errors="skip", asynchronous=True)
-            alive = partial(self._intact, futures)
             with contextlib.suppress(OSError):
                 found = awaited(self._client, gather, alive, self.limits.poll)
                 return {f: found[f.key] for f in futures if f.status == "finished"}
             futures = [future for future in futures if future.status == "finished"]
         return {}
-
-    def _intact(self, futures: Sequence[Any]) -> bool:
-        self._check()
-        return not any(future.status in broadcast.BAD for future in futures)
 
     # ------------------------------------------------------------------------------- faults
 

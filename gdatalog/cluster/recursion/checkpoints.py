@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
@@ -228,16 +228,16 @@ def restored(inputs: OwnerInputs, saved: Sequence[SavedRows]) -> StepOutput:
     moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
     state = PartitionState(None, [each for each in moved if each[0] != OUT])
     owner, task = state.take(inputs), inputs.task
-    derived: dict[str, list[Rows]] = {}
+    derived: defaultdict[str, list[Rows]] = defaultdict(list)
     for of, name, count, blocks in moved:
         if of == OUT:
-            derived.setdefault(name, []).append((concatenate(list(blocks) or [()]), count))
-    out: dict[int, Parcel] = {}
+            derived[name].append((concatenate(list(blocks) or [()]), count))
+    out: defaultdict[int, Parcel] = defaultdict(dict)
     for name, parts in derived.items():
         columns = concatenate([columns for columns, _ in parts])
         together = columns, sum(count for _, count in parts)
         for to, part in rows_by_partition(together, task.routes.homes[name], task.owners).items():
-            out.setdefault(to, {})[name] = part
+            out[to][name] = part
     return given(owner, None, out)
 
 

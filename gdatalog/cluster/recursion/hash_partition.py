@@ -6,6 +6,7 @@ owner's state is changed in place by the one step that takes it over: see `Parti
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -118,9 +119,8 @@ class StepOutput(dict[Any, Any]):
 def given(owner: HashPartition, told: StepSummary | None, out: Mapping[int, Parcel]) -> StepOutput:
     here = own_address()
     pieces = {to: ShuffleBlock(parcel, here, size_of(parcel)) for to, parcel in out.items()}
-    found = StepOutput(state=PartitionState(owner), summary=told)
-    found.update(pieces)
-    return found
+    found: dict[Any, Any] = {"state": PartitionState(owner), "summary": told, **pieces}
+    return StepOutput(found)
 
 
 class PartitionState:
@@ -139,8 +139,9 @@ class PartitionState:
         if owner is None:
             moved, owner = list(self.blocks()), HashPartition(inputs)
             for table, name, count, blocks in moved:
+                tables = owner.homes if table == "homes" else owner.tables
                 for rows in blocks or [()]:
-                    owner.load(table, name, (rows, len(rows[0]) if rows else count))
+                    tables[name].add(rows, len(rows[0]) if rows else count)
         return owner
 
     def blocks(self) -> Iterator[TableBlocks]:
@@ -195,24 +196,19 @@ class HashPartition(StratumRun):
 
     # -------------------------------------------------------------------- from place to place
 
-    def _stays(self) -> Iterator[tuple[str, DeltaRelation | LatticeRounds]]:
-        """The home tables that are needed later."""
-        for name, table in self.homes.items():
-            if name not in self.task.passing or isinstance(table, LatticeRounds):
-                yield name, table
-
     def blocks(self) -> Iterator[TableBlocks]:
         """The rows from which another worker can rebuild this partition."""
-        indexes = ((name, self.tables[name]) for name in self.task.routes.indexes)
-        for table, some in (("homes", self._stays()), ("indexes", indexes)):
-            for name, each in some:
+        passing = self.task.passing
+        homes = {
+            name: table
+            for name, table in self.homes.items()
+            if name not in passing or isinstance(table, LatticeRounds)
+        }
+        indexes = {name: self.tables[name] for name in self.task.routes.indexes}
+        for table, some in (("homes", homes), ("indexes", indexes)):
+            for name, each in some.items():
                 blocks = each.blocks() if each.types and each.length else [each.full().rows]
                 yield table, name, each.length, blocks if each.types else ()
-
-    def load(self, table: str, name: str, rows: Rows) -> None:
-        """Adds rows that `blocks` returned."""
-        tables = self.homes if table == "homes" else self.tables
-        tables[name].add(*rows)
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         found = self.place.tries.get(ref)
@@ -234,23 +230,21 @@ class HashPartition(StratumRun):
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
         """The news, by owners whose rules follow or look them up."""
-        out: dict[int, Parcel] = {}
+        out: defaultdict[int, Parcel] = defaultdict(dict)
         for name, place in self.task.routes.places.items():
             new = news[place.relation]
-            if new.length:
-                self._deal(out, name, place, (new.rows, new.length))
+            for owner, mine in self._dealt(place, (new.rows, new.length)).items():
+                out[owner][name] = mine
         return out
 
-    def _deal(self, out: dict[int, Parcel], name: str, place: Distribution, rows: Rows) -> None:
+    def _dealt(self, place: Distribution, rows: Rows) -> Mapping[int, Rows]:
+        """Rows by owner."""
         if self.task.routes.at_home(place):
-            out.setdefault(self.place.number, {})[name] = rows
-        elif place.by == ALL:
-            for owner in range(self.task.owners):
-                out.setdefault(owner, {})[name] = rows
-        else:
-            assert isinstance(place.by, int)
-            for owner, mine in rows_by_partition(rows, (place.by,), self.task.owners).items():
-                out.setdefault(owner, {})[name] = mine
+            return {self.place.number: rows} if rows[1] else {}
+        if place.by == ALL:
+            return dict.fromkeys(range(self.task.owners), rows) if rows[1] else {}
+        assert isinstance(place.by, int)
+        return rows_by_partition(rows, (place.by,), self.task.owners)
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
         """Makes news available to rules, and adds them to the indexes."""
@@ -274,36 +268,37 @@ class HashPartition(StratumRun):
     def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
         """Runs the rules on the news; returns derived rows that were not sent before, by home
         owner."""
-        derived: dict[str, list[Derived]] = {}
-        found: dict[str, int] = {}
-        did: dict[int, RuleStep] = {}
-        told: list[tuple[RuleRound, RuleStep]] = []
+        derived: defaultdict[str, list[Derived]] = defaultdict(list)
+        found: Counter[str] = Counter()
+        told: list[tuple[int, RuleRound]] = []
         for rule, variant in zip(self.task.rules, self.variants, strict=True):
             if not self.deltas[variant.follows].length:
                 continue
             rows, done = variant.follow()
             name = variant.plan.relation
-            found[name] = found.get(name, 0) + variant.found
+            found[name] += variant.found
             if rows:
-                derived.setdefault(name, []).append(together(rows))
-            told.append((done, mine := did.setdefault(rule, RuleStep(0, 0, 0.0, {}))))
-            mine.tried += done.tried
-            mine.seconds += done.seconds
-            mine.executors |= done.executors
+                derived[name].append(together(rows))
+            told.append((rule, done))
         for name in self.task.routes.indexes:
             table = self.tables[name]
             if isinstance(table, DeltaRelation):
                 table.take_turn(True)
-        out: dict[int, Parcel] = {}
+        out: defaultdict[int, Parcel] = defaultdict(dict)
         for name in self.homes:
-            new = self._add(name, derived.get(name, ()), found.get(name, 0))
+            new = self._add(name, derived[name], found[name])
             self.context.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
             fresh = (new.rows if new.types else ()), new.length
             for owner, part in rows_by_partition(fresh, home, self.task.owners).items():
-                out.setdefault(owner, {})[name] = part
-        for done, mine in told:
+                out[owner][name] = part
+        did: dict[int, RuleStep] = {}
+        for rule, done in told:
+            mine = did.setdefault(rule, RuleStep(0, 0, 0.0, {}))
+            mine.tried += done.tried
             mine.new += done.new or 0
+            mine.seconds += done.seconds
+            mine.executors |= done.executors
         self.record.end_round()
         self.record.rules.clear()
         return out, did

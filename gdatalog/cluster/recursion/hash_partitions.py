@@ -8,7 +8,7 @@ start again if there is none.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import compress
@@ -16,7 +16,6 @@ from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any
 
-from gdatalog.cluster.joins.collector import stays_remote
 from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
@@ -34,7 +33,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     step,
 )
 from gdatalog.cluster.recursion.key_ranges import memory_of
-from gdatalog.cluster.rows import Shuffle, parts_of, size_of
+from gdatalog.cluster.rows import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.cluster.workers import CallContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
@@ -231,8 +230,8 @@ class HashPartitions:
 
     def _first(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The first rows, in transit to their home owners."""
-        course = _Course(self.begin, followed=list(self.begun))
-        parcels: dict[int, Parcel] = {}
+        inbox: defaultdict[int, list[Any]] = defaultdict(list)
+        parcels: defaultdict[int, Parcel] = defaultdict(dict)
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]
             far = [rows for rows in map(remote_rows_of, parts) if rows is not None]
@@ -241,17 +240,16 @@ class HashPartitions:
                     [part.value for part in rows.parts], parcels_of, name, home
                 )
                 for owner, mine in enumerate(pieces):
-                    course.inbox.setdefault(owner, []).extend(mine)
+                    inbox[owner] += mine
             near = [in_order(part, ops) for part in parts if remote_rows_of(part) is None]
             columns, count = union_rows(near, ops)
             here = tuple(map(brought, columns)), count
             for owner, own in rows_by_partition(here, home, len(self.workers)).items():
-                parcels.setdefault(owner, {})[name] = own
+                parcels[owner][name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
-            held = parcel if size <= SMALL else self.pool.broadcast(None, parcel)
-            course.inbox.setdefault(owner, []).append(held)
-        return course
+            inbox[owner].append(parcel if size <= SMALL else self.pool.broadcast(None, parcel))
+        return _Course(self.begin, inbox=inbox, followed=list(self.begun))
 
     def _place(self) -> None:
         """Places what the rules read of relations that do not grow."""
@@ -283,7 +281,7 @@ class HashPartitions:
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
         schemas |= {name: self.inputs.schemas[p.relation] for name, p in places.items()}
-        memory = memory_of(self.pool, self.context.limits, self.threads)
+        memory = memory_of(self.pool, self.context, self.threads)
         context = CallContext.of(self.context, memory, self.threads)
         rules, passing = tuple(self.rules), frozenset(self.passing)
         task = PartitionTask(stratum, schemas, self.routes, rules, passing, owners, context)
@@ -312,15 +310,14 @@ class HashPartitions:
             for call, kept in stage:
                 course.kept[call.tag] = kept
                 told[call.tag] = kept.summary
-        course.inbox = {}
+        course.inbox = defaultdict(list)
         for owner, each in sorted(told.items()):
             course.moved += each.moved
             course.held[owner] = each.held
             for caution in each.cautions:
                 self.context.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
-                piece = owner if each.small is None else each.small[to]
-                course.inbox.setdefault(to, []).append(piece)
+                course.inbox[to].append(owner if each.small is None else each.small[to])
         course.following = self._rule_metrics(told)
         if not settling:
             course.followed = course.following

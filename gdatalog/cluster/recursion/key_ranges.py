@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import Limits, NotOnDevice
-from gdatalog.cluster.joins.collector import stays_remote
+from gdatalog.calls import NotOnDevice
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.rows import parts_of, size_of
+from gdatalog.cluster.rows import parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers import CallContext, on_device, rows_here
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import NO_PARTS, Parts
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
@@ -310,7 +309,7 @@ class KeyRangeFixpoint:
         placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         table: Any = texts_for(self.pool, splits.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
-        memory, device = memory_of(self.pool, limits), device_for(self.pool, splits)
+        memory, device = memory_of(self.pool, context), device_for(self.pool, splits)
         there = CallContext.of(context, memory, device=device)
         task = KeyRangeTask(splits.stratum, own, tuple(splits.later), self.counts, there)
 
@@ -409,10 +408,9 @@ class KeyRangeFixpoint:
         splits.tell_way(way, splits.later, rows, told)
 
 
-def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
+def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
     """What a call may hold that uses so many of a worker's threads."""
-    budget: int = pool.connection.budget * threads
-    return budget if limits.memory is None else min(budget, limits.memory)
+    return min(pool.connection.budget * threads, context.memory)
 
 
 def device_for(pool: Pool, splits: PartitionedStratum) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.workers import left_of, own_address
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart
@@ -51,6 +52,7 @@ def piece_of(value: Any, start: int, stop: int) -> Columns:
 
 AT_ONCE = 1 << 28  # bytes that a call partitions, at most
 SHARE = 8  # and at most this fraction of a worker's memory for data
+FETCHED = 8  # results up to this fraction of the memory limit are fetched
 OWNED = 1 << 26  # bytes for each owner; if there are more, a worker is several owners
 
 # Splits the parts of one worker. Called with the parts, the number of owners, and further
@@ -154,6 +156,11 @@ class OwnedRows:
 
     def columns(self) -> Columns:
         return self.rows
+
+
+def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
+    """Whether results of so many bytes stay on the workers."""
+    return nbytes > min(context.tuning.fetched_bytes, context.memory // FETCHED)
 
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:

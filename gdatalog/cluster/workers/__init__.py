@@ -211,9 +211,10 @@ def set_free(dask_scheduler: Any, wanted: Sequence[str] = (), failed: Sequence[s
     stuck = {ts.key: "processing" for ts in dask_scheduler.unrunnable if ts.loose_restrictions}
     if stuck and dask_scheduler.running:
         dask_scheduler.transitions(stuck, stimulus_id="gdatalog-set-free")
-    forgotten, retried = set(), {key for key in failed if _erred(dask_scheduler, key)}
-    there = [dask_scheduler.tasks[key] for key in wanted if key in dask_scheduler.tasks]
-    todo = [task for task in there if task.state != "erred"]
+    tasks = dask_scheduler.tasks
+    forgotten: set[Any] = set()
+    retried = {key for key in failed if key in tasks and tasks[key].state == "erred"}
+    todo = [tasks[key] for key in wanted if key in tasks and tasks[key].state != "erred"]
     while todo:
         task = todo.pop()
         if task.state in ("waiting", "released") and task not in forgotten:
@@ -225,10 +226,6 @@ def set_free(dask_scheduler: Any, wanted: Sequence[str] = (), failed: Sequence[s
         again = {task.key: "waiting" for task in forgotten if task.state == "released"}
         dask_scheduler.stimulus_retry(keys=list(retried))
         dask_scheduler.transitions(again, stimulus_id="gdatalog-set-free")
-
-
-def _erred(scheduler: Any, key: str) -> bool:
-    return key in scheduler.tasks and scheduler.tasks[key].state == "erred"
 
 
 # --------------------------------------------------------------------------------------- devices

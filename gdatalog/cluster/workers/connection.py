@@ -380,7 +380,11 @@ def look(client: Any) -> tuple[Worker, ...]:
         places["the scheduler"] = problem
     except Exception:  # some schedulers run no functions; then we know nothing of them
         pass
-    _check(places)
+    problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
+    if problems:
+        who, wrong, cure = problems[0]
+        more = f"; the same at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
+        raise DeviceError(f"{who} cannot be used: {wrong}{more}", hint=cure)
     mates = Counter(of["host"] for of in told.values())
     return tuple(
         Worker(
@@ -425,14 +429,6 @@ def workers_told(client: Any) -> Mapping[str, Any]:
         # The client's own poll, every two seconds, omits workers; it may be returned instead.
         if told.keys() >= client.nthreads().keys():
             return told
-
-
-def _check(places: Mapping[str, Any]) -> None:
-    problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
-    if problems:
-        who, told, cure = problems[0]
-        more = f"; the same at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
-        raise DeviceError(f"{who} cannot be used: {told}{more}", hint=cure)
 
 
 def problem_of(found: Any) -> tuple[str, str] | None:
