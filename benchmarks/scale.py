@@ -166,10 +166,9 @@ def needed(
     # Degrees of the vertices that others own go out, and the ranks of all come in.
     ranks = 2 * key * vertices * (machines.number - 1) / machines.number
     indexed = sum(
-        choice.shares.rows_of(bucket)
+        int(choice.shares.rows[0].reshape(-1)[batch.buckets].sum())
         for given in choice.batches
         for batch in given
-        for bucket in batch.buckets
     )
     seconds = {
         "rank": edges * model.ranking / slots,

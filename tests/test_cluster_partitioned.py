@@ -34,7 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 def in_parts(census: Shares, memory: int, workers: int, threads: int) -> ShareChoice:
     """Shares of up to three classes of every domain, however few rows there are."""
     starts = [sorted({at * domain.classes // 3 for at in range(3)}) for domain in census.domains]
-    return expected(census.coarser(starts), memory, workers, threads)
+    shares = census.coarser(starts)
+    return expected(shares, max(memory, shares.largest), workers, threads)
 
 
 @pytest.fixture

@@ -122,7 +122,8 @@ class DaskCluster:
         knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
-        name = largest_remote(plan, inputs)
+        sizes = {name: rows.remote_bytes for name, rows in unfetched(plan, inputs).items()}
+        name = max(sizes, key=sizes.__getitem__, default=None)
         if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
@@ -243,24 +244,18 @@ def relations_of(plan: RulePlan) -> set[str]:
     return {ref.relation for join in plan.joins for ref in join.tries}
 
 
-def largest_remote(plan: RulePlan, inputs: StratumInputs) -> str | None:
-    """The largest of a rule's relations whose rows are on workers and were not fetched."""
-    sizes = {
-        name: rows.remote_bytes
-        for name in sorted(relations_of(plan))
-        if (rows := inputs.relation(name).remote) is not None and rows.unfetched
-    }
-    return max(sizes, key=sizes.__getitem__, default=None)
+def unfetched(plan: RulePlan, inputs: StratumInputs) -> dict[str, RemoteRows]:
+    """A rule's relations whose rows are on workers and were not fetched."""
+    found = {name: inputs.relation(name).remote for name in sorted(relations_of(plan))}
+    return {name: rows for name, rows in found.items() if rows is not None and rows.unfetched}
 
 
 def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
     """Whether a rule's rows on workers exceed what the driver can hold, or would wait for. `but`: a
     relation to leave out."""
-    asked = relations_of(plan) - {but}
-    remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]
-    context = inputs.context
+    context, remote = inputs.context, unfetched(plan, inputs)
     most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
-    return sum(rows.remote_bytes for rows in remote if rows.unfetched) > most
+    return sum(rows.remote_bytes for name, rows in remote.items() if name != but) > most
 
 
 def fits_workers(

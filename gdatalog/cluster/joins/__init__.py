@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Literal
 
-from gdatalog.account import time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
@@ -92,8 +91,6 @@ class CellResult:
     count: int = 0
     gathering: Gathering | None = None
     given: int = 0
-    seconds: float = 0.0
-    compiling: float = 0.0
     executor: Any = None  # of the last run
     gpu: bool = False  # whether it ran on a GPU
     cautions: dict[str, Caution] = field(default_factory=dict)
@@ -233,10 +230,8 @@ class _Call:
 
     def run(self, cells: Sequence[Cell], seconds: float | None, firm: bool) -> CellResult:
         found = self.found
-        compiling = time_spent().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
             run.ready(self.task.number, self.form)
-        found.compiling = time_spent().compiling - compiling
         began = perf_counter()
         for cell in cells:
             try:
@@ -255,7 +250,6 @@ class _Call:
                 break
             if seconds is not None and self._enough(perf_counter() - began > seconds):
                 break
-        found.seconds = perf_counter() - began
         try:
             self._finish()
         except MemoryLimitError as error:

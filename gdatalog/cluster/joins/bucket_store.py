@@ -82,40 +82,35 @@ class SourceBuckets:
 
     base: BaseRows
     grid: Grid
+    pool: Pool
+    name: str  # the rule's
+    limits: Limits
     groups: list[RemoteValue] = field(default_factory=list)
     read: list[RemoteValue] = field(default_factory=list)
 
-    def count(self, pool: Pool, told: str, limits: Limits) -> tuple[Array, int]:
+    def count(self) -> tuple[Array, int]:
         """The number of rows in each combination of the grid's key ranges, and the bytes of a
         row."""
         keep = self.base.remote
-        found = self._each(pool, counted, keep, told, limits, keep)
+        found = self._each(counted, keep, keep)
         if keep:
             self.read, found = found, [kept.summary for kept in found]
         counts = np.sum([each.counts for each in found], axis=0)
         return counts, max(each.width for each in found)
 
-    def make(self, pool: Pool, told: str, limits: Limits) -> None:
+    def make(self) -> None:
         """Sorts the rows into buckets."""
-        self.groups, self.read = self._each(pool, bucketed, True, told, limits), []
+        self.groups, self.read = self._each(bucketed, True), []
 
-    def _each(
-        self,
-        pool: Pool,
-        function: Callable[..., BucketedRows],
-        keep: bool,
-        told: str,
-        limits: Limits,
-        *more: bool,
-    ) -> list[Any]:
+    def _each(self, function: Callable[..., BucketedRows], keep: bool, *more: bool) -> list[Any]:
         """The results of a function for each group."""
-        groups: list[Any] = [[kept] for kept in self.read] or self.base.given(pool)
+        groups: list[Any] = [[kept] for kept in self.read] or self.base.given(self.pool)
         edges = None if self.read else self.base.edges
         calls = [
             Call(function, (group, self.grid, edges, *more), keep, summary=BucketedRows.light)
             for group in groups
         ]
-        return pool.all(calls, told, limits)
+        return self.pool.all(calls, self.name, self.limits)
 
 
 class BucketStore:

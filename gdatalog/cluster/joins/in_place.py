@@ -23,8 +23,8 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
-from gdatalog.executors.sinks import Sink
-from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Step, TrieRef
+from gdatalog.executors.sinks import DistinctSink
+from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.placement import Spread
@@ -213,7 +213,8 @@ def _tests(join: JoinPlan) -> list[Step]:
 def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) -> Array:
     """The places of rows that pass the tests."""
     assert join.given is not None
-    limits, sink = Limits(), _Places()
+    limits = Limits()
+    sink = DistinctSink([Slot(PLACE, "int")], CPU.ops, scope, limits)
     names = [slot.name for slot in join.given.slots]
     columns: dict[Key, Array] = {
         name: rows[at] for name, at in zip(names, join.given.columns, strict=True)
@@ -221,14 +222,4 @@ def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) 
     columns[PLACE] = np.arange(len(rows[0]))
     walk = Levelwise(tries, CPU.ops, scope, limits)
     walk.run(_tests(join), 0, Frontier(len(rows[0]), columns=columns), sink)
-    return np.concatenate([np.empty(0, dtype=np.int64), *sink.places])
-
-
-class _Places(Sink):
-    """Collects the places of rows."""
-
-    def __init__(self) -> None:
-        self.places: list[Array] = []
-
-    def emit(self, frontier: Frontier) -> None:
-        self.places.append(frontier.column(PLACE))
+    return np.concatenate([np.empty(0, dtype=np.int64), *(places for (places,) in sink.blocks())])

@@ -41,7 +41,7 @@ from gdatalog.cluster.joins.share_search import (
     choose,
     spread_of,
 )
-from gdatalog.cluster.joins.shares import Bucket, Shares, count, fine
+from gdatalog.cluster.joins.shares import Shares, count, fine
 from gdatalog.cluster.pool import Broadcast, Call, RemoteValue, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import JoinPlan, Restore, RulePlan
@@ -49,7 +49,6 @@ from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
 from gdatalog.plan.placement import Spread
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.table import Array
 
 AHEAD = 1  # calls that wait at a worker for each that runs
 BUDGET = 5.0  # seconds until a call returns the cells that it has not started
@@ -111,8 +110,8 @@ class PartitionedJoin(CellScheduler):
             [np.append(0, np.cumsum(kept.summary.counts)).tolist() for kept in each.groups]
             for each in self.buckets
         ]
-        # What workers have received: by worker, and by bucket and group of its source.
-        self.there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
+        # What workers have received: by worker, and by source, bucket and group.
+        self.there: dict[str, dict[tuple[int, int, int], BucketSlice]] = {}
 
     def run(self) -> Generator[CellResult, None, None]:
         with self.limits.watch.innermost.within(PREPARED, 1.0):
@@ -127,11 +126,14 @@ class PartitionedJoin(CellScheduler):
         domains = fine(self.layout, samples)
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
         grids = [Grid(*each, domains) for each in sources]
-        self.buckets = [SourceBuckets(*each) for each in zip(bases, grids, strict=True)]
+        self.buckets = [
+            SourceBuckets(*each, pool, self.name, run.limits)
+            for each in zip(bases, grids, strict=True)
+        ]
         steps, counted = 2 * len(self.buckets), []
         for at, each in enumerate(self.buckets):
             with self._preparing(at / steps):
-                counted.append(each.count(pool, self.name, run.limits))
+                counted.append(each.count())
         counts, self.widths = zip(*counted, strict=True)
         census = Shares(self.layout, domains, counts, self.widths)
         workers = len(pool.workers)
@@ -142,7 +144,7 @@ class PartitionedJoin(CellScheduler):
         for at, each in enumerate(self.buckets):
             each.grid = replace(each.grid, domains=self.shares.domains)
             with self._preparing(0.5 + at / steps):
-                each.make(pool, self.name, run.limits)
+                each.make()
 
     def _preparing(self, share: float) -> AbstractContextManager[None]:
         """Fixes the progress at this share of the preparations."""
@@ -184,7 +186,8 @@ class PartitionedJoin(CellScheduler):
         found: list[Fragment] = []
         coming: list[RemoteValue] = []
         for number, source in enumerate(self.layout.sources):
-            mine = [bucket for bucket in part.buckets if bucket.source == number]
+            first, end = self.shares.starts[number : number + 2]
+            mine = [bucket - first for bucket in part.buckets if first <= bucket < end]
             slices, kept = self._slices(number, mine, worker, stage)
             if kept is not None:
                 coming.append(kept)
@@ -194,29 +197,29 @@ class PartitionedJoin(CellScheduler):
         return found, coming
 
     def _slices(
-        self, source: int, buckets: Sequence[Bucket], worker: str, stage: TaskStage
+        self, source: int, buckets: Sequence[int], worker: str, stage: TaskStage
     ) -> tuple[list[BucketSlice], RemoteValue | None]:
-        """Some buckets of a source on a worker, and what the worker must receive."""
+        """Some of a source's buckets, on a worker, and what the worker must receive."""
         there = self.there.setdefault(worker, {})
         slices: list[BucketSlice] = []
         calls: list[RemoteValue] = []
-        wanted: list[tuple[Bucket, int, int]] = []
+        wanted: list[tuple[tuple[int, int, int], int]] = []
         width = self.widths[source]
         for group, kept in enumerate(self.buckets[source].groups):
             told: BucketedRows = kept.summary
             ends = self.ends[source][group]
             ranges = []
-            for bucket in buckets:
-                at = _place(bucket, told.counts)
+            for at in buckets:
+                key = source, at, group
                 if ends[at] == ends[at + 1]:
                     continue
                 if told.home == worker:
                     slices.append(BucketSlice(kept, ends[at], ends[at + 1], width))
-                elif (bucket, group) in there:
-                    slices.append(there[bucket, group])
+                elif key in there:
+                    slices.append(there[key])
                 else:
                     ranges.append((ends[at], ends[at + 1]))
-                    wanted.append((bucket, group, ends[at + 1] - ends[at]))
+                    wanted.append((key, ends[at + 1] - ends[at]))
             if ranges:
                 home = told.home if told.home in self.workers else None
                 calls.append(stage.defer(Call(sliced, (kept, ranges), True, home)))
@@ -224,9 +227,9 @@ class PartitionedJoin(CellScheduler):
             return slices, None
         coming = stage.defer(Call(received, (calls,), True, worker))
         start = 0
-        for bucket, group, rows in wanted:
-            there[bucket, group] = BucketSlice(coming, start, start + rows, width)
-            slices.append(there[bucket, group])
+        for key, rows in wanted:
+            there[key] = BucketSlice(coming, start, start + rows, width)
+            slices.append(there[key])
             start += rows
         return slices, coming
 
@@ -264,7 +267,7 @@ class PartitionedJoin(CellScheduler):
         if found.error is not None and len(part.blocks) > 1 and not found.cells:
             cost = part.cost / len(part.blocks)
             for block in part.blocks:
-                buckets = tuple(sorted(self.shares.buckets(block)))
+                buckets = self.shares.buckets(block)
                 self.left.append(Batch((block,), buckets, 0, cost, [self.shares.cell(block)]))
             return
         part = part._replace(blocks=())
@@ -288,11 +291,6 @@ class PartitionedJoin(CellScheduler):
         _, part, fragments = large.call.tag
         args = (part.cells[0], fragments, MemoryLimitError(str(large)))
         return [Call(where_to_cut, args, tag=large.call.tag)]
-
-
-def _place(bucket: Bucket, counts: Array) -> int:
-    """The number of a bucket within a group."""
-    return int(np.ravel_multi_index(bucket.classes, counts.shape)) if counts.shape else 0
 
 
 def _boxes(

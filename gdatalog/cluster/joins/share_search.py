@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins.shares import Block, Bucket, Shares
+from gdatalog.cluster.joins.shares import Block, Shares
 from gdatalog.plan.cells import Cell
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     cost. `cells`: what is run of them; `refined`: these are smaller than blocks."""
 
     blocks: tuple[Block, ...]
-    buckets: tuple[Bucket, ...]
+    buckets: Sequence[int]
     coming: int
     cost: float
     cells: Sequence[Cell] = ()
@@ -102,7 +102,7 @@ class Assigner:
         self._held[worker] = self._keep(has, held)
         return Batch(
             tuple(self.shares.blocks[at] for at in blocks),
-            tuple(map(self.shares.bucket, self._numbers[has].tolist())),
+            self._numbers[has].tolist(),
             int(coming_now),
             cost,
         )

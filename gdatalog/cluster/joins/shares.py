@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import comb, prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -77,13 +77,6 @@ def count(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Doma
 Block = tuple[int, ...]  # the class of each variable of the layout
 
 
-class Bucket(NamedTuple):
-    """The rows of a source (by its number) whose columns are in these classes, one for each dim."""
-
-    source: int
-    classes: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Classes of keys: the start of each class but the first, ascending. `span`: about the least
@@ -96,9 +89,8 @@ class Domain:
     def classes(self) -> int:
         return len(self.bounds) + 1
 
-    def key_range(self, first: int, last: int | None = None) -> KeyRange:
-        """The keys of a class, or of a range of classes."""
-        last = first if last is None else last
+    def key_range(self, first: int, last: int) -> KeyRange:
+        """The keys of a range of classes."""
         low = self.bounds[first - 1] if first else None
         return KeyRange(low, self.bounds[last] if last < len(self.bounds) else None)
 
@@ -214,17 +206,11 @@ class Shares:
 
     # ----------------------------------------------------------------------------------- rows
 
-    def buckets(self, block: Block) -> frozenset[Bucket]:
-        """The non-empty buckets that a block needs."""
-        return frozenset(
-            self.bucket(number) for number in np.flatnonzero(self.needs([block])[0]).tolist()
-        )
-
-    def bucket(self, number: int) -> Bucket:
-        """A bucket by its number."""
-        source = int(np.searchsorted(self._starts, number, side="right")) - 1
-        at = np.unravel_index(number - int(self._starts[source]), self.rows[source].shape)
-        return Bucket(source, tuple(map(int, at)))
+    def buckets(self, block: Block) -> list[int]:
+        """The numbers of the non-empty buckets that a block needs. Buckets are numbered source by
+        source, in the order of tuples of classes."""
+        found: list[int] = np.flatnonzero(self.needs([block])[0]).tolist()
+        return found
 
     @cached_property
     def sizes(self) -> Array:
@@ -257,15 +243,15 @@ class Shares:
         return marks
 
     @cached_property
-    def _starts(self) -> Array:
-        """The number of each source's first bucket."""
-        return np.cumsum([0, *(rows.size for rows in self.rows)])[:-1]
+    def starts(self) -> list[int]:
+        """The number of each source's first bucket, and the end."""
+        return [0, *accumulate(rows.size for rows in self.rows)]
 
     @cached_property
     def _numbers(self) -> list[Array]:
         return [
-            np.arange(start, start + rows.size).reshape(rows.shape)
-            for start, rows in zip(self._starts.tolist(), self.rows, strict=True)
+            np.arange(start, end).reshape(rows.shape)
+            for (start, end), rows in zip(pairwise(self.starts), self.rows, strict=True)
         ]
 
     @cached_property
@@ -298,9 +284,6 @@ class Shares:
         """The numbers of rows that a role has for a block, bucket by bucket."""
         found: Array = self._in_role[role][self._index(role, block)]
         return np.asarray(found)
-
-    def rows_of(self, bucket: Bucket) -> int:
-        return int(self.rows[bucket.source][bucket.classes])
 
     @cached_property
     def largest(self) -> int:

@@ -68,16 +68,6 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def summary_of(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Summarises a value that stays on a worker."""
-    return function(value)
-
-
-def part_of(value: Any, key: Any) -> Any:
-    """An item of a value that stays on a worker."""
-    return value[key]
-
-
 def itself(value: Any) -> Any:
     return value
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import operator
 import os
 import pickle
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
 from gdatalog.calls import Limits
-from gdatalog.cancellation import PATIENCE
+from gdatalog.cancellation import PATIENCE, current_watch
 from gdatalog.cluster.pool import broadcast, calls
 from gdatalog.cluster.pool.broadcast import (
     Broadcast,
     Broadcaster,
     MissingBroadcast,
     awaited,
-    workers_of,
 )
 from gdatalog.cluster.pool.calls import (
     Call,
@@ -126,8 +126,8 @@ class TaskStage:
             plain = [run for run in kept if run.call.summary is None]
             self._watch([run.made for run in plain], plain)
             telling = [run for run in kept if run.call.summary is not None]
-            made, summaries = [run.made for run in telling], [run.call.summary for run in telling]
-            self._watch(self._submit(calls.summary_of, None, made, summaries), telling)
+            summaries, made = [run.call.summary for run in telling], [run.made for run in telling]
+            self._watch(self._submit(operator.call, None, summaries, made), telling)
 
     def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
         """Submits one task for each entry of the lists, under the stage's name, which the dashboard
@@ -199,7 +199,7 @@ class TaskStage:
             at.setdefault(worker, []).append(part)
         for worker, some in at.items():
             kept, keys = [part.kept.future for part in some], [part.key for part in some]
-            futures = self._submit(calls.part_of, worker, kept, keys)
+            futures = self._submit(operator.getitem, worker, kept, keys)
             for part, future in zip(some, futures, strict=True):
                 part.kept.parts[part.key] = future
 
@@ -407,15 +407,8 @@ class Pool:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.broadcaster = Broadcaster(connection.client)
+        self.broadcast = self.broadcaster.place
         self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
-
-    def broadcast(
-        self, key: object, value: Any, version: object = None, once: bool = False
-    ) -> Broadcast:
-        """Broadcasts a value. A key and version stand for the same value while that value lives.
-        With the key None, each broadcast is new, and workers drop it with the returned object.
-        `once`: few calls need it, so workers do not keep it."""
-        return self.broadcaster.place(key, value, version, once)
 
     def folder(self) -> str | None:
         """A new folder that the driver and all workers see, which the caller deletes; None if they
@@ -462,7 +455,18 @@ class Pool:
     @property
     def workers(self) -> dict[str, int]:
         """The number of threads of each worker, by address; waits if there are no workers."""
-        return workers_of(self.connection.client)
+        until = monotonic() + broadcast.ALONE
+        while True:
+            workers: dict[str, int] = self.connection.client.nthreads()
+            if workers:
+                return workers
+            if monotonic() > until:
+                raise DeviceError(
+                    f"the cluster has had no workers for {broadcast.ALONE:.0f} s",
+                    hint="start workers, and run the query again",
+                )
+            current_watch().poll()
+            sleep(broadcast.PAUSE)
 
     @property
     def info(self) -> Mapping[str, Mapping[str, Any]]:
@@ -470,8 +474,8 @@ class Pool:
         for a second, because a request takes milliseconds."""
         when, found = self._info
         while not found or monotonic() - when > SOON:
-            workers_of(self.connection.client)
-            found = workers_told(self.connection.client)
+            if self.workers:
+                found = workers_told(self.connection.client)
             when, _ = self._info = monotonic(), found
         return found
 

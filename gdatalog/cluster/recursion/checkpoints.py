@@ -22,7 +22,6 @@ from weakref import finalize
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.pool.broadcast import read, write
 from gdatalog.cluster.recursion.hash_partition import (
     OwnerInputs,
     Parcel,
@@ -33,6 +32,7 @@ from gdatalog.cluster.recursion.hash_partition import (
     given,
     rows_by_partition,
 )
+from gdatalog.cluster.workers import read, write
 from gdatalog.engine.derived import Rows
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns, concatenate

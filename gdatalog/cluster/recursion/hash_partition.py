@@ -170,7 +170,7 @@ class HashPartition(StratumRun):
     """A worker's partition of a stratum's rows, and the rules that run over it."""
 
     def __init__(self, given: OwnerInputs) -> None:
-        self.place, self.task = given, given.task
+        self.owned, self.task = given, given.task
         task, routes = given.task, given.task.routes
         context = task.context.here(given.symbols)
         inputs = StratumInputs(context, task.schemas, {}, given.fragments.__getitem__)
@@ -211,7 +211,7 @@ class HashPartition(StratumRun):
                 yield table, name, each.length, blocks if each.types else ()
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        found = self.place.tries.get(ref)
+        found = self.owned.tries.get(ref)
         return super().trie_of(ref, device, parts) if found is None else found
 
     # ------------------------------------------------------------------------------- steps
@@ -240,7 +240,7 @@ class HashPartition(StratumRun):
     def _dealt(self, place: Distribution, rows: Rows) -> Mapping[int, Rows]:
         """Rows by owner."""
         if self.task.routes.at_home(place):
-            return {self.place.number: rows} if rows[1] else {}
+            return {self.owned.number: rows} if rows[1] else {}
         if place.by == ALL:
             return dict.fromkeys(range(self.task.owners), rows) if rows[1] else {}
         assert isinstance(place.by, int)

@@ -234,14 +234,12 @@ class HashPartitions:
         parcels: defaultdict[int, Parcel] = defaultdict(dict)
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]
-            far = [rows for rows in map(remote_rows_of, parts) if rows is not None]
-            for rows in far:
-                pieces = self._shuffle(name).partition(
-                    [part.value for part in rows.parts], parcels_of, name, home
-                )
+            near = [in_order(part, ops) for part in parts if remote_rows_of(part) is None]
+            for rows in filter(None, map(remote_rows_of, parts)):
+                values = [part.value for part in rows.parts]
+                pieces = self._shuffle(name).partition(values, parcels_of, name, home)
                 for owner, mine in enumerate(pieces):
                     inbox[owner] += mine
-            near = [in_order(part, ops) for part in parts if remote_rows_of(part) is None]
             columns, count = union_rows(near, ops)
             here = tuple(map(brought, columns)), count
             for owner, own in rows_by_partition(here, home, len(self.workers)).items():
@@ -266,9 +264,8 @@ class HashPartitions:
                 values = [part.value for part in relation.store.parts]
                 shuffle = self._shuffle(place.relation)
                 pieces = shuffle.partition(values, parcels_of, name, (place.by,))
-                for mine, kept in zip(
-                    fragments, shuffle.merge(pieces, fragment_of, name, *schema), strict=True
-                ):
+                merged = shuffle.merge(pieces, fragment_of, name, *schema)
+                for mine, kept in zip(fragments, merged, strict=True):
                     mine[name] = kept
                 continue
             dealt_out = rows_by_partition((relation.rows, relation.length), (place.by,), owners)

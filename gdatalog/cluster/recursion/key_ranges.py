@@ -81,13 +81,17 @@ class KeyRangeInputs:
 @dataclass(slots=True)
 class RangeResult:
     """The result of a range's first `done` values: rows, or the number of rows of each value.
-    `left`: the bytes of rows that stay on the worker because they are many."""
+    `left`: the bytes of rows that stay on the worker because they are many. The driver adds `low`,
+    the number of the first value, `kept`, where these rows are, and what the call was `given`."""
 
     done: int
     rows: dict[str, Columns]
     counts: dict[str, Array]
     gpu: bool = False
     left: int = 0
+    low: int = 0
+    kept: RemoteValue | None = None
+    given: KeyRangeInputs | None = None
 
     @property
     def nbytes(self) -> int:
@@ -213,17 +217,6 @@ GPU_PARTS = 2  # ranges for each GPU, which runs very many values at once
 GPU_KNOWN = 1  # the same if it is known which values derive many rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The result of a range that starts at value `low`; `kept`: where its rows are, if they are
-    many; `given`: what its call got."""
-
-    low: int
-    found: RangeResult
-    kept: RemoteValue | None
-    given: KeyRangeInputs
-
-
 class KeyRangeFixpoint:
     """A partitioned fixpoint, and the workers that run it. `keeper`: for rows that stay there."""
 
@@ -249,15 +242,15 @@ class KeyRangeFixpoint:
         self._record(rows_of, perf_counter() - began)
         return relations
 
-    def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
+    def _collected(self, found: Sequence[RangeResult]) -> dict[str, Relation]:
         """The rows of all parts; many rows stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
-        stays = stays_remote(sum(part.found.left for part in left), self.splits.context)
+        stays = stays_remote(sum(part.left for part in left), self.splits.context)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:
-                args = (part.kept, name, part.found.done, part.given)
+                args = (part.kept, name, part.done, part.given)
                 told = size_of if stays else None
                 stage.add(Call(rows_of, args, keep=stays, tag=name, summary=told))
         apart: dict[str, list[Any]] = {name: [] for name in names}
@@ -267,7 +260,7 @@ class KeyRangeFixpoint:
         for name in names:
             schema = self.splits.inputs.schemas[name]
             shape = schema.columns, schema.types
-            near = [part.found.rows[name] for part in found if part.kept is None]
+            near = [part.rows[name] for part in found if part.kept is None]
             blocks = [block for block in (*near, *([] if stays else apart[name])) if len(block[0])]
             if stays:
                 parts = [*parts_of(apart[name]), *map(remote.RemotePart.of, blocks)]
@@ -288,13 +281,13 @@ class KeyRangeFixpoint:
         for name in self.splits.stratum.relations:
             counts = np.zeros(len(values), dtype=np.int64)
             for part in found:
-                counts[part.low : part.low + part.found.done] = part.found.counts[name]
+                counts[part.low : part.low + part.done] = part.counts[name]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
         self._record(rows, perf_counter() - began)
         return numbers
 
-    def _run(self) -> list[_Part] | None:
+    def _run(self) -> list[RangeResult] | None:
         """Runs all values; returns the results of their ranges. None without initial values, or if
         a rule must run in one process, or in rounds."""
         splits, context = self.splits, self.splits.context
@@ -325,7 +318,7 @@ class KeyRangeFixpoint:
 
         stage = self.pool.stage(splits.name, limits, smaller)
         stage.reports = False
-        found: list[_Part] = []
+        found: list[RangeResult] = []
         held = done = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
@@ -335,7 +328,8 @@ class KeyRangeFixpoint:
                 if told is None:
                     return None
                 low, high, given = ended.tag
-                found.append(_Part(low, told, result if told.left else None, given))
+                told.low, told.kept, told.given = low, result if told.left else None, given
+                found.append(told)
                 self.calls += 1
                 self.gpu_calls += told.gpu
                 held += told.nbytes

@@ -165,14 +165,10 @@ def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
     """Groups parts by worker. Parts of unknown location (None) are groups of their own."""
-    found: dict[str, list[Any]] = {}
-    single: list[tuple[str | None, list[Any]]] = []
-    for part, where in zip(parts, place_of(pool, parts), strict=True):
-        if where is None:
-            single.append((None, [part]))
-        else:
-            found.setdefault(where, []).append(part)
-    return [*found.items(), *single]
+    found: dict[object, list[Any]] = {}
+    for number, (part, where) in enumerate(zip(parts, place_of(pool, parts), strict=True)):
+        found.setdefault(where or number, []).append(part)
+    return [(at if isinstance(at, str) else None, some) for at, some in found.items()]
 
 
 def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:

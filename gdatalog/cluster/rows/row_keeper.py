@@ -160,10 +160,8 @@ class RowKeeper:
         return self._summed(self._counts(rows, (column, tests), rows.ranking))
 
     def skew(self, rows: RemoteRows) -> float:
-        by_key, by_degree = (
-            self._summed(self._counts(rows, what, rows.ranking)).powers[2]
-            for what in ("keys", "ranks")
-        )
+        by_key = self._summed(self._counts(rows, "keys", rows.ranking)).powers[2]
+        by_degree = self.ranked_degrees(rows, 0, (RowTest(0, "<", 1),)).powers[2]
         return by_key / by_degree if by_degree else 1.0
 
     def _counts(

@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.degrees import Degrees
-from gdatalog.storage.duplicates import group_rows
+from gdatalog.storage.duplicates import group_rows, row_numbers
 from gdatalog.storage.graph import Ranking, passes
 from gdatalog.storage.remote import Survey
 from gdatalog.storage.rows import (
@@ -37,8 +37,6 @@ from gdatalog.storage.statistics import runs_of
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
-_ROW_SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
-
 
 def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
     """Whether rows fit into 64 bits, given the least and greatest value of each column."""
@@ -50,17 +48,14 @@ def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
     numbers = numbers_of(columns_of(value), exact)
     if turns == 1:
         return numbers
-    mine: Array = numbers[mixed(numbers, _ROW_SEEDS[1]) % np.uint64(turns) == turn]
+    mine: Array = numbers[row_numbers((numbers,)).view(np.uint64) % np.uint64(turns) == turn]
     return mine
 
 
 def numbers_of(rows: Columns, exact: bool) -> Array:
     """A number for each row. `exact`: the keys side by side, else a hash."""
     if not exact:
-        found = mixed(rows[0], _ROW_SEEDS[0])
-        for column in rows[1:]:
-            found = mixed(found.view(np.int64) + column.astype(np.int64), _ROW_SEEDS[0])
-        return found.view(np.int64)
+        return row_numbers(rows)
     packed = rows[0].astype(np.int64)
     for column in rows[1:]:
         packed = packed << np.int64(32) | column.astype(np.int64) & np.int64(0xFFFF_FFFF)
@@ -94,9 +89,9 @@ def rows_at(value: Any, places: Array) -> Columns:
 
 # How to read each edge once: all rows, ascending rows, or all rows turned to ascend.
 Way = Literal["all", "ascending", "turned"]
-# What to count: ends of edges; the lower key's rank; the lower rank; or the ranks in a column of
-# both directions of each edge, for rows that pass tests.
-What = Literal["ends", "keys", "ranks"] | tuple[int, tuple[RowTest, ...]]
+# What to count: ends of edges; the lower key's rank; or the ranks in a column of both directions of
+# each edge, for rows that pass tests.
+What = Literal["ends", "keys"] | tuple[int, tuple[RowTest, ...]]
 
 
 def edges_of(value: Any, way: Way) -> Columns:
@@ -123,11 +118,10 @@ def counts_of(value: Any, way: Way, what: What, ranking: Ranking | None) -> Colu
 
 def _ranks(low: Array, high: Array, what: What) -> Array:
     apart = low != high
-    least, most = np.minimum(low, high), np.maximum(low, high)
-    if what in ("keys", "ranks"):
-        lower: Array = (low if what == "keys" else least)[apart]
+    if isinstance(what, str):
+        lower: Array = low[apart]
         return lower
-    assert not isinstance(what, str)
+    least, most = np.minimum(low, high), np.maximum(low, high)
     column, tests = what
     parts = [
         ranks

@@ -7,7 +7,9 @@ opens its device once. Calls use a GPU one at a time, and return host arrays.
 
 from __future__ import annotations
 
+import mmap
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +18,6 @@ from threading import Lock, RLock
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary, finalize
-
-import numpy as np
 
 from gdatalog.calls import Limits, NotOnDevice
 from gdatalog.cpu_ops.functions import Scope
@@ -119,13 +119,45 @@ def _stored_of(memory: int) -> int:
     return int(min(memory * STORED, left_of(memory) * STORED_OF_LEFT))
 
 
+ALIGNED = 64  # bytes: the alignment that vector instructions prefer
+
+
+def write(value: Any, path: str) -> int:
+    """Writes a value such that its arrays can be mapped; returns the file's size in bytes."""
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    head = pickle.dumps([len(body), *(view.nbytes for view in views)], protocol=5)
+    with open(path, "wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head + body)
+        for view in views:
+            file.write(bytes(-file.tell() % ALIGNED))
+            file.write(view)
+        return file.tell()
+
+
+def read(path: str) -> Any:
+    """Reads a value whose arrays are mapped: only pages that are read take memory, once for all
+    workers of a machine. Changes stay private to this process."""
+    with open(path, "rb") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    at = 8 + int.from_bytes(mapped[:8], "little")
+    length, *sizes = pickle.loads(mapped[8:at])
+    body = mapped[at : at + length]
+    at += length
+    buffers = []
+    for size in sizes:
+        at += -at % ALIGNED
+        buffers.append(mapped[at : at + size])
+        at += size
+    return pickle.loads(body, buffers=buffers)
+
+
 class StoredRows:
     """Rows that a worker keeps, with at least one column: in memory while there is room, else in a
     file, from which it can read ranges. (Dask would read a spilled value as a whole.)"""
 
     def __init__(self, columns: Columns) -> None:
-        self.rows = len(columns[0])
-        self.kinds = tuple(column.dtype.str for column in columns)
         self._columns: Columns | None = None
         size = sum(column.nbytes for column in columns)
         if _stored.take(size):
@@ -135,30 +167,14 @@ class StoredRows:
         else:
             worker = own_worker()
             folder = tempfile.gettempdir() if worker is None else worker.local_directory
-            self._path = Path(folder, f"gdatalog-{uuid4().hex}")
+            self._path = str(Path(folder, f"gdatalog-{uuid4().hex}"))
             finalize(self, _remove, self._path)
-            with self._path.open("wb") as file:
-                for column in columns:
-                    np.ascontiguousarray(column).tofile(file)
+            write(columns, self._path)
 
-    def read(
-        self, start: int = 0, stop: int | None = None, only: Sequence[int] | None = None
-    ) -> Columns:
-        """A range of the rows; all columns, or only some."""
-        stop = self.rows if stop is None else stop
-        wanted = range(len(self.kinds)) if only is None else only
-        if self._columns is not None:
-            return tuple(self._columns[at][start:stop] for at in wanted)
-        widths = [np.dtype(kind).itemsize for kind in self.kinds]
-        found = []
-        with self._path.open("rb") as file:
-            for at in wanted:
-                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                found.append(np.fromfile(file, self.kinds[at], stop - start))
-        return tuple(found)
-
-    def columns(self) -> Columns:
-        return self.read()
+    def read(self, start: int = 0, stop: int | None = None) -> Columns:
+        """A range of the rows."""
+        columns = read(self._path) if self._columns is None else self._columns
+        return tuple(column[start:stop] for column in columns)
 
     def __sizeof__(self) -> int:
         return 100 + sum(column.nbytes for column in self._columns or ())
@@ -192,7 +208,7 @@ class _Room:
 _stored = _Room()
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
 
