@@ -265,10 +265,12 @@ class Fragment:
 @dataclass(frozen=True, slots=True)
 class Tries:
     """What a join's tries are built from: the number of each trie's source, or the trie itself if
-    it only counts rows. `memory`: what a worker has for building them."""
+    it only counts rows. `ranks`: of graphs' vertices, by source. `memory`: what a worker has for
+    building them."""
 
     sources: Mapping[TrieRef, int]
     counted: Mapping[TrieRef, Trie]
+    ranks: Mapping[int, Ranking]
     memory: int
 
 
@@ -278,14 +280,13 @@ def run_cells(
     seconds: float | None,
     tries: Tries,
     fragments: Sequence[Fragment],
-    ranks: Mapping[int, Ranking],
     symbols: SymbolTable,
     came: Sequence[ReceivedRows] = (),
 ) -> CellResult:
-    """Runs a join within cells. `ranks`: the ranks of graphs' vertices, by number of the source.
-    `came`: the rows received for these cells. For the other arguments, see `join_cells`."""
+    """Runs a join within cells. `came`: the rows received for these cells. For the other arguments,
+    see `join_cells`."""
     try:
-        made = _tries(tries, fragments, ranks)
+        made = _tries(tries, fragments)
         found = join_cells(task, cells, seconds, True, made, symbols)
         del made
     except MemoryLimitError as error:
@@ -301,9 +302,7 @@ def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitEr
     return CellResult(hard=True, error=error, cuts=_cuts(cell, fragments))
 
 
-def _tries(
-    tries: Tries, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking]
-) -> dict[TrieRef, Trie]:
+def _tries(tries: Tries, fragments: Sequence[Fragment]) -> dict[TrieRef, Trie]:
     made = dict(tries.counted)
     _check(tries, sum(fragment.nbytes for fragment in fragments if fragment.boxes is None))
     size = 0
@@ -318,8 +317,8 @@ def _tries(
                 rows = passing(keys, ref.tests)
                 used = [rows[column] for column in ref.columns]
                 made[ref] = trie = trie_of_rows(used, len(used[0]), ref.weighted)
-                if at in ranks:
-                    trie.labels = ranks[at].labels
+                if at in tries.ranks:
+                    trie.labels = tries.ranks[at].labels
     return made
 
 

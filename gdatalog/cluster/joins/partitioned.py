@@ -42,7 +42,7 @@ from gdatalog.cluster.joins.share_search import (
     spread_of,
 )
 from gdatalog.cluster.joins.shares import Shares, count, fine
-from gdatalog.cluster.pool import Broadcast, Call, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.pool import Call, RemoteValue, TaskStage, TooLarge
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import JoinPlan, Restore, RulePlan
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
@@ -95,9 +95,9 @@ class PartitionedJoin(CellScheduler):
         self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
             {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
+            self._ranks(),
             self.memory,
         )
-        self.ranks = self._ranks()
         # For each source and trie, the cuttable variable of each column.
         self.bound: list[list[Mapping[int, str]]] = [[] for _ in self.layout.sources]
         names = {slot.name for slot in cuttable(self.join)}
@@ -236,9 +236,9 @@ class PartitionedJoin(CellScheduler):
     def _args(
         self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
     ) -> tuple[Any, ...]:
-        return self.task, cells, seconds, self.tries, fragments, self.ranks, self.symbols
+        return self.task, cells, seconds, self.tries, fragments, self.symbols
 
-    def _ranks(self) -> dict[int, Broadcast]:
+    def _ranks(self) -> dict[int, Any]:
         """The ranks of graphs' vertices, by number of the source, for joins that output
         vertices."""
         found = {}
