@@ -161,7 +161,7 @@ class RowKeeper:
 
     def skew(self, rows: RemoteRows) -> float:
         by_key = self._summed(self._counts(rows, "keys", rows.ranking)).powers[2]
-        by_degree = self.ranked_degrees(rows, 0, (RowTest(0, "<", 1),)).powers[2]
+        by_degree = self.ranked_degrees(rows, 0, ((0, "<", 1),)).powers[2]
         return by_key / by_degree if by_degree else 1.0
 
     def _counts(
