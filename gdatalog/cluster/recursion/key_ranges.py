@@ -328,8 +328,8 @@ class KeyRangeFixpoint:
                 if told is None:
                     return None
                 low, high, given = ended.tag
-                told.low, told.kept, told.given = low, result if told.left else None, given
-                found.append(told)
+                kept = result if told.left else None
+                found.append(replace(told, low=low, kept=kept, given=given))
                 self.calls += 1
                 self.gpu_calls += told.gpu
                 held += told.nbytes
