@@ -27,7 +27,7 @@ from benchmarks.patterns import clique
 from gdatalog.cluster.joins.buckets import MAKING, Grid, in_buckets
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.share_search import ShareChoice, weighed
-from gdatalog.cluster.joins.shares import Domain, Histogram, fine
+from gdatalog.cluster.joins.shares import Domain, Shares, fine
 from gdatalog.cluster.workers import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
@@ -49,7 +49,7 @@ class Measured:
     bucketing: float
     indexing: float
     joining: dict[int, float]
-    census: dict[int, Histogram]
+    census: dict[int, Shares]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def measure(graph: Graph) -> Measured:
         domains = fine(layout, [[(low, high)[dim.column][::step] for dim in layout.dims[0]]])
         grid = Grid(layout.sources[0], layout.dims[0], domains)
         bucketing, (_, counts) = _quickest(lambda grid=grid: in_buckets({0: low, 1: high}, grid))
-        census[size] = Histogram(layout, domains, (counts,), (8,))
+        census[size] = Shares(layout, domains, (counts,), (8,))
         db.query(rule, strategy="lftj").fetchall()  # which makes indexes, and compiles
         joining[size], _ = _quickest(lambda rule=rule: db.query(rule, strategy="lftj").fetchall())
     order = np.random.default_rng(1).permutation(len(low))
@@ -152,7 +152,7 @@ class Needed:
 
 
 def needed(
-    model: Model, census: Histogram, size: int, edges: float, vertices: float, machines: Machines
+    model: Model, census: Shares, size: int, edges: float, vertices: float, machines: Machines
 ) -> Needed | None:
     """With as many threads as have memory for shares; None: not even one has."""
     large = scaled(census, edges, vertices)
@@ -166,10 +166,9 @@ def needed(
     # Degrees of the vertices that others own go out, and the ranks of all come in.
     ranks = 2 * key * vertices * (machines.number - 1) / machines.number
     indexed = sum(
-        choice.shares.rows_of(bucket)
+        int(choice.shares.rows[0].reshape(-1)[batch.buckets].sum())
         for given in choice.batches
         for batch in given
-        for bucket in batch.buckets
     )
     seconds = {
         "rank": edges * model.ranking / slots,
@@ -181,7 +180,7 @@ def needed(
     return Needed(size, choice, buckets, ranks, seconds)
 
 
-def scaled(census: Histogram, edges: float, vertices: float) -> Histogram:
+def scaled(census: Shares, edges: float, vertices: float) -> Shares:
     """The census of a graph whose edges lie in classes as those of another do."""
     (rows,) = census.rows
     (domain,) = census.domains
@@ -190,7 +189,7 @@ def scaled(census: Histogram, edges: float, vertices: float) -> Histogram:
     large = Domain(bounds, (0, round(vertices) - 1))
     counts = np.round(rows * (edges / rows.sum())).astype(np.int64)
     row = 8 if vertices < 1 << 31 else 16
-    return Histogram(census.layout, (large,), (counts,), (row,))
+    return Shares(census.layout, (large,), (counts,), (row,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

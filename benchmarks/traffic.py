@@ -24,7 +24,7 @@ from benchmarks.graphs import Graph, graph, rmat
 from benchmarks.patterns import clique
 from gdatalog.cluster.joins.layout import Layout
 from gdatalog.cluster.joins.share_search import ShareChoice, weighed
-from gdatalog.cluster.joins.shares import Histogram, count, fine
+from gdatalog.cluster.joins.shares import Shares, count, fine
 from gdatalog.report.tree import ReportNode
 from gdatalog.storage.graph import Ranking
 
@@ -83,7 +83,7 @@ def planned(graph: Graph, size: int, workers: int, memory: int) -> ShareChoice:
     step = max(1, len(low) // SAMPLE)
     (dims,) = layout.dims
     domains = fine(layout, [[rows[dim.column][::step] for dim in dims]])
-    census = Histogram(layout, domains, (count(rows, dims, domains),), (2 * KEY,))
+    census = Shares(layout, domains, (count(rows, dims, domains),), (2 * KEY,))
     choice = weighed(census, memory, workers)
     assert choice is not None, "a quarter of the edges is more than a block needs"
     return choice

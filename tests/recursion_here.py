@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.pool import Call, RemoteElement, RemoteValue
+from gdatalog.cluster.pool import calls
+from gdatalog.cluster.pool.calls import Call, RemoteElement, RemoteValue
 
 
 class Here:
@@ -24,7 +26,7 @@ class Here:
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
-        self.kept: list[tuple[str | None, _There]] = []  # the worker of each
+        self.kept: list[tuple[str | None, There]] = []  # the worker of each
         self.functions: list[str] = []
         self.shared = True
         self.folders: list[str] = []
@@ -33,10 +35,10 @@ class Here:
         self.folders.append(tempfile.mkdtemp())
         return self.folders[-1]
 
-    def broadcast(self, key: Any, value: Any, version: Any = None, once: bool = False) -> _There:
+    def broadcast(self, key: Any, value: Any, version: Any = None, once: bool = False) -> There:
         found = self.placed.get((key, version))
         if found is None or key is None:
-            found = self.placed[key, version] = value, _There(copied(value))
+            found = self.placed[key, version] = value, There(copied(value))
         return found[1]
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> Stage:
@@ -46,7 +48,7 @@ class Here:
         self.placed.clear()
 
 
-class _There:
+class There:
     """What lies on a worker."""
 
     status = "finished"
@@ -67,26 +69,35 @@ class Stage:
         while self.left:
             call = self.left.pop()  # the last first: in any order
             self.pool.functions.append(call.function.__name__)
-            found = call.function(*[self._given(arg) for arg in call.args])
+            found = call.function(*unpacked(call.args, self._given))
             if call.keep:
-                there = _There(found)
+                there = There(found)
                 self.pool.kept.append((call.worker, there))
                 yield call, RemoteValue(there, call.summary and copied(call.summary(found)))
             else:
                 yield call, copied(found)
 
     def _given(self, arg: Any) -> Any:
-        if isinstance(arg, _There):
+        if isinstance(arg, There):
             return arg.value
         if isinstance(arg, RemoteValue):
             return copied(arg.future.value) if self.pool.moved else arg.future.value
-        if isinstance(arg, RemoteElement):
-            return copied(arg.kept.future.value[arg.key])
-        if isinstance(arg, dict):
-            return {key: self._given(value) for key, value in arg.items()}
-        if isinstance(arg, list):
-            return [self._given(value) for value in arg]
-        return copied(arg)
+        return copied(arg.kept.future.value[arg.key])
+
+
+def unpacked(args: Any, value_of: Callable[[Any], Any]) -> Any:
+    """What a worker gets: copies of arguments, with values in place of what stands for them."""
+    inputs: list[Any] = []
+
+    def name(each: Any) -> int | None:
+        if not isinstance(each, There | RemoteValue | RemoteElement):
+            return None
+        inputs.append(value_of(each))
+        return len(inputs) - 1
+
+    file = io.BytesIO()
+    calls._Packer(file, name).dump(args)
+    return calls._Unpacker(file.getvalue(), inputs).load()
 
 
 def copied(value: Any) -> Any:

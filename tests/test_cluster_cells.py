@@ -31,8 +31,8 @@ def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) ->
     seen: list[Any] = []
     made = MorselScheduler._made
 
-    def noting(self: MorselScheduler, pieces: Any, firm: bool, *to: Any) -> Call:
-        call = made(self, pieces, firm, *to)
+    def noting(self: MorselScheduler, pieces: Any, firm: bool = False, **to: Any) -> Call:
+        call = made(self, pieces, firm, **to)
         seen.append([(cell, firm) for cell in call.args[1]])
         return call
 

@@ -61,7 +61,7 @@ def set_status(name: str, dask_worker: Any) -> None:
 
 def test_workers_that_have_all_paused(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those do whose memory is full; once they go on, so does the next stage."""
-    monkeypatch.setattr("gdatalog.cluster.pool.task_stage.ALONE", 0.2)
+    monkeypatch.setattr("gdatalog.cluster.pool.broadcast.ALONE", 0.2)
     client = pool.connection.client
     client.run(set_status, "paused")
     try:

@@ -15,9 +15,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.joins import bucket_store, partitioned
-from gdatalog.cluster.joins.partitioned import CellBatch, PartitionedJoin
-from gdatalog.cluster.joins.share_search import ShareChoice
-from gdatalog.cluster.joins.shares import Histogram
+from gdatalog.cluster.joins.partitioned import PartitionedJoin
+from gdatalog.cluster.joins.share_search import Batch, ShareChoice, expected
+from gdatalog.cluster.joins.shares import Shares
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -31,10 +31,11 @@ from tests.test_engine_oracle import _heads, answers, difference
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 
-def in_parts(census: Histogram, memory: int, workers: int) -> ShareChoice:
+def in_parts(census: Shares, memory: int, workers: int, threads: int) -> ShareChoice:
     """Shares of up to three classes of every domain, however few rows there are."""
     starts = [sorted({at * domain.classes // 3 for at in range(3)}) for domain in census.domains]
-    return ShareChoice(census.shares(starts), memory, ())
+    shares = census.coarser(starts)
+    return expected(shares, max(memory, shares.largest), workers, threads)
 
 
 @pytest.fixture
@@ -171,10 +172,10 @@ def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
 def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     here = gd.connect(device="cpu")
     here["E"] = EDGES
-    cut: list[CellBatch] = []
+    cut: list[Batch] = []
     back = PartitionedJoin._back
 
-    def noted(self: PartitionedJoin, part: CellBatch, *found: Any) -> None:
+    def noted(self: PartitionedJoin, part: Batch, *found: Any) -> None:
         if part.refined:
             cut.append(part)
         back(self, part, *found)

@@ -16,8 +16,8 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge, calls
-from gdatalog.cluster.pool.task_stage import RunningCall
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge, task_stage
+from gdatalog.cluster.pool.calls import RunningCall
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.progress import Progress
@@ -54,8 +54,8 @@ def test_what_calls_are_given_goes_with_them() -> None:
     gc.disable()
     try:
         runs = [
-            RunningCall.of(Call(pool_calls.number, (kept,))),
-            RunningCall.of(Call(len, (placed, kept))),
+            RunningCall(Call(pool_calls.number, (kept,))),
+            RunningCall(Call(len, (placed, kept))),
         ]
         assert [len(run.inputs) for run in runs] == [1, 2]
         del kept, placed, runs
@@ -262,7 +262,7 @@ def test_a_scheduler_that_takes_long_is_asked_once(
         sleep(0.2)
         return {"tcp://worker": {"memory_limit": 5}}
 
-    monkeypatch.setattr(calls, "SOON", 0.1)
-    monkeypatch.setattr(calls, "workers_told", slowly)
+    monkeypatch.setattr(task_stage, "SOON", 0.1)
+    monkeypatch.setattr(task_stage, "workers_told", slowly)
     one._info = 0.0, {}
     assert one.memory == [5] and len(asked) == 1

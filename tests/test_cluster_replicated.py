@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.cluster import dask_cluster, joins
+from gdatalog.cluster import dask_cluster, workers
 from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
@@ -28,6 +28,7 @@ from tests.draw import Drawn, aggregate_programs, programs, string_programs
 from tests.examples import EXAMPLES
 from tests.interpreted import interpreted
 from tests.oracle_values import canonical
+from tests.recursion_here import There, unpacked
 from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
 
 pytestmark = [
@@ -50,18 +51,13 @@ class Here:
     def broadcast(self, key: Hashable, value: Any, version: Any = None, once: bool = False) -> Any:
         if key is None or (key, version) not in self.placed:
             self.placed[key, version] = (value, pickle.loads(pickle.dumps(value)))
-        return _There(self.placed[key, version][1])
+        return There(self.placed[key, version][1])
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)
 
     def close(self) -> None:
         self.placed.clear()
-
-
-class _There:
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class _Stage:
@@ -80,7 +76,7 @@ class _Stage:
         while self.left:
             call = self.left.pop()  # the last first: in any order
             self.pool.calls += 1
-            args = [_given(arg) for arg in call.args]
+            args = unpacked(call.args, lambda placed: placed.value)
             try:
                 found = call.function(*args)
             except MemoryError:
@@ -95,14 +91,6 @@ class _Stage:
             told = found if call.summary is None or not call.keep else call.summary(found)
             given = pickle.loads(pickle.dumps(told))
             yield call, RemoteValue(None, given) if call.keep else given
-
-
-def _given(arg: Any) -> Any:
-    if isinstance(arg, _There):
-        return arg.value
-    if isinstance(arg, dict):
-        return {key: _given(value) for key, value in arg.items()}
-    return pickle.loads(pickle.dumps(arg))
 
 
 def spread(db: gdatalog.Database, cluster: Any) -> None:
@@ -390,7 +378,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
         told.append(more["tuning"])
         return ExecutionContext(*parts, **more)
 
-    monkeypatch.setattr(joins, "ExecutionContext", noting)
+    monkeypatch.setattr(workers, "ExecutionContext", noting)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         db.workspace.tune(groups_from=7)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.cluster.joins.layout import Layout, Source
 from gdatalog.cluster.joins.share_search import weighed
-from gdatalog.cluster.joins.shares import Histogram, Shares, count, fine
+from gdatalog.cluster.joins.shares import Shares, count, fine
 from gdatalog.engine.context import Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.rules import run_rule
@@ -129,14 +129,14 @@ def _passing(rows: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     return mask
 
 
-def census_of(met: LevelLists, whole: Collection[int] = ()) -> Histogram:
+def census_of(met: LevelLists, whole: Collection[int] = ()) -> Shares:
     layout = met.layout.whole(whole)
     samples = [
         [rows[dim.column] for dim in dims] for rows, dims in zip(met.rows, layout.dims, strict=True)
     ]
     domains = fine(layout, samples)
     counts = [count(rows, dims, domains) for rows, dims in zip(met.rows, layout.dims, strict=True)]
-    return Histogram(layout, domains, tuple(counts), tuple(8 for _ in counts))
+    return Shares(layout, domains, tuple(counts), tuple(8 for _ in counts))
 
 
 def check(met: LevelLists, shares: Shares) -> None:
@@ -165,7 +165,10 @@ def check(met: LevelLists, shares: Shares) -> None:
             wanted = set(zip(*(each.tolist() for each in classes), strict=True))
             if not dims and needed.any():
                 wanted = {()}
-            assert wanted <= {each.classes for each in buckets if each.source == role.source}
+            first, end = shares.starts[role.source : role.source + 2]
+            shape = shares.rows[role.source].shape
+            mine = [each - first for each in buckets if first <= each < end]
+            assert wanted <= {tuple(map(int, np.unravel_index(each, shape))) for each in mine}
             if role.sure:
                 assert needed.any()
 
@@ -208,9 +211,9 @@ def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None
             sorted({0, *draw.draw(st.sets(st.integers(0, domain.classes - 1), max_size=3))})
             for domain in census.domains
         ]
-        shares = census.shares(starts)
+        shares = census.coarser(starts)
         for bucket in {each for block in shares.blocks for each in shares.buckets(block)}:
-            assert shares.rows_of(bucket) > 0
+            assert shares.sizes[bucket] > 0
         check(met, shares)
 
 
@@ -237,7 +240,7 @@ def test_choice(data: dict[str, Array], query: str, part: float, workers: int) -
         dealt = [block for batch in batches for block in batch.blocks]
         assert sorted(dealt) == list(shares.blocks)
         for batch in batches:
-            assert sum(map(shares.bytes_of, batch.buckets)) <= memory
+            assert shares.sizes[batch.buckets].sum() <= memory
             assert set(batch.buckets) == set().union(*map(shares.buckets, batch.blocks))
             cells = shares.cells(batch.blocks)
             assert len(cells) <= len(batch.blocks)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.joins.in_place import InPlaceRun, in_place
-from gdatalog.cluster.joins.partitioned import PartitionedRun
+from gdatalog.cluster.joins.partitioned import PartitionedRun, partitioned_spread
 from gdatalog.cluster.joins.replicated import ReplicatedRun
-from gdatalog.cluster.joins.share_search import partitioned_spread
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
@@ -24,7 +24,7 @@ from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
-from gdatalog.engine.context import ExecutionContext, Sources, StratumInputs, Wanted
+from gdatalog.engine.context import Sources, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, DistinctBlocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import atoms
@@ -43,8 +43,6 @@ from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.symbols import SymbolTable
-
-Found = TypeVar("Found")
 
 DRIVER_SECONDS = 1.5  # seconds that the driver tries a rule first, if spreading it may not pay
 PART = 0.5  # share of the driver's spare memory that fetched rows may take
@@ -89,10 +87,13 @@ class DaskCluster:
         if placed is None:
             return None
         way, patient = placed
-        if patient:
-            found = tried_on_driver(plan, sources, context, limit, report, stats)
-            if found is not None:
-                return found
+        if patient:  # the driver tries it first
+            with (
+                suppress(TooSlow, MemoryLimitError),
+                context.limits.account.restoring(TooSlow, MemoryLimitError),
+                time_limit(context.limits, DRIVER_SECONDS),
+            ):
+                return run_rule(plan, sources, context, limit, report, stats=stats)
         began = perf_counter()
         keeper = self.keeper(context.memory)
         given = self.pool, keeper, plan, sources, context, report, stats
@@ -121,7 +122,8 @@ class DaskCluster:
         knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
-        name = largest_remote(plan, inputs)
+        sizes = {name: rows.remote_bytes for name, rows in unfetched(plan, inputs).items()}
+        name = max(sizes, key=sizes.__getitem__, default=None)
         if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
@@ -220,41 +222,21 @@ class DaskCluster:
         value of the partitioning column. None if the driver must evaluate it after all."""
         given = self.pool, self.keeper(splits.context.memory), splits
         if counted and placement.by is not None:
-            ranges = KeyRangeFixpoint(*given, True)
-            counts = ranges.numbers() if ranges.serves else None
+            counts = KeyRangeFixpoint(*given, True).numbers()
             if counts is not None:
                 return counted_relations(splits, counts)
         if counted and placement.until:
             return None
         if placement.by is not None:
-            ranges = KeyRangeFixpoint(*given, False)
-            found = ranges.relations() if ranges.serves else None
+            found = KeyRangeFixpoint(*given, False).relations()
             if found is not None:
                 return found
         owners = HashPartitions(*given, placement.parted)
-        return owners.relations() if owners.refusal is None else None
+        refusal = refusal_of(owners.run, owners.plans)
+        return owners.relations() if refusal is None else None
 
     def close(self) -> None:
         self.pool.close()
-
-
-def tried_on_driver(
-    plan: RulePlan,
-    sources: Sources,
-    context: ExecutionContext,
-    limit: int | None,
-    report: RuleRun | None,
-    stats: RuleRound | None,
-) -> Derived | None:
-    """A rule's rows, if the driver computes them within some seconds."""
-    try:
-        with (
-            context.limits.account.restoring(TooSlow, MemoryLimitError),
-            time_limit(context.limits, DRIVER_SECONDS),
-        ):
-            return run_rule(plan, sources, context, limit, report, stats=stats)
-    except (TooSlow, MemoryLimitError):
-        return None
 
 
 def relations_of(plan: RulePlan) -> set[str]:
@@ -262,24 +244,18 @@ def relations_of(plan: RulePlan) -> set[str]:
     return {ref.relation for join in plan.joins for ref in join.tries}
 
 
-def largest_remote(plan: RulePlan, inputs: StratumInputs) -> str | None:
-    """The largest of a rule's relations whose rows are on workers and were not fetched."""
-    sizes = {
-        name: rows.remote_bytes
-        for name in sorted(relations_of(plan))
-        if (rows := inputs.relation(name).remote) is not None and rows.unfetched
-    }
-    return max(sizes, key=sizes.__getitem__, default=None)
+def unfetched(plan: RulePlan, inputs: StratumInputs) -> dict[str, RemoteRows]:
+    """A rule's relations whose rows are on workers and were not fetched."""
+    found = {name: inputs.relation(name).remote for name in sorted(relations_of(plan))}
+    return {name: rows for name, rows in found.items() if rows is not None and rows.unfetched}
 
 
 def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
     """Whether a rule's rows on workers exceed what the driver can hold, or would wait for. `but`: a
     relation to leave out."""
-    asked = relations_of(plan) - {but}
-    remote = [rows for name in asked if (rows := inputs.relation(name).remote) is not None]
-    context = inputs.context
+    context, remote = inputs.context, unfetched(plan, inputs)
     most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
-    return sum(rows.remote_bytes for rows in remote if rows.unfetched) > most
+    return sum(rows.remote_bytes for name, rows in remote.items() if name != but) > most
 
 
 def fits_workers(

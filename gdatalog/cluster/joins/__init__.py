@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Literal
 
-from gdatalog.account import time_spent
-from gdatalog.calls import Limits, chunk_rows
+from gdatalog.calls import chunk_rows
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers import (
+    CallContext,
     gathering_here,
     left_of,
     on_device,
@@ -22,15 +22,12 @@ from gdatalog.cluster.workers import (
     own_threads,
     rows_here,
 )
-from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooSlow, choose, time_limit
-from gdatalog.engine.context import ExecutionContext, Sources
+from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import DistinctBlocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
-from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
@@ -38,12 +35,10 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
 
 SMALL = 1 << 16  # results up to so many bytes are sent with the call's summary
 
@@ -55,24 +50,16 @@ class JoinTask:
     """What all calls of a join have in common: join `number` of a rule.
 
     `mode`: collect rows as a set; rows that are known to be distinct; or groups. `known`: the
-    length of the symbol table, which workers get whole or as a `few` texts. `limit`: stop after so
-    many rows. `counted`: count rows at each step, for a profile. `device`: the database's: "cpu",
-    "auto" or "cuda".
+    length of the symbol table. `limit`: stop after so many rows.
     """
 
     plan: RulePlan
     number: int
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
-    mode: Mode = "set"
-    known: int = 1 << 62
-    few: FewTexts | None = None
-    limit: int | None = None
-    counted: bool = False
-    chunk: int | None = None
-    device: str = "cpu"
-    tuning: Tuning = Tuning()
+    context: CallContext
+    mode: Mode
+    known: int
+    limit: int | None
+    chunk: int | None
     bounded: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)  # a worker's cache
 
     def plan_of(self, cell: Cell) -> RulePlan:
@@ -104,9 +91,6 @@ class CellResult:
     count: int = 0
     gathering: Gathering | None = None
     given: int = 0
-    seconds: float = 0.0
-    compiling: float = 0.0
-    peak: int = 0
     executor: Any = None  # of the last run
     gpu: bool = False  # whether it ran on a GPU
     cautions: dict[str, Caution] = field(default_factory=dict)
@@ -117,9 +101,12 @@ class CellResult:
     cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     moved: int = 0
 
+    @property
+    def row_bytes(self) -> int:
+        return sum(column.nbytes for block in self.blocks for column in block)
+
     def __sizeof__(self) -> int:
-        held = sum(column.nbytes for block in self.blocks for column in block)
-        return held + (0 if self.gathering is None else self.gathering.nbytes)
+        return self.row_bytes + (0 if self.gathering is None else self.gathering.nbytes)
 
     def columns(self) -> Columns:
         """The rows."""
@@ -132,8 +119,7 @@ class CellResult:
         if gathering is not None:
             left = PartSize(gathering.groups, gathering.nbytes)
         else:
-            held = sum(column.nbytes for block in self.blocks for column in block)
-            left = PartSize(self.count, held)
+            left = PartSize(self.count, self.row_bytes)
         if left.nbytes <= SMALL or len(self.anew.codes):
             return self
         return replace(self, blocks=[], gathering=None, left=left)
@@ -165,8 +151,7 @@ class CellRun(PlanRun):
 
     def distinct_blocks(self) -> list[Columns]:
         """The rows of a join that gives no duplicates."""
-        sink = self.set_of(self.plan.head, None)
-        found = self._distinct(sink)
+        found = self._distinct(self.set_of(self.plan.head, None))
         return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
 
 
@@ -176,24 +161,20 @@ def join_cells(
     seconds: float | None,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable | None,
+    symbols: SymbolTable,
     given: Columns = (),
 ) -> CellResult:
     """Runs a join within cells, until time is over. `firm`: runs each cell to its end. `given`: the
     rows that the join starts from, if any."""
-    table = symbols or task.few or SymbolTable()
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
-        return _Call(task, tries, table, device, given).run(cells, seconds, firm)
+        return _Call(task, tries, symbols, device, given).run(cells, seconds, firm)
 
-    return on_device(task.device, (task.plan,), tries, run)
+    return on_device(task.context.device, (task.plan,), tries, run)
 
 
 def settled(
-    found: CellResult,
-    done: int,
-    again: Callable[..., CellResult],
-    *args: Any,
+    found: CellResult, done: int, again: Callable[..., CellResult], *args: Any
 ) -> CellResult:
     """The result of a call's first `done` cells.
 
@@ -225,42 +206,32 @@ class _Call:
         task: JoinTask,
         tries: Mapping[TrieRef, Trie],
         symbols: SymbolTable,
-        device: Device = CPU,
-        given: Columns = (),
+        device: Device,
+        given: Columns,
     ) -> None:
-        self.task, self.symbols, self.device = task, symbols, device
+        self.task = task
         rows = laid(given, device.ops), len(given[0]) if given else 0
         self.sources = Sources(tries.__getitem__, lambda _: rows)
-        self.limits = Limits(memory=min(task.memory, room(tries)))
+        self.memory = min(task.context.memory, room(tries))
+        self.context = replace(task.context, memory=self.memory).here(symbols, device)
+        self.limits, scope = self.context.limits, self.context.scope
         self.limits.charge("given rows", sum(column.nbytes for column in given))
-        spare, largest = device.room(self.limits.memory or 0)
-        self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
-        self.cautions: dict[str, Caution] = {}
-        self.scope = self._scope({})
-        self.context = ExecutionContext(
-            self.limits, self.scope, knobs=task.knobs, device=device, tuning=task.tuning
-        )
+        self.limits.chunk = task.chunk or chunk_rows(task.plan, *device.room(self.memory))
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
         self.form = (
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
-        self.set = RowSet(
-            self.join.outputs, device.ops, self.scope, self.limits, task.limit, task.tuning
-        )
-        self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
-        self.found = CellResult()
-
-    def _scope(self, ends: Mapping[str, int]) -> Scope:
-        return Scope(self.symbols, {**self.task.params, **ends}, self.cautions)
+        outputs, tuning = self.join.outputs, self.context.tuning
+        self.set = RowSet(outputs, device.ops, scope, self.limits, task.limit, tuning)
+        self.gathering = Gathering(task.plan.gathers, device.ops, scope, self.limits)
+        self.found = CellResult(cautions=scope.cautions, gpu=device is not CPU)
 
     def run(self, cells: Sequence[Cell], seconds: float | None, firm: bool) -> CellResult:
         found = self.found
-        compiling = time_spent().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
             run.ready(self.task.number, self.form)
-        found.compiling = time_spent().compiling - compiling
         began = perf_counter()
         for cell in cells:
             try:
@@ -279,7 +250,6 @@ class _Call:
                 break
             if seconds is not None and self._enough(perf_counter() - began > seconds):
                 break
-        found.seconds = perf_counter() - began
         try:
             self._finish()
         except MemoryLimitError as error:
@@ -288,32 +258,32 @@ class _Call:
 
     def _enough(self, late: bool) -> bool:
         """Whether the call should return: its time is over, or it has many rows."""
-        blocks = (column.nbytes for block in self.found.blocks for column in block)
-        return late or self.set.nbytes + sum(blocks) > min(MUCH, (self.limits.memory or 0) // 4)
+        return late or self.set.nbytes + self.found.row_bytes > min(MUCH, self.memory // 4)
 
     def _run(self, cell: Cell) -> CellRun:
-        names = tuple(cell.stretches)
+        """The run of the plan that these variables bound, within this cell."""
+        names, scope = tuple(cell.stretches), self.context.scope
+        scope = replace(scope, params={**scope.params, **ends(cell, names)})
+        context = replace(self.context, scope=scope)
         run = self.runs.get(names)
         if run is None:
             plan = self.task.plan_of(cell)
-            report = RuleRun(plan) if self.task.counted else None
-            context = replace(self.context, scope=self._scope(ends(cell, names)))
+            report = context.metrics.run_of(plan)
             run = self.runs[names] = CellRun(plan, self.sources, context, report)
+        run.context = context
         return run
 
     def _within(self, cell: Cell) -> None:
         task, found = self.task, self.found
         run = self._run(cell)
-        scope = self._scope(ends(cell, tuple(cell.stretches)))
-        run.context = replace(self.context, scope=scope)
         if task.mode == "bag":
             gathering = run.into_bag(task.number, self.gathering.copy())
             found.given += gathering.given - self.gathering.given
             self.gathering = gathering
         elif task.mode == "distinct":
             blocks = [block for block in run.distinct_blocks() if len(block[0])]
-            held = sum(column.nbytes for block in (*found.blocks, *blocks) for column in block)
-            self.limits.charge("rows of cells", held)
+            held = sum(column.nbytes for block in blocks for column in block)
+            self.limits.charge("rows of cells", found.row_bytes + held)
             found.blocks += blocks  # only now, because a cell that is too large runs again
         else:
             given = self.set.given
@@ -340,26 +310,14 @@ class _Call:
             if len(found.blocks) > 1:
                 found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)
-        if task.few is None:
-            found.anew = NewTexts.among(columns, task.known, self.symbols)
-        found.peak = self.limits.account.peak
-        found.cautions = self.cautions
-        found.gpu = self.device is not CPU
+        symbols = self.context.scope.symbols
+        if not isinstance(symbols, FewTexts):
+            found.anew = NewTexts.among(columns, task.known, symbols)
         for run in self.runs.values():
             report = run.report
             if report is not None:
                 found.executor = report.executors.get(task.number, found.executor)
-                _add(found.seen, report, self.join, run.plan.joins[task.number])
-
-
-def _add(seen: dict[int, StepCounts], report: RuleRun, join: Any, cut: Any) -> None:
-    """Adds the counts of a bounded plan's steps to those of the original steps."""
-    for at, step in places(list(all_steps(join.steps)), list(all_steps(cut.steps))):
-        mine = report.seen.get(id(step))
-        if mine is None:
-            continue
-        entry = seen.setdefault(at, StepCounts())
-        entry.rows_in += mine.rows_in
-        entry.tried += mine.tried
-        entry.rows_out += mine.rows_out
-        entry.seconds += mine.seconds
+                steps, own = self.join.steps, run.plan.joins[task.number].steps
+                for at, step in places(list(all_steps(steps)), list(all_steps(own))):
+                    if id(step) in report.seen:
+                        found.seen.setdefault(at, StepCounts()).add(report.seen[id(step)])

@@ -1,15 +1,12 @@
 """The rows of relations in buckets on workers, as the driver tracks them.
 
 The rows of a relation are stored in blocks; each join that reads them sorts them into its own
-buckets. Dask tasks do all of this, so Dask recomputes what a dead worker had. A worker receives
-each bucket that its cells need once, for these and later cells (`BucketExchange`): one task cuts
-out slices where the rows are (`sliced`), another concatenates them where they are needed
-(`received`).
+buckets. Dask tasks do all of this, so Dask recomputes what a dead worker had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import Any
@@ -21,22 +18,16 @@ from gdatalog.calls import Limits
 from gdatalog.cluster.joins.buckets import (
     MAKING,
     BucketedRows,
-    BucketSlice,
-    Fragment,
     Grid,
     bucketed,
     counted,
-    received,
-    sliced,
 )
 from gdatalog.cluster.joins.layout import Layout, Source
-from gdatalog.cluster.joins.shares import Block, Bucket
-from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue, TaskStage
+from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import Way
 from gdatalog.cluster.workers import UNLIMITED, room_of
 from gdatalog.plan import JoinPlan
-from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
@@ -44,130 +35,6 @@ from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-
-
-@dataclass(slots=True, eq=False)
-class CellBatch:
-    """Cells to run, the buckets that they need, and their cost. `blocks`: the blocks that the cells
-    consist of; empty if the cells are smaller."""
-
-    cells: Sequence[Cell]
-    buckets: Sequence[Bucket]
-    cost: float
-    blocks: Sequence[Block] = ()
-    refined: bool = False
-
-
-class BucketExchange:
-    """The buckets of a join, and which worker has which of them. `widths`: the bytes of a row of
-    each source."""
-
-    def __init__(
-        self,
-        join: JoinPlan,
-        layout: Layout,
-        buckets: Sequence[SourceBuckets],
-        widths: Sequence[int],
-    ) -> None:
-        self.layout = layout
-        self.buckets = buckets
-        self.widths = widths
-        self.bound = _bound(join, layout)
-        self._ends = [
-            [np.append(0, np.cumsum(told.counts)).tolist() for _, told in each.summaries()]
-            for each in buckets
-        ]
-        # By worker; by bucket and group of its source.
-        self._there: dict[str, dict[tuple[Bucket, int], BucketSlice]] = {}
-
-    def forget(self, workers: Collection[str]) -> None:
-        """Forgets the slices on all other workers."""
-        self._there = {at: some for at, some in self._there.items() if at in workers}
-
-    def fragments(
-        self, part: CellBatch, worker: str, workers: Collection[str], stage: TaskStage
-    ) -> tuple[list[Fragment], list[RemoteValue]]:
-        """The rows that a batch's cells need on a worker, and what the worker must receive."""
-        found: list[Fragment] = []
-        coming: list[RemoteValue] = []
-        for number, source in enumerate(self.layout.sources):
-            mine = [bucket for bucket in part.buckets if bucket.source == number]
-            slices, kept = self._slices(number, mine, worker, workers, stage)
-            if kept is not None:
-                coming.append(kept)
-            boxes = _boxes(part.cells, self.bound[number]) if part.refined else None
-            twice = self.buckets[number].base.twice
-            found.append(Fragment(source, tuple(slices), self.bound[number], boxes, twice))
-        return found, coming
-
-    def _slices(
-        self,
-        source: int,
-        buckets: Sequence[Bucket],
-        worker: str,
-        workers: Collection[str],
-        stage: TaskStage,
-    ) -> tuple[list[BucketSlice], RemoteValue | None]:
-        """Some buckets of a source on a worker, and what the worker must receive."""
-        there = self._there.setdefault(worker, {})
-        slices: list[BucketSlice] = []
-        calls: list[RemoteValue] = []
-        wanted: list[tuple[Bucket, int, int]] = []
-        width = self.widths[source]
-        for group, (kept, told) in enumerate(self.buckets[source].summaries()):
-            ends = self._ends[source][group]
-            ranges = []
-            for bucket in buckets:
-                at = _place(bucket, told.counts)
-                if ends[at] == ends[at + 1]:
-                    continue
-                if told.home == worker:
-                    slices.append(BucketSlice(kept, ends[at], ends[at + 1], width))
-                elif (bucket, group) in there:
-                    slices.append(there[bucket, group])
-                else:
-                    ranges.append((ends[at], ends[at + 1]))
-                    wanted.append((bucket, group, ends[at + 1] - ends[at]))
-            if ranges:
-                home = told.home if told.home in workers else None
-                calls.append(stage.defer(Call(sliced, (kept, ranges), True, home)))
-        if not calls:
-            return slices, None
-        coming = stage.defer(Call(received, (calls,), True, worker))
-        start = 0
-        for bucket, group, rows in wanted:
-            there[bucket, group] = BucketSlice(coming, start, start + rows, width)
-            slices.append(there[bucket, group])
-            start += rows
-        return slices, coming
-
-
-def _place(bucket: Bucket, counts: Array) -> int:
-    """The number of a bucket within a group."""
-    return int(np.ravel_multi_index(bucket.classes, counts.shape)) if counts.shape else 0
-
-
-def _boxes(
-    cells: Sequence[Cell], bound: Sequence[Mapping[int, str]]
-) -> tuple[Mapping[int, KeyRange], ...]:
-    """For each cell and trie, the key ranges of a source's columns that the cell needs."""
-    return tuple(
-        {column: cell.stretches[name] for column, name in role.items() if name in cell.stretches}
-        for cell in cells
-        for role in bound
-    )
-
-
-def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
-    """For each source, the cuttable variable of each column, for each of its tries."""
-    names = {slot.name for slot in cuttable(join)}
-    found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
-    for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
-        if role is not None:
-            known = zip(ref.columns, told, strict=True)
-            found[role.source].append({at: name for at, name in known if name in names})
-    return list(map(tuple, found))
-
 
 LARGEST = 4 << 20  # bytes of a block
 GROUP = 64 << 20  # bytes of rows that are bucketed together
@@ -179,40 +46,31 @@ SAMPLE = 100_000  # sampled rows, which determine the bounds of key ranges
 
 @dataclass(slots=True)
 class BaseRows:
-    """The blocks of rows that a source is read from.
+    """The rows that a source is read from, in groups that are bucketed together.
 
-    `blocks`: the blocks' values for workers: columns, broadcast on first use, or if `remote` the
-    values of parts (`columns_of`). `groups`: which blocks are bucketed together. `edges`: for a
-    remote graph, how to read each edge once, and the ranks of its vertices. `twice`: duplicate rows
-    may remain and would count twice; equal rows are in one bucket. `sample`: every `step`-th row.
+    `groups`: their blocks for workers: columns, broadcast on first use, or if `remote` the values
+    of parts (`columns_of`). `edges`: for a remote graph, how to read each edge once, and the ranks
+    of its vertices. `twice`: duplicate rows may remain and would count twice; equal rows are in one
+    bucket. `sample`: every `step`-th row.
     """
 
-    pool: Pool
-    blocks: Sequence[Any]
+    groups: list[Any]
     sample: Columns
     step: int
-    groups: Sequence[range] = ()
     remote: bool = False
     edges: tuple[Way, Broadcast] | None = None
     twice: bool = False
-    placed: dict[int, Broadcast] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
 
     @property
     def nbytes(self) -> int:
         """The estimated bytes of all rows."""
         return self.step * sum(column.nbytes for column in self.sample)
 
-    def given(self, group: int) -> list[Any]:
-        """A group's blocks, as arguments of calls."""
-        if self.remote:
-            return [self.blocks[at] for at in self.groups[group]]
-        for at in self.groups[group]:
-            if at not in self.placed:
-                self.placed[at] = self.pool.broadcast(None, self.blocks[at], once=True)
-        return [self.placed[at] for at in self.groups[group]]
+    def given(self, pool: Pool) -> list[Any]:
+        """The groups, as arguments of calls."""
+        if not self.remote and not isinstance(self.groups[0], Broadcast):
+            self.groups = [pool.broadcast(None, group, once=True) for group in self.groups]
+        return self.groups
 
 
 @dataclass(slots=True)
@@ -224,40 +82,35 @@ class SourceBuckets:
 
     base: BaseRows
     grid: Grid
+    pool: Pool
+    name: str  # the rule's
+    limits: Limits
     groups: list[RemoteValue] = field(default_factory=list)
     read: list[RemoteValue] = field(default_factory=list)
 
-    def count(self, pool: Pool, told: str, limits: Limits) -> tuple[Array, int]:
+    def count(self) -> tuple[Array, int]:
         """The number of rows in each combination of the grid's key ranges, and the bytes of a
         row."""
         keep = self.base.remote
-        calls = [
-            Call(counted, (*self._args(at), keep), keep, tag=at, summary=BucketedRows.light)
-            for at in range(len(self.base.groups))
-        ]
-        found = pool.all(calls, told, limits)
+        found = self._each(counted, keep, keep)
         if keep:
             self.read, found = found, [kept.summary for kept in found]
         counts = np.sum([each.counts for each in found], axis=0)
         return counts, max(each.width for each in found)
 
-    def make(self, pool: Pool, told: str, limits: Limits) -> None:
+    def make(self) -> None:
         """Sorts the rows into buckets."""
+        self.groups, self.read = self._each(bucketed, True), []
+
+    def _each(self, function: Callable[..., BucketedRows], keep: bool, *more: bool) -> list[Any]:
+        """The results of a function for each group."""
+        groups: list[Any] = [[kept] for kept in self.read] or self.base.given(self.pool)
+        edges = None if self.read else self.base.edges
         calls = [
-            Call(bucketed, self._args(at), True, tag=at, summary=BucketedRows.light)
-            for at in range(len(self.base.groups))
+            Call(function, (group, self.grid, edges, *more), keep, summary=BucketedRows.light)
+            for group in groups
         ]
-        self.groups, self.read = pool.all(calls, told, limits), []
-
-    def _args(self, group: int) -> tuple[Any, ...]:
-        if self.read:
-            return [self.read[group]], self.grid, None
-        return self.base.given(group), self.grid, self.base.edges
-
-    def summaries(self) -> Iterator[tuple[RemoteValue, BucketedRows]]:
-        """Each group's buckets, and their summary."""
-        for kept in self.groups:
-            yield kept, kept.summary
+        return self.pool.all(calls, self.name, self.limits)
 
 
 class BucketStore:
@@ -299,19 +152,18 @@ class BucketStore:
         size = sum(column.nbytes for block in blocks for column in block)
         groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
         ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
-        groups_of = [range(low, high) for low, high in pairwise(ends)]
-        return BaseRows(self.pool, blocks, sample, step, groups_of)
+        return BaseRows([blocks[low:high] for low, high in pairwise(ends)], sample, step)
 
     def _remote(self, rows: RemoteRows, source: Source, whole: bool) -> BaseRows:
         # Without weights, tries drop duplicates. Equal whole rows are in the same key ranges, so
         # cells find them.
         twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
         parts = rows.make_distinct() if source.weighted and not twice else rows.parts
-        values: list[Any] = [part.value for part in parts]
+        groups: list[Any] = [[part.value] for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
-            return BaseRows(self.pool, values, sample, step, remote=True, twice=twice)
+            return BaseRows(groups, sample, step, remote=True, twice=twice)
         keeper = rows.keeper
         assert isinstance(keeper, RowKeeper)
         values, way = keeper.edges(rows)
@@ -319,7 +171,8 @@ class BucketStore:
         ends = [ranking.ranks(column) for column in sample]
         placed = self.pool.broadcast(id(ranking), ranking)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
-        return BaseRows(self.pool, values, both, step, remote=True, edges=(way, placed))
+        groups = [[value] for value in values]
+        return BaseRows(groups, both, step, remote=True, edges=(way, placed))
 
     def laid_out(
         self, join: JoinPlan, relation_of: Callable[[str], Relation], planned: bool = False

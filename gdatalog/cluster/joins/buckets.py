@@ -17,7 +17,7 @@ import numpy as np
 from gdatalog.cluster.joins import CellResult, JoinTask, join_cells
 from gdatalog.cluster.joins.layout import Dim, Source
 from gdatalog.cluster.joins.shares import Domain, codes, count
-from gdatalog.cluster.rows import columns_of
+from gdatalog.cluster.rows import ShuffleBlock, columns_of
 from gdatalog.cluster.rows.row_statistics import Way, edges_of
 from gdatalog.cluster.workers import StoredRows, own_address
 from gdatalog.errors import MemoryLimitError
@@ -55,14 +55,14 @@ class Grid:
         return tuple(self.domains[dim.domain].classes for dim in self.dims)
 
 
-def passing(rows: Columns, source: Source) -> dict[int, Array]:
-    """The rows of a source that pass its tests, by column."""
-    keys = dict(zip(source.columns, rows, strict=True))
-    if source.tests:
-        kept = np.flatnonzero(mask_of(keys, source.tests))
-        if len(kept) < len(rows[0]):
-            return {at: column[kept] for at, column in keys.items()}
-    return keys
+def passing(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Mapping[int, Array]:
+    """The rows that pass comparisons of their columns."""
+    if not tests:
+        return keys
+    mask = np.ones(len(next(iter(keys.values()))), dtype=np.bool_)
+    for test in tests:
+        mask &= COMPARE[test.op](keys[test.left], keys[test.right])
+    return keys if mask.all() else {at: column[mask] for at, column in keys.items()}
 
 
 def in_buckets(keys: Mapping[int, Array], grid: Grid) -> tuple[Columns, Array]:
@@ -75,14 +75,6 @@ def in_buckets(keys: Mapping[int, Array], grid: Grid) -> tuple[Columns, Array]:
     # NumPy sorts narrow integers by counting.
     order = np.argsort(code.astype(np.min_scalar_type(size - 1)), kind="stable")
     return tuple(column[order] for column in keys.values()), counts
-
-
-def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
-    """Which rows pass comparisons of their columns."""
-    mask = np.ones(len(next(iter(keys.values()))), dtype=np.bool_)
-    for test in tests:
-        mask &= COMPARE[test.op](keys[test.left], keys[test.right])
-    return mask
 
 
 # Key ranges of some columns.
@@ -162,17 +154,6 @@ class ReceivedRows(NamedTuple):
     moved: int
 
 
-class BucketSlices(NamedTuple):
-    """Rows of some buckets in transit."""
-
-    columns: list[list[Offsets]]
-    made_on: str
-
-    @property
-    def nbytes(self) -> int:
-        return sum(column.offsets.nbytes for columns in self.columns for column in columns)
-
-
 def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> BucketedRows:
     """Counts the rows of blocks. `keep`: also keeps the rows."""
     keys = _read(blocks, grid.source, edges)
@@ -191,23 +172,21 @@ def _told(rows: StoredRows | None, counts: Array, keys: Mapping[int, Array]) -> 
     return BucketedRows(rows, counts, sum(c.itemsize for c in keys.values()), own_address())
 
 
-def sliced(of: BucketedRows, ranges: Sequence[tuple[int, int]]) -> BucketSlices:
+def sliced(of: BucketedRows, ranges: Sequence[tuple[int, int]]) -> ShuffleBlock:
     """Cuts out ranges of rows."""
     assert of.rows is not None
     found = [list(map(Offsets.of, of.rows.read(*each))) for each in ranges]
-    return BucketSlices(found, own_address())
+    nbytes = sum(column.offsets.nbytes for columns in found for column in columns)
+    return ShuffleBlock(found, own_address(), nbytes)
 
 
-def received(slices: Sequence[BucketSlices]) -> ReceivedRows:
+def received(slices: Sequence[ShuffleBlock]) -> ReceivedRows:
     """Concatenates the rows of slices."""
-    each = [tuple(column.keys() for column in some) for one in slices for some in one.columns]
-    here = own_address()
-    return ReceivedRows(
-        StoredRows(concatenate(each)), sum(one.nbytes for one in slices if one.made_on != here)
-    )
+    each = [tuple(column.keys() for column in some) for one in slices for some in one.value]
+    return ReceivedRows(StoredRows(concatenate(each)), sum(one.moved for one in slices))
 
 
-def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[int, Array]:
+def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> Mapping[int, Array]:
     """The rows of a source in blocks, or in rows kept by `counted`. `edges`: how to read each edge
     once, and the ranks to replace vertices by."""
     if isinstance(blocks[0], BucketedRows):
@@ -220,7 +199,7 @@ def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> dict[in
             found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
         else:
             found.append(columns_of(block, source.columns))
-    return passing(concatenate(found), source)
+    return passing(dict(zip(source.columns, concatenate(found), strict=True)), source.tests)
 
 
 def both_ways(left: Array, right: Array) -> Columns:
@@ -258,9 +237,9 @@ class Fragment:
     """
 
     source: Source
-    slices: tuple[BucketSlice, ...]
-    roles: tuple[Mapping[int, str], ...]
-    boxes: tuple[Box, ...] | None = None
+    slices: Sequence[BucketSlice]
+    roles: Sequence[Mapping[int, str]]
+    boxes: Sequence[Box] | None = None
     twice: bool = False
 
     @property
@@ -286,10 +265,12 @@ class Fragment:
 @dataclass(frozen=True, slots=True)
 class Tries:
     """What a join's tries are built from: the number of each trie's source, or the trie itself if
-    it only counts rows. `memory`: what a worker has for building them."""
+    it only counts rows. `ranks`: of graphs' vertices, by source. `memory`: what a worker has for
+    building them."""
 
     sources: Mapping[TrieRef, int]
     counted: Mapping[TrieRef, Trie]
+    ranks: Mapping[int, Ranking]
     memory: int
 
 
@@ -299,14 +280,13 @@ def run_cells(
     seconds: float | None,
     tries: Tries,
     fragments: Sequence[Fragment],
-    ranks: Mapping[int, Ranking],
-    symbols: SymbolTable | None,
+    symbols: SymbolTable,
     came: Sequence[ReceivedRows] = (),
 ) -> CellResult:
-    """Runs a join within cells. `ranks`: the ranks of graphs' vertices, by number of the source.
-    `came`: the rows received for these cells. For the other arguments, see `join_cells`."""
+    """Runs a join within cells. `came`: the rows received for these cells. For the other arguments,
+    see `join_cells`."""
     try:
-        made = _tries(tries, fragments, ranks)
+        made = _tries(tries, fragments)
         found = join_cells(task, cells, seconds, True, made, symbols)
         del made
     except MemoryLimitError as error:
@@ -322,9 +302,7 @@ def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitEr
     return CellResult(hard=True, error=error, cuts=_cuts(cell, fragments))
 
 
-def _tries(
-    tries: Tries, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking]
-) -> dict[TrieRef, Trie]:
+def _tries(tries: Tries, fragments: Sequence[Fragment]) -> dict[TrieRef, Trie]:
     made = dict(tries.counted)
     _check(tries, sum(fragment.nbytes for fragment in fragments if fragment.boxes is None))
     size = 0
@@ -336,9 +314,11 @@ def _tries(
             keys = dict(zip(keys, sort_rows(tuple(keys.values())), strict=True))
         for ref in longest_first(tuple(tries.sources)):
             if tries.sources[ref] == at:
-                made[ref] = trie = _trie(ref, keys)
-                if at in ranks:
-                    trie.labels = ranks[at].labels
+                rows = passing(keys, ref.tests)
+                used = [rows[column] for column in ref.columns]
+                made[ref] = trie = trie_of_rows(used, len(used[0]), ref.weighted)
+                if at in tries.ranks:
+                    trie.labels = tries.ranks[at].labels
     return made
 
 
@@ -349,15 +329,6 @@ def _check(tries: Tries, size: int) -> None:
             f"{format_bytes(MAKING * size)} while they are indexed: more than the "
             f"{format_bytes(tries.memory)} that a worker has for it"
         )
-
-
-def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
-    used = [keys[column] for column in ref.columns]
-    if ref.tests:
-        mask = mask_of(keys, ref.tests)
-        if not mask.all():
-            used = [column[mask] for column in used]
-    return trie_of_rows(used, len(used[0]), ref.weighted)
 
 
 def _cuts(cell: Cell, fragments: Sequence[Fragment]) -> dict[str, tuple[int, int]]:

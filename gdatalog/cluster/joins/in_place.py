@@ -8,7 +8,7 @@ among the rows that pass the tests.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -21,11 +21,10 @@ from gdatalog.cluster.pool import Call, TaskStage, TooLarge
 from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU
-from gdatalog.engine.session import Knobs
 from gdatalog.executors import Frontier, Key
 from gdatalog.executors.levelwise import Levelwise
-from gdatalog.executors.sinks import Sink
-from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Step, TrieRef
+from gdatalog.executors.sinks import DistinctSink
+from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import one_row_each, widens
 from gdatalog.plan.placement import Spread
@@ -40,9 +39,8 @@ from gdatalog.storage.trie import Trie
 
 PIECES = 8  # pieces of a block that takes too long or does not fit
 FEW = 1000  # blocks of so few rows are never cut
-WORTH = (
-    0.1  # share of rows that pass tests, up to which rows are filtered before they are deduplicated
-)
+# Share of rows that pass tests, up to which rows are filtered before they are deduplicated.
+WORTH = 0.1
 PLACE = "~place"  # a row's place in its part
 
 
@@ -60,8 +58,10 @@ class PartRange:
         return self.stop - self.start
 
     def cut(self) -> list[PartRange]:
+        """Smaller ranges; none for a single row."""
         ends = np.linspace(self.start, self.stop, min(PIECES, self.rows) + 1).astype(int).tolist()
-        return [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
+        parts = [replace(self, start=low, stop=high) for low, high in pairwise(ends)]
+        return parts if self.rows > 1 else []
 
 
 class InPlaceRun(ReplicatedRun):
@@ -85,14 +85,11 @@ class InPlaceRun(ReplicatedRun):
         assert given is not None and rows is not None
         return len(given.columns) == len(self.relation.types) and rows.known >= KnownRows.DISTINCT
 
-    def _knobs(self, join: JoinPlan) -> Knobs:
-        one_thread = replace(self.context.knobs, threads=1)
-        return ReplicatedRun._knobs(self, join) if widens(join) else one_thread
+    def compiles(self, join: JoinPlan) -> bool:
+        return widens(join) and super().compiles(join)
 
-    def _cells(
-        self, number: int, mode: Mode, limit: int | None
-    ) -> Generator[CellResult, None, None]:
-        return _Passing(self, number, mode, limit).run()
+    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
+        return _Passing(self, number, mode, limit)
 
 
 def in_place(name: str, relation: Relation, workers: int) -> Spread:
@@ -105,9 +102,8 @@ class _Passing(CellScheduler):
     """One join over all blocks."""
 
     def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
-        work = run.work(number, mode, limit, run.limits.memory or 1 << 40)
-        super().__init__(run.pool, run.limits, work)
-        join = run.plan.joins[number]
+        super().__init__(run, number, mode, limit, run.context.memory)
+        join = self.join
         assert join.given is not None and run.relation.remote is not None
         self.scope = run.scope
         self.columns = join.given.columns
@@ -125,9 +121,9 @@ class _Passing(CellScheduler):
         """Parts with distinct rows; rows that fail the tests may be missing."""
         if rows.known >= KnownRows.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
-        stage = self.pool.stage(f"{self.work.name}: tests", self.limits)
+        stage = self.pool.stage(f"{self.name}: tests", self.limits)
         for block in self._blocks(rows.parts):
-            args = (self.work.task, block.part.value, self.tries, self.work.symbols)
+            args = (self.task, block.part.value, self.tries, self.symbols)
             stage.add(Call(passing, args, True, block.home, summary=size_of))
         parts = parts_of([kept for _, kept in stage])
         return RemoteRows(parts, rows.keeper, KnownRows.NOTHING).make_distinct() if parts else ()
@@ -159,25 +155,24 @@ class _Passing(CellScheduler):
 
     def _args(self, block: PartRange, firm: bool) -> tuple[Any, ...]:
         where = (block.start, block.stop) if block.rows < block.part.rows else None
-        value, work = block.part.value, self.work
-        return work.task, value, self.columns, where, firm, self.tries, work.symbols
+        value = block.part.value
+        return self.task, value, self.columns, where, firm, self.tries, self.symbols
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         """Cuts a block that was too large."""
         block = call.tag
         if found.cells:
             self.done += block.rows
-        elif block.rows < 2:
+        elif pieces := block.cut():
+            for piece in pieces:
+                stage.add(self._run(piece))
+        else:
             assert found.error is not None
             raise too_small(found.error)
-        else:
-            for piece in block.cut():
-                stage.add(self._run(piece))
         return run_block, *self._args(block, True)
 
     def _cut(self, large: TooLarge) -> list[Call]:
-        block = large.call.tag
-        return [self._run(piece) for piece in block.cut()] if block.rows > 1 else []
+        return [self._run(piece) for piece in large.call.tag.cut()]
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -190,7 +185,7 @@ def run_block(
     where: tuple[int, int] | None,
     firm: bool,
     tries: Mapping[TrieRef, Any],
-    symbols: SymbolTable | None,
+    symbols: SymbolTable,
 ) -> CellResult:
     """Runs a join over the rows of a part, or over a range of them."""
     rows = columns_of(value, columns)
@@ -200,12 +195,12 @@ def run_block(
 
 
 def passing(
-    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
+    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
 ) -> Columns:
     """The rows of a part, with all columns, that pass the join's tests."""
     rows = columns_of(value)
     join = task.plan.joins[task.number]
-    scope = Scope(symbols or task.few or SymbolTable(), task.params)
+    scope = Scope(symbols, task.context.params)
     kept = _passed(join, rows, [tries[ref] for ref in join.tries], scope)
     return tuple(column[kept] for column in rows)
 
@@ -218,7 +213,8 @@ def _tests(join: JoinPlan) -> list[Step]:
 def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) -> Array:
     """The places of rows that pass the tests."""
     assert join.given is not None
-    limits, sink = Limits(), _Places()
+    limits = Limits()
+    sink = DistinctSink([Slot(PLACE, "int")], CPU.ops, scope, limits)
     names = [slot.name for slot in join.given.slots]
     columns: dict[Key, Array] = {
         name: rows[at] for name, at in zip(names, join.given.columns, strict=True)
@@ -226,14 +222,4 @@ def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) 
     columns[PLACE] = np.arange(len(rows[0]))
     walk = Levelwise(tries, CPU.ops, scope, limits)
     walk.run(_tests(join), 0, Frontier(len(rows[0]), columns=columns), sink)
-    return np.concatenate([np.empty(0, dtype=np.int64), *sink.places])
-
-
-class _Places(Sink):
-    """Collects the places of rows."""
-
-    def __init__(self) -> None:
-        self.places: list[Array] = []
-
-    def emit(self, frontier: Frontier) -> None:
-        self.places.append(frontier.column(PLACE))
+    return np.concatenate([np.empty(0, dtype=np.int64), *(places for (places,) in sink.blocks())])

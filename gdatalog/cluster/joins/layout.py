@@ -6,7 +6,7 @@ relation are a source; each of its tries uses rows of a source in a role.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from gdatalog.plan import Apply, Filter, Join, JoinPlan, RowTest, Slot, TrieRef, Version
@@ -16,6 +16,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import trie_name
 
 T = TypeVar("T")
+NamesOf = Sequence[Mapping[int, str | None]]  # for each trie, the variable of each column
 
 
 class Source(NamedTuple):
@@ -79,42 +80,32 @@ class Layout:
         """The layout of a join in which all cuttable variables are restricted. `apart`: tries of
         one relation that are restricted by disjoint columns get sources of their own, each divided
         by fewer columns."""
-        bound = roles(join)
-        known = [slot.name for slot in cuttable(join)]
-        by = [
-            frozenset(at for at, name in zip(ref.columns, told, strict=True) if name in known)
-            for ref, told in zip(join.tries, bound, strict=True)
+        names_of: NamesOf = [
+            dict(zip(ref.columns, told, strict=True))
+            for ref, told in zip(join.tries, roles(join), strict=True)
         ]
+        known = [slot.name for slot in cuttable(join)]
+        by = [frozenset(at for at, name in own.items() if name in known) for own in names_of]
         sources, source_of = _sources(join.tries, by if apart else None)
-        domain_of = _domains(join.tries, bound, source_of, known)
+        domain_of = _domains(names_of, source_of, known)
         names = [name for name in known if name in domain_of]
         number = {name: at for at, name in enumerate(names)}
-        column_domain: dict[tuple[int, int], int] = {}
-        for ref, told, source in zip(join.tries, bound, source_of, strict=True):
-            for column, name in zip(ref.columns, told, strict=True):
-                if source is not None and name in number:
-                    column_domain[source, column] = domain_of[name]
         dims = tuple(
-            tuple(
-                Dim(column, column_domain[at, column])
-                for column in source.columns
-                if (at, column) in column_domain
-            )
+            tuple(Dim(c, domain_of[at, c]) for c in source.columns if (at, c) in domain_of)
             for at, source in enumerate(sources)
         )
         sure = {part.trie for step in join.steps for part in participants(step)}
         found: list[Role | None] = []
-        for at, (ref, told, source) in enumerate(zip(join.tries, bound, source_of, strict=True)):
+        for at, source in enumerate(source_of):
             if source is None:
                 found.append(None)
                 continue
-            name_of = dict(zip(ref.columns, told, strict=True))
-            asked = [number.get(name_of.get(dim.column) or "") for dim in dims[source]]
-            below = _ascending(ref.tests, dims[source])
-            found.append(Role(source, tuple(asked), at in sure, below))
+            asked = tuple(number.get(names_of[at].get(dim.column) or "") for dim in dims[source])
+            below = _ascending(join.tries[at].tests, dims[source])
+            found.append(Role(source, asked, at in sure, below))
         pairs = {
             (number[low], number[high])
-            for low, high in _order(join, bound)
+            for low, high in _order(join, names_of)
             if low in number and high in number and domain_of[low] == domain_of[high]
         }
         return Layout(
@@ -216,12 +207,10 @@ def _tests(ref: TrieRef) -> tuple[RowTest, ...]:
 
 
 def _domains(
-    tries: Sequence[TrieRef],
-    bound: Sequence[Sequence[str | None]],
-    source_of: Sequence[int | None],
-    names: Sequence[str],
-) -> dict[str, int]:
-    """The number of each variable's domain, for variables that are bound to a column."""
+    names_of: NamesOf, source_of: Sequence[int | None], names: Sequence[str]
+) -> dict[object, int]:
+    """The number of the domain of each variable that is bound to a column, and of each such column
+    of a source."""
     leader: dict[object, object] = {}
 
     def find(each: object) -> object:
@@ -230,24 +219,21 @@ def _domains(
             each = leader[each]
         return each
 
-    for ref, told, source in zip(tries, bound, source_of, strict=True):
-        for column, name in zip(ref.columns, told, strict=True):
+    for own, source in zip(names_of, source_of, strict=True):
+        for column, name in own.items():
             if name in names:
                 leader[find(name)] = find((source, column))
     found: dict[object, int] = {}
-    there = [name for name in names if name in leader]
-    return {name: found.setdefault(find(name), len(found)) for name in there}
+    for name in names:
+        if name in leader:
+            found.setdefault(find(name), len(found))
+    return {each: found[find(each)] for each in leader}
 
 
 def _ascending(tests: Sequence[RowTest], dims: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
     at = {dim.column: number for number, dim in enumerate(dims)}
-    return tuple(
-        sorted(
-            (at[low], at[high])
-            for low, high in _rising(tests)
-            if low in at and high in at and dims[at[low]].domain == dims[at[high]].domain
-        )
-    )
+    pairs = [(at[low], at[high]) for low, high in _rising(tests) if low in at and high in at]
+    return tuple(sorted(pair for pair in pairs if len({dims[dim].domain for dim in pair}) == 1))
 
 
 def _rising(tests: Iterable[tuple[T, str, T]]) -> Iterator[tuple[T, T]]:
@@ -259,7 +245,7 @@ def _rising(tests: Iterable[tuple[T, str, T]]) -> Iterator[tuple[T, T]]:
             yield right, left
 
 
-def _order(join: JoinPlan, bound: Sequence[Sequence[str | None]]) -> Iterator[tuple[str, str]]:
+def _order(join: JoinPlan, names_of: NamesOf) -> Iterator[tuple[str, str]]:
     """Pairs of variables of which the first is at most the second in every binding."""
     sure = {part.trie for step in join.steps for part in participants(step)}
     for step in join.steps:
@@ -273,8 +259,7 @@ def _order(join: JoinPlan, bound: Sequence[Sequence[str | None]]) -> Iterator[tu
                 assert isinstance(left, Slot) and isinstance(right, Slot)
                 yield from _rising([(left.name, step.test.function, right.name)])
     for at, ref in enumerate(join.tries):
-        name_of = dict(zip(ref.columns, bound[at], strict=True))
         for low, high in _rising(ref.tests):
-            a, b = name_of.get(low), name_of.get(high)
+            a, b = names_of[at].get(low), names_of[at].get(high)
             if at in sure and a is not None and b is not None:
                 yield a, b

@@ -2,7 +2,7 @@
 again.
 
 A morsel is a range of one variable's values, with single values for the variables before it.
-Morsels are disjoint and cover the whole space: the first and last of a level are unbounded.
+Morsels are disjoint and cover all bindings: a level has all possible values of its variable.
 
 The cost of a value is estimated from the lengths of its lists. A later level that intersects a list
 of the value is expected to be longer in proportion. Two such levels suffice, because they bound
@@ -14,14 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from heapq import heapreplace
-from typing import Any
 
 import numpy as np
 
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.plan import (
     Branch,
     Constant,
-    Expr,
     Join,
     JoinPlan,
     Parameter,
@@ -30,7 +29,7 @@ from gdatalog.plan import (
     Step,
     TrieRef,
 )
-from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, KeyRange, cuttable
+from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange, cuttable
 from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.keys import encode_value
@@ -52,40 +51,29 @@ class CostLevel:
 
 
 def next_level(
-    join: JoinPlan, tries: Mapping[TrieRef, Trie], fixed: Mapping[str, int], scope: Any
+    join: JoinPlan, tries: Mapping[TrieRef, Trie], fixed: Mapping[str, int], scope: Scope
 ) -> CostLevel | None:
     """The level of the first variable that is not `fixed`; None if there is none."""
     target = next((slot.name for slot in cuttable(join) if slot.name not in fixed), None)
-    place = next(
-        (at for at, s in enumerate(join.steps) if isinstance(s, Join) and s.variable == target),
-        None,
-    )
-    if place is None:
-        return None
-    step = join.steps[place]
-    assert isinstance(step, Join)
     lists = _Lists(join.tries, tries)
-    for before in join.steps[:place]:
-        lists.follow(before, _key_of(before, fixed, scope))
-    values = lists.shortest(step.participants)
-    costs = _costs(values, step, join.steps[place + 1 :], lists)
-    return CostLevel(step.variable, values, costs)
-
-
-def _key_of(step: Step, fixed: Mapping[str, int], scope: Any) -> int | None:
-    """The key that a step binds, if it is known."""
-    if isinstance(step, Join):
-        return fixed[step.variable]
-    if isinstance(step, Seek):
-        return _constant(step.value, scope)
+    for place, step in enumerate(join.steps if target is not None else ()):
+        if isinstance(step, Join) and step.variable == target:
+            values = lists.shortest(step.participants)
+            costs = _costs(values, step, join.steps[place + 1 :], lists)
+            return CostLevel(step.variable, values, costs)
+        lists.follow(step, _key_of(step, fixed, scope))
     return None
 
 
-def _constant(expr: Expr, scope: Any) -> int | None:
-    if isinstance(expr, Constant):
-        return encode_value(expr.value, expr.type, scope.symbols)
-    if isinstance(expr, Parameter):
-        return encode_value(scope.params[expr.name], expr.type, scope.symbols)
+def _key_of(step: Step, fixed: Mapping[str, int], scope: Scope) -> int | None:
+    """The key that a step binds, if it is known."""
+    if isinstance(step, Join):
+        return fixed[step.variable]
+    told = step.value if isinstance(step, Seek) else None
+    if isinstance(told, Constant):
+        return encode_value(told.value, told.type, scope.symbols)
+    if isinstance(told, Parameter):
+        return encode_value(scope.params[told.name], told.type, scope.symbols)
     return None
 
 
@@ -147,16 +135,14 @@ class _Lists:
 def _below(
     start: int, own: Array, values: Array, level: TrieLevel | None
 ) -> tuple[Array, Array | None]:
-    if len(own) == len(values) and np.array_equal(own, values):
-        here = np.ones(len(values), dtype=np.bool_)
-        if level is None:
-            return here, None
-        return here, np.diff(brought(level.offsets[start : start + len(own) + 1]))
     if len(own) == 0:
         return np.zeros(len(values), dtype=np.bool_), None
-    at = np.searchsorted(own, values)
-    at[at == len(own)] = 0
-    here = own[at] == values
+    if len(own) == len(values) and np.array_equal(own, values):
+        at, here = np.arange(len(own)), np.ones(len(own), dtype=np.bool_)
+    else:
+        at = np.searchsorted(own, values)
+        at[at == len(own)] = 0
+        here = own[at] == values
     if level is None:
         return here, None
     offsets = brought(level.offsets)
@@ -215,18 +201,13 @@ HUB = 0.5  # share of a thread's work: a costlier value is cut by the next varia
 @dataclass(frozen=True, slots=True, eq=False)
 class Morsel:
     """The values `low` to `high` (exclusive places) of a level, under `fixed` values of the
-    variables before.
-
-    `beyond`: all values on one side of the level instead. `again`: how often it was cut because it
-    was too large.
-    """
+    variables before. `again`: how often it was cut because it was too large."""
 
     cost: float
     level: CostLevel | None = None
     low: int = 0
     high: int = 0
     fixed: Mapping[str, int] = field(default_factory=dict)
-    beyond: KeyRange | None = None
     again: int = 0
 
     @property
@@ -235,8 +216,6 @@ class Morsel:
         if level is None:
             return EVERYTHING
         ranges = {name: KeyRange(value, value + 1) for name, value in self.fixed.items()}
-        if self.beyond is not None:
-            return Cell({**ranges, level.variable: self.beyond})
         low = None if self.low == 0 else int(level.values[self.low])
         high = None if self.high == len(level.values) else int(level.values[self.high])
         return Cell({**ranges, level.variable: KeyRange(low, high)})
@@ -249,7 +228,7 @@ class Morsels:
         self,
         join: JoinPlan,
         tries: Mapping[TrieRef, Trie],
-        scope: Any,
+        scope: Scope,
         slots: int,
         gpus: bool = False,
     ) -> None:
@@ -310,26 +289,18 @@ class Morsels:
 
     def smaller(self, piece: Morsel) -> list[Morsel] | None:
         """A morsel as several smaller ones; None if it cannot be cut."""
-        pieces = self._smaller(piece)
-        return pieces and [replace(each, again=piece.again + 1) for each in pieces]
-
-    def _smaller(self, piece: Morsel) -> list[Morsel] | None:
         level = piece.level
-        if level is None or piece.beyond is not None:
+        if level is None:
             return None
         if piece.high - piece.low > 1:
-            return _cut(level, piece.fixed, piece.cost, piece.low, piece.high, AGAIN)
-        value = int(level.values[piece.low])
-        fixed = {**piece.fixed, level.variable: value}
-        below = next_level(self.join, self.tries, fixed, self.scope)
-        if below is None or len(below.values) < 2:
-            return None
-        pieces = _cut(below, fixed, piece.cost, 0, len(below.values), AGAIN)
-        if piece.low == 0 and value > LEAST:
-            pieces.append(Morsel(0.0, level, fixed=piece.fixed, beyond=KeyRange(None, value)))
-        if piece.high == len(level.values) and value < GREATEST:
-            pieces.append(Morsel(0.0, level, fixed=piece.fixed, beyond=KeyRange(value + 1, None)))
-        return pieces
+            pieces = _cut(level, piece.fixed, piece.cost, piece.low, piece.high, AGAIN)
+        else:
+            fixed = {**piece.fixed, level.variable: int(level.values[piece.low])}
+            below = next_level(self.join, self.tries, fixed, self.scope)
+            if below is None or len(below.values) < 2:
+                return None
+            pieces = _cut(below, fixed, piece.cost, 0, len(below.values), AGAIN)
+        return [replace(each, again=piece.again + 1) for each in pieces]
 
 
 def _cut(

@@ -2,64 +2,82 @@
 
 `CellScheduler` sends the calls of a join, reports progress, and takes back cells that a call had no
 time for or that were too large. Its subclasses decide what each call runs.
+
+The driver merges few rows or groups (`Collector`). Many rows stay on the workers as parts of a
+relation; many groups are merged there, by an owner for each hash of their keys.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from gdatalog.calls import Limits
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
-from gdatalog.cluster.joins.collector import Collector, merges_remotely
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
-from gdatalog.cluster.pool import Broadcast, Call, Pool, TaskStage, TooLarge
-from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.rows import (
+    OwnedRows,
+    PartSize,
+    Shuffle,
+    ShuffleBlock,
+    columns_of,
+    owner_of,
+    parts_of,
+    size_of,
+    stays_remote,
+)
+from gdatalog.cluster.rows.texts import FewTexts, makes_texts, placed_texts, texts_for
+from gdatalog.cluster.workers import CallContext
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.derived import Derived
-from gdatalog.engine.device import WORTH
+from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
+from gdatalog.engine.device import CPU, WORTH
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import PlanRun
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan import JoinPlan, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.placement import ExecutorChoice, Spread
-from gdatalog.records import dataclass, replace
-from gdatalog.storage.remote import Keeper
+from gdatalog.records import dataclass, field, replace
+from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.remote import Keeper, RemotePart, RemoteRows
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-
-
-@dataclass(frozen=True, slots=True)
-class JoinWork:
-    """What all calls of a join get. `name`: the rule's. `symbols`: the symbol table, if texts are
-    read. `keep`: whether many rows or groups stay where they were computed."""
-
-    name: str
-    task: Broadcast
-    symbols: Broadcast | None
-    keep: bool
 
 
 class CellScheduler(ABC):
     """Runs one join's cells on the workers. `total`: the cost of all cells; `done`: of those that
-    ran.
+    ran. `task` and `symbols`: what all calls get.
 
     A call may return cells that it had no time for, and one that was too large.
     """
 
-    def __init__(self, pool: Pool, limits: Limits, work: JoinWork) -> None:
-        self.pool, self.limits, self.work = pool, limits, work
+    def __init__(
+        self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None, memory: int
+    ) -> None:
+        """`mode`, `limit`: see `JoinTask`. `memory`: what a call may hold, in bytes."""
+        self.join_run, self.pool, self.limits = run, run.pool, run.limits
+        self.plan, self.join = run.plan, run.plan.joins[number]
+        self.name = self.plan.relation
+        self.symbols = texts_for(self.pool, [self.plan], run.scope)
+        device = self.pool.connection.device if isinstance(self.symbols, FewTexts) else "cpu"
+        context = CallContext.of(run.context, memory, device=device)
+        if context.knobs.strategy == "auto" and run.compiles(self.join):
+            context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
+        known = len(run.scope.symbols)
+        task = JoinTask(self.plan, number, context, mode, known, limit, self.limits.chunk)
+        self.task = self.pool.broadcast(None, task)
         self.total, self.done = 1.0, 0.0
 
     def run(self) -> Generator[CellResult, None, None]:
         """Yields results as calls end."""
-        stage = self.pool.stage(self.work.name, self.limits, self._smaller)
+        stage = self.pool.stage(self.name, self.limits, self._smaller)
         stage.reports = False
         try:
             self._send(stage)
@@ -81,13 +99,9 @@ class CellScheduler(ABC):
             stage.cancel()
 
     def _call(
-        self,
-        tag: Any,
-        function: Callable[..., CellResult],
-        args: tuple[Any, ...],
-        worker: str | None,
+        self, tag: Any, function: Callable[..., CellResult], args: Any, worker: str | None
     ) -> Call:
-        return Call(function, args, self.work.keep, worker, tag, CellResult.light)
+        return Call(function, args, self.join_run.keep, worker, tag, CellResult.light)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Replaces a call that ran out of memory by smaller calls."""
@@ -114,9 +128,7 @@ def too_small(error: MemoryLimitError) -> MemoryLimitError:
 
 
 BUDGET = 1.0  # seconds until a call returns the cells that it has not started
-SHARES = (
-    1.5  # a call gets a thread's share of what is left, divided by this (guided self-scheduling)
-)
+SHARES = 1.5  # a call gets a thread's share of what is left, divided by this (self-scheduling)
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits
 
 
@@ -128,17 +140,14 @@ class MorselScheduler(CellScheduler):
     to the threads that end first.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        limits: Limits,
-        work: JoinWork,
-        tries: Mapping[TrieRef, Broadcast],
-        cutting: Morsels,
-    ) -> None:
-        super().__init__(pool, limits, work)
-        self.tries, self.cutting = tries, cutting
-        self.slots, self.total = cutting.slots, cutting.total
+    def __init__(self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None) -> None:
+        super().__init__(run, number, mode, limit, run.context.memory)
+        tries = run.tries(self.join)
+        self.tries = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
+        gpus = self.pool.connection.gpus and run.context.device.refuses(self.plan) is None
+        self.slots = self.pool.slots
+        self.cutting = Morsels(self.join, tries, run.scope, self.slots, gpus)
+        self.total = self.cutting.total
         self.flying = 0
         self.begun = False
 
@@ -149,24 +158,21 @@ class MorselScheduler(CellScheduler):
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
             for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
-                self._add(stage, pieces, worker=worker)
+                self._add(stage, self._made(pieces, worker=worker))
         while self.cutting and self.flying < AHEAD * self.slots:
             # Ever smaller parts, so that all threads end at about the same time.
-            self._add(stage, self.cutting.take(self.cutting.left / (SHARES * self.slots)))
+            pieces = self.cutting.take(self.cutting.left / (SHARES * self.slots))
+            self._add(stage, self._made(pieces))
 
-    def _add(
-        self,
-        stage: TaskStage,
-        pieces: Sequence[Morsel],
-        firm: bool = False,
-        worker: str | None = None,
-    ) -> None:
-        stage.add(self._made(pieces, firm, worker))
+    def _add(self, stage: TaskStage, call: Call) -> None:
+        stage.add(call)
         self.flying += 1
 
-    def _made(self, pieces: Sequence[Morsel], firm: bool, worker: str | None = None) -> Call:
+    def _made(
+        self, pieces: Sequence[Morsel], firm: bool = False, worker: str | None = None
+    ) -> Call:
         cells = [piece.cell for piece in pieces]
-        args = (self.work.task, cells, BUDGET, firm, self.tries, self.work.symbols)
+        args = (self.task, cells, BUDGET, firm, self.tries, self.symbols)
         return self._call(pieces, join_cells, args, worker)
 
     def _cut(self, large: TooLarge) -> list[Call]:
@@ -175,7 +181,7 @@ class MorselScheduler(CellScheduler):
             deep = pieces[0].again >= DEEP
             pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
-        return [self._made([piece], False) for piece in pieces]
+        return [self._made([piece]) for piece in pieces]
 
     def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
         pieces: Sequence[Morsel] = call.tag
@@ -184,11 +190,11 @@ class MorselScheduler(CellScheduler):
         self.done += sum(piece.cost for piece in done)
         if found.error is not None and len(pieces) > 1:
             for piece in left:  # each alone, before one of them is an error
-                self._add(stage, [piece])
+                self._add(stage, self._made([piece]))
         else:
             self.cutting.add(self._rest(stage, left, found))
         cells = [piece.cell for piece in done]
-        return join_cells, self.work.task, cells, None, True, self.tries, self.work.symbols
+        return join_cells, self.task, cells, None, True, self.tries, self.symbols
 
     def _rest(self, stage: TaskStage, left: list[Morsel], found: CellResult) -> list[Morsel]:
         """The morsels that a call has left; the first is cut if it was too large."""
@@ -199,7 +205,7 @@ class MorselScheduler(CellScheduler):
         if found.error is not None and (smaller is None or hard.again >= DEEP):
             raise too_small(found.error)
         if smaller is None:
-            self._add(stage, [hard], True)
+            self._add(stage, self._made([hard], True))
         return rest + (smaller or [])
 
 
@@ -279,29 +285,20 @@ class ReplicatedRun(PlanRun):
     ) -> Generator[CellResult, None, None]:
         """The workers' results for the cells of a join."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        with closing(self._cells(number, mode, limit)) as results:
+        with closing(self._scheduler(number, mode, limit).run()) as results:
             for found in results:
-                self._take(number, mode, found)
+                self._take(number, found)
                 yield found
 
-    def _cells(
-        self, number: int, mode: Mode, limit: int | None
-    ) -> Generator[CellResult, None, None]:
-        """The same, before the driver has processed them."""
-        join = self.plan.joins[number]
-        tries = self.tries(join)
-        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        gpus = self.pool.connection.gpus and self.context.device.refuses(self.plan) is None
-        cutting = Morsels(join, tries, self.scope, self.pool.slots, gpus)
-        work = self.work(number, mode, limit, self.limits.memory or 1 << 40)
-        return MorselScheduler(self.pool, self.limits, work, placed, cutting).run()
+    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
+        return MorselScheduler(self, number, mode, limit)
 
     def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
         """The tries of a join, built largest first."""
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         return {ref: made[ref] for ref in join.tries}
 
-    def _take(self, number: int, mode: Mode, found: CellResult) -> None:
+    def _take(self, number: int, found: CellResult) -> None:
         """Translates a worker's new texts, and records what it did."""
         self.calls += 1
         self.moved += found.moved
@@ -330,26 +327,142 @@ class ReplicatedRun(PlanRun):
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
-    def work(self, number: int, mode: Mode, limit: int | None, memory: int) -> JoinWork:
-        """What all calls of a join get, and the symbol table if its texts are read."""
-        plan, symbols = self.plan, self.scope.symbols
-        table: Broadcast | None = None
-        few: FewTexts | None = None
-        if reads_texts(plan):
-            table = placed_texts(self.pool, symbols)
-        else:
-            few = FewTexts.of([plan], self.scope.params, symbols)
-        task = JoinTask(
-            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
-            len(symbols), few, limit, self.report is not None, self.limits.chunk,
-            self.pool.connection.device if table is None else "cpu", self.context.tuning,
-        )  # fmt: skip
-        return JoinWork(plan.relation, self.pool.broadcast(None, task), table, self.keep)
+    def compiles(self, join: JoinPlan) -> bool:
+        """Whether workers compile a join's loops at once, and do not try slow strategies first."""
+        return join.cost >= WORTH
 
-    def _knobs(self, join: JoinPlan) -> Knobs:
-        """The knobs for workers: each call has one thread, and does not try slow strategies
-        first."""
-        knobs = replace(self.context.knobs, threads=1)
-        if knobs.strategy == "auto" and join.cost >= WORTH:
-            knobs = replace(knobs, strategy="lftj")
-        return knobs
+
+# Collecting the results of cells: few are fetched, many stay on the workers.
+
+
+@dataclass(slots=True)
+class Collector:
+    """Collects the results of one rule's calls, and makes them a relation's rows."""
+
+    pool: Pool
+    keeper: Keeper
+    plan: RulePlan
+    context: ExecutionContext
+    blocks: list[Columns] = field(default_factory=list)  # fetched rows
+    gathering: Gathering = field(init=False)  # fetched groups
+    left: list[tuple[RemoteValue, PartSize]] = field(default_factory=list)
+    held: int = 0  # bytes of fetched rows
+    moved: int = 0  # bytes moved between workers to merge results
+
+    def __post_init__(self) -> None:
+        context = self.context
+        self.gathering = Gathering(self.plan.gathers, CPU.ops, context.scope, context.limits)
+
+    def add(self, found: CellResult) -> None:
+        if found.blocks:
+            self.blocks += found.blocks
+            self.held += found.row_bytes
+            self.context.limits.charge("answers", self.held)
+        if found.gathering is not None:
+            self.gathering.join(found.gathering)
+        if found.left is not None:
+            self.left.append((found.kept, found.left))
+
+    def rows(self, distinct: bool) -> Derived:
+        """The rows, of at least one column. `distinct`: calls gave disjoint rows."""
+        if not self._few():
+            parts = self._parts()
+            if not distinct:
+                nbytes = sum(part.nbytes for part in parts)
+                told = f"{self.plan.relation}: distinct"
+                shuffle = Shuffle.over(self.pool, told, self.context.limits, nbytes)
+                owned = shuffle.distinct([part.value for part in parts])
+                self.moved = sum(kept.summary.moved for kept in owned)
+                parts, distinct, self.blocks = parts_of(owned), True, []
+                self.left = [(kept, kept.summary) for kept in owned]
+            if not self._few():
+                return remote_blocks(RemoteRows(parts, self.keeper, KnownRows.DISTINCT))
+        blocks = [*self.blocks, *map(columns_of, self._brought())]
+        blocks = [block for block in blocks if len(block[0])]
+        if distinct and len(blocks) > 1:
+            return DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
+        context = self.context
+        sink = RowSet(self.plan.head, CPU.ops, context.scope, context.limits, None, context.tuning)
+        sink.add_blocks(blocks)
+        return sink.finish()
+
+    def groups(self) -> Derived:
+        """The head's rows for all groups; several calls may have given parts of a group."""
+        plan, limits, scope = self.plan, self.context.limits, self.context.scope
+        if self._few():
+            for value in self._brought():
+                self.gathering.join(gathering_of(value))
+            return rows_of_groups(plan, self.gathering, CPU.ops, scope)
+        texts = tells_texts(plan)
+        symbols = placed_texts(self.pool, scope.symbols) if texts else SymbolTable()
+        merging = plan, CallContext.of(self.context, self.context.memory), symbols
+        values: list[Any] = [kept for kept, _ in self.left]
+        if self.gathering.groups:
+            values.append(self.gathering)
+        nbytes = sum(left.nbytes for _, left in self.left)
+        shuffle = Shuffle.over(self.pool, f"{plan.relation}: groups", limits, nbytes)
+        pieces = shuffle.partition(values, split_groups, *merging)
+        owned = shuffle.merge(pieces, merged_groups, *merging, summary=size_of)
+        parts, self.moved = parts_of(owned), sum(kept.summary.moved for kept in owned)
+        names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
+        apart = names.issuperset(key.name for key in plan.keys)
+        return remote_blocks(
+            RemoteRows(parts, self.keeper, KnownRows.DISTINCT if apart else KnownRows.NOTHING)
+        )
+
+    def _few(self) -> bool:
+        return not stays_remote(sum(told.nbytes for _, told in self.left), self.context)
+
+    def _parts(self) -> list[RemotePart]:
+        left = (RemotePart(kept, told.rows, told.nbytes) for kept, told in self.left)
+        return [*left, *map(RemotePart.of, self.blocks)]
+
+    def _brought(self) -> list[Any]:
+        values = [kept for kept, _ in self.left]
+        told = f"{self.plan.relation}: fetch"
+        return self.pool.bring(values, told, self.context.limits) if values else []
+
+
+def merges_remotely(plan: RulePlan) -> bool:
+    """Whether workers can merge a rule's groups."""
+    alone = all(len(group) == 1 for group in plan.groups)
+    return alone and bool(plan.keys) and not makes_texts(plan.head)
+
+
+def tells_texts(plan: RulePlan) -> bool:
+    """Whether merging groups needs texts: for aggregates over texts, or for error messages."""
+    targets = [target for gather in plan.gathers for target in gather.targets]
+    return any(expr.type == "symbol" for expr in (*plan.keys, *targets))
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def gathering_of(value: Any) -> Gathering:
+    """The groups, or the groups of a cell's result."""
+    found: Gathering = value if isinstance(value, Gathering) else value.gathering
+    return found
+
+
+def _together(
+    values: Sequence[Any], plan: RulePlan, there: CallContext, symbols: SymbolTable
+) -> tuple[Gathering, Scope]:
+    """All groups of some values."""
+    context = there.here(symbols)
+    whole = Gathering(plan.gathers, CPU.ops, context.scope, context.limits)
+    for value in values:
+        whole.join(gathering_of(value))
+    return whole, context.scope
+
+
+def split_groups(values: Sequence[Any], owners: int, *merging: Any) -> list[Gathering]:
+    """Groups by owner. `merging`: the plan, the context and the symbols."""
+    whole, _ = _together(values, *merging)
+    return whole.dealt(owners, owner_of)
+
+
+def merged_groups(pieces: Sequence[ShuffleBlock], plan: RulePlan, *merging: Any) -> OwnedRows:
+    """The head's rows for an owner's groups."""
+    whole, scope = _together([one.value for one in pieces], plan, *merging)
+    rows, _ = rows_of_groups(plan, whole, CPU.ops, scope)
+    return OwnedRows(rows, sum(one.moved for one in pieces))

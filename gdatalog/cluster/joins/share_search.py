@@ -10,20 +10,17 @@ Batches shrink towards the end, so that all workers end at about the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.joins.buckets import MAKING, mask_of
-from gdatalog.cluster.joins.shares import Block, Bucket, Histogram, Shares, count, fine
-from gdatalog.plan import JoinPlan, RulePlan
+from gdatalog.cluster.joins.shares import Block, Shares
+from gdatalog.plan.cells import Cell
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass
-from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 
 PART = 3  # a batch is at most a worker's share of the remaining work, divided by this
@@ -31,12 +28,14 @@ PART = 3  # a batch is at most a worker's share of the remaining work, divided b
 
 class Batch(NamedTuple):
     """Blocks, the buckets that they need together, the bytes that must move for them, and their
-    cost."""
+    cost. `cells`: what is run of them; `refined`: these are smaller than blocks."""
 
     blocks: tuple[Block, ...]
-    buckets: tuple[Bucket, ...]
+    buckets: Sequence[int]
     coming: int
     cost: float
+    cells: Sequence[Cell] = ()
+    refined: bool = False
 
 
 class Assigner:
@@ -103,7 +102,7 @@ class Assigner:
         self._held[worker] = self._keep(has, held)
         return Batch(
             tuple(self.shares.blocks[at] for at in blocks),
-            tuple(map(self.shares.bucket, self._numbers[has].tolist())),
+            self._numbers[has].tolist(),
             int(coming_now),
             cost,
         )
@@ -120,20 +119,6 @@ class Assigner:
                 kept[at] = True
                 room -= self._sizes[at]
         return kept
-
-
-def assigned(shares: Shares, memory: int, workers: int, threads: int = 1) -> list[list[Batch]]:
-    """The batches of each thread of each worker, if all threads are equally fast."""
-    assigner = Assigner(shares, memory, workers * threads)
-    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
-    busy = [(0.0, thread) for thread in range(len(batches))]
-    while True:
-        work, thread = heappop(busy)
-        batch = assigner.next_batch(thread // threads)
-        if batch is None:
-            return batches
-        batches[thread].append(batch)
-        heappush(busy, (work + batch.cost, thread))
 
 
 CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)
@@ -154,7 +139,7 @@ class ShareChoice:
 
     shares: Shares
     memory: int
-    batches: tuple[tuple[Batch, ...], ...]
+    batches: Sequence[Sequence[Batch]]
     threads: int = 1
 
     @property
@@ -182,12 +167,20 @@ class ShareChoice:
 
 
 def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice:
-    """The expected assignment of shares."""
-    batches = assigned(shares, memory, workers, threads)
-    return ShareChoice(shares, memory, tuple(map(tuple, batches)), threads)
+    """The expected assignment of shares, if all threads are equally fast."""
+    assigner = Assigner(shares, memory, workers * threads)
+    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
+    busy = [(0.0, thread) for thread in range(len(batches))]
+    while True:
+        work, thread = heappop(busy)
+        batch = assigner.next_batch(thread // threads)
+        if batch is None:
+            return ShareChoice(shares, memory, batches, threads)
+        batches[thread].append(batch)
+        heappush(busy, (work + batch.cost, thread))
 
 
-def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice:
+def choose(census: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice:
     """The best shares. `memory`: bytes of buckets that a thread can hold at once; more if even the
     smallest possible blocks need more: those are divided when they run."""
     while (best := weighed(census, memory, workers, threads)) is None:
@@ -195,7 +188,7 @@ def choose(census: Histogram, memory: int, workers: int, threads: int = 1) -> Sh
     return best
 
 
-def weighed(census: Histogram, memory: int, workers: int, threads: int = 1) -> ShareChoice | None:
+def weighed(census: Shares, memory: int, workers: int, threads: int = 1) -> ShareChoice | None:
     """The best shares whose blocks fit; None if there are none."""
     search = _Search(census, memory, workers, threads)
     for names in _restricted(census.layout.variables):
@@ -213,7 +206,7 @@ def _restricted(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class _Search:
-    def __init__(self, census: Histogram, memory: int, workers: int, threads: int) -> None:
+    def __init__(self, census: Shares, memory: int, workers: int, threads: int) -> None:
         self.memory, self.workers, self.threads = memory, workers, threads
         self.weights = [census.weights(domain) for domain in range(len(census.domains))]
         self.best: ShareChoice | None = None
@@ -226,7 +219,7 @@ class _Search:
         """How many more blocks may be examined; more as long as none fit."""
         return (4 * self.most if self.best is None else self.enough) - self.looked
 
-    def climb(self, census: Histogram) -> None:
+    def climb(self, census: Shares) -> None:
         """Adds classes to the domain where that helps most, step by step."""
         steps = [0] * len(self.weights)
         self._weighed(census, steps)
@@ -245,14 +238,14 @@ class _Search:
             _, steps = min(tried)
             vain = 0 if self.best is not known else vain + 1
 
-    def _weighed(self, census: Histogram, steps: Sequence[int]) -> tuple[int, float] | None:
+    def _weighed(self, census: Shares, steps: Sequence[int]) -> tuple[int, float] | None:
         """The cost of shares, lower is better; None if they have too many blocks."""
         if self.budget <= 0:
             return None
         starts = [
             _starts(weights, CLASSES[at]) for weights, at in zip(self.weights, steps, strict=True)
         ]
-        shares = census.shares(starts)
+        shares = census.coarser(starts)
         if (
             shares.most_blocks > max(FEWEST, min(self.most, self.budget))
             or shares.marks > BUCKETS * self.most
@@ -278,17 +271,6 @@ def _starts(weights: Array, classes: int) -> list[int]:
     return [int(at) for at in np.unique(starts) if at < len(weights)]
 
 
-# ------------------------------------------------------------------------------ by a sample
-
-
-def partitioned_spread(
-    plan: RulePlan, relation_of: Callable[[str], Relation], store: BucketStore
-) -> Spread:
-    """The expected spread of a rule's joins, from samples."""
-    choices = [_choice(join, relation_of, store) for join in plan.joins]
-    return spread_of([choice for choice in choices if choice is not None], len(store.pool.workers))
-
-
 def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
     """The spread of some joins."""
     return Spread(
@@ -298,27 +280,3 @@ def spread_of(choices: Sequence[ShareChoice], workers: int) -> Spread:
         tuple(domain.classes for choice in choices for domain in choice.shares.domains),
         sum(choice.moved for choice in choices),
     )
-
-
-def _choice(
-    join: JoinPlan, relation_of: Callable[[str], Relation], store: BucketStore
-) -> ShareChoice | None:
-    """The estimated shares of a join; None if it only counts rows."""
-    layout, bases, samples = store.laid_out(join, relation_of, planned=True)
-    if not bases:
-        return None
-    domains = fine(layout, samples)
-    rows = []
-    for base, source in zip(bases, layout.sources, strict=True):
-        keys = dict(enumerate(base.sample))
-        mask = mask_of(keys, source.tests)
-        rows.append({column: keys[column][mask] for column in source.columns})
-    counts = tuple(
-        count(keys, dims, domains) * base.step
-        for keys, base, dims in zip(rows, bases, layout.dims, strict=True)
-    )
-    widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
-    census = Histogram(layout, domains, counts, widths)
-    memory, slots = store.room()
-    workers = len(store.pool.workers)
-    return choose(census, memory // MAKING, workers, max(1, slots // workers))

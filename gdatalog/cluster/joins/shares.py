@@ -6,16 +6,16 @@ the layout a class; its cell is the bindings in these classes. The rows of a sou
 buckets by the classes of their columns; a block needs the buckets that may have rows of its
 bindings.
 
-Shares are chosen from a `Histogram`: the number of rows in each combination of fine classes, of
-which coarser ones consist. Workers count their own rows, and the driver adds the counts.
+Shares are chosen from others of fine classes, of which coarser ones consist. Workers count their
+own rows in each combination of fine classes, and the driver adds the counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import comb, prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,50 +26,6 @@ from gdatalog.storage.table import Array
 
 FINE = 128  # fine classes of a domain
 MOST = 1 << 20  # counts of a source; with many dims, there are fewer classes
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """`rows`: for each source, the number of rows in each combination of its dims' fine classes."""
-
-    layout: Layout
-    domains: tuple[Domain, ...]
-    rows: tuple[Array, ...]
-    row_bytes: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """The bytes of all rows."""
-        sizes = zip(self.rows, self.row_bytes, strict=True)
-        return sum(int(rows.sum()) * each for rows, each in sizes)
-
-    def weights(self, domain: int) -> Array:
-        """The bytes in each fine class of a domain, added up over columns."""
-        found = np.zeros(self.domains[domain].classes)
-        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
-            for axis, dim in enumerate(dims):
-                if dim.domain == domain:
-                    others = tuple(other for other in range(len(dims)) if other != axis)
-                    found += rows.sum(axis=others) * size
-        return found
-
-    def restricted(self, names: Collection[str]) -> Histogram:
-        """The histogram with only these variables restricted."""
-        return replace(self, layout=self.layout.restricted(names))
-
-    def shares(self, starts: Sequence[Sequence[int]]) -> Shares:
-        """Shares whose classes are ranges of fine ones. `starts`: for each domain, the number of
-        each class's first fine class; the first is 0."""
-        domains = tuple(
-            Domain(tuple(fine.bounds[at - 1] for at in first[1:]), fine.span)
-            for fine, first in zip(self.domains, starts, strict=True)
-        )
-        rows = []
-        for dims, counts in zip(self.layout.dims, self.rows, strict=True):
-            for axis, dim in enumerate(dims):
-                counts = np.add.reduceat(counts, starts[dim.domain], axis=axis)
-            rows.append(counts)
-        return Shares(self.layout, domains, tuple(rows), self.row_bytes)
 
 
 def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ...]:
@@ -121,13 +77,6 @@ def count(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Doma
 Block = tuple[int, ...]  # the class of each variable of the layout
 
 
-class Bucket(NamedTuple):
-    """The rows of a source (by its number) whose columns are in these classes, one for each dim."""
-
-    source: int
-    classes: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Classes of keys: the start of each class but the first, ascending. `span`: about the least
@@ -140,9 +89,8 @@ class Domain:
     def classes(self) -> int:
         return len(self.bounds) + 1
 
-    def key_range(self, first: int, last: int | None = None) -> KeyRange:
-        """The keys of a class, or of a range of classes."""
-        last = first if last is None else last
+    def key_range(self, first: int, last: int) -> KeyRange:
+        """The keys of a range of classes."""
         low = self.bounds[first - 1] if first else None
         return KeyRange(low, self.bounds[last] if last < len(self.bounds) else None)
 
@@ -168,6 +116,34 @@ class Shares:
     domains: tuple[Domain, ...]
     rows: tuple[Array, ...]
     row_bytes: tuple[int, ...]
+
+    def weights(self, domain: int) -> Array:
+        """The bytes in each class of a domain, added up over columns."""
+        found = np.zeros(self.domains[domain].classes)
+        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
+            for axis, dim in enumerate(dims):
+                if dim.domain == domain:
+                    others = tuple(other for other in range(len(dims)) if other != axis)
+                    found += rows.sum(axis=others) * size
+        return found
+
+    def restricted(self, names: Collection[str]) -> Shares:
+        """The same with only these variables restricted."""
+        return replace(self, layout=self.layout.restricted(names))
+
+    def coarser(self, starts: Sequence[Sequence[int]]) -> Shares:
+        """Shares whose classes are ranges of these. `starts`: for each domain, the number of each
+        class's first one here; the first is 0."""
+        domains = tuple(
+            Domain(tuple(old.bounds[at - 1] for at in first[1:]), old.span)
+            for old, first in zip(self.domains, starts, strict=True)
+        )
+        rows = []
+        for dims, counts in zip(self.layout.dims, self.rows, strict=True):
+            for axis, dim in enumerate(dims):
+                counts = np.add.reduceat(counts, starts[dim.domain], axis=axis)
+            rows.append(counts)
+        return Shares(self.layout, domains, tuple(rows), self.row_bytes)
 
     # ------------------------------------------------------------------------------- bindings
 
@@ -230,17 +206,11 @@ class Shares:
 
     # ----------------------------------------------------------------------------------- rows
 
-    def buckets(self, block: Block) -> frozenset[Bucket]:
-        """The non-empty buckets that a block needs."""
-        return frozenset(
-            self.bucket(number) for number in np.flatnonzero(self.needs([block])[0]).tolist()
-        )
-
-    def bucket(self, number: int) -> Bucket:
-        """A bucket by its number."""
-        source = int(np.searchsorted(self._starts, number, side="right")) - 1
-        at = np.unravel_index(number - int(self._starts[source]), self.rows[source].shape)
-        return Bucket(source, tuple(map(int, at)))
+    def buckets(self, block: Block) -> list[int]:
+        """The numbers of the non-empty buckets that a block needs. Buckets are numbered source by
+        source, in the order of tuples of classes."""
+        found: list[int] = np.flatnonzero(self.needs([block])[0]).tolist()
+        return found
 
     @cached_property
     def sizes(self) -> Array:
@@ -273,15 +243,15 @@ class Shares:
         return marks
 
     @cached_property
-    def _starts(self) -> Array:
-        """The number of each source's first bucket."""
-        return np.cumsum([0, *(rows.size for rows in self.rows)])[:-1]
+    def starts(self) -> list[int]:
+        """The number of each source's first bucket, and the end."""
+        return [0, *accumulate(rows.size for rows in self.rows)]
 
     @cached_property
     def _numbers(self) -> list[Array]:
         return [
-            np.arange(start, start + rows.size).reshape(rows.shape)
-            for start, rows in zip(self._starts.tolist(), self.rows, strict=True)
+            np.arange(start, end).reshape(rows.shape)
+            for (start, end), rows in zip(pairwise(self.starts), self.rows, strict=True)
         ]
 
     @cached_property
@@ -314,12 +284,6 @@ class Shares:
         """The numbers of rows that a role has for a block, bucket by bucket."""
         found: Array = self._in_role[role][self._index(role, block)]
         return np.asarray(found)
-
-    def rows_of(self, bucket: Bucket) -> int:
-        return int(self.rows[bucket.source][bucket.classes])
-
-    def bytes_of(self, bucket: Bucket) -> int:
-        return self.rows_of(bucket) * self.row_bytes[bucket.source]
 
     @cached_property
     def largest(self) -> int:

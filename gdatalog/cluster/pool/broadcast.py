@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import mmap
 import os
 import pickle
 import shutil
@@ -25,17 +24,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from threading import RLock
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from gdatalog.cancellation import PATIENCE, current_watch
-from gdatalog.cluster.workers import own_memory
+from gdatalog.cluster.workers import own_memory, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.records import dataclass, field
 
 BAD = ("lost", "cancelled", "error")  # statuses of futures without a value
-ALIGNED = 64  # bytes: the alignment that vector instructions prefer
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,12 @@ class BroadcastFile:
                 value, size = read(self.path), os.path.getsize(self.path)
             except FileNotFoundError as error:
                 raise MissingBroadcast(self.path) from error
-            if not self.once:
-                _keep(self.path, value, size)
+            if self.once:
+                return value
+            _held[self.path] = value, size
+            limit = own_memory()
+            while limit and len(_held) > 1 and sum(n for _, n in _held.values()) > limit // 2:
+                _held.popitem(last=False)
             return value
 
 
@@ -79,14 +81,6 @@ def forget(paths: tuple[str, ...]) -> None:
             _held.pop(path, None)
 
 
-def _keep(path: str, value: Any, size: int) -> None:
-    _held[path] = value, size
-    limit = own_memory()
-    if limit is not None:
-        while len(_held) > 1 and sum(size for _, size in _held.values()) > limit // 2:
-            _held.popitem(last=False)
-
-
 # ------------------------------------------------------------------------------------ files
 
 
@@ -96,37 +90,6 @@ def can_read(path: str, token: str) -> bool:
         return Path(path).read_text(encoding="utf-8") == token
     except OSError:
         return False
-
-
-def write(value: Any, path: str) -> int:
-    """Writes a value such that its arrays can be mapped; returns the file's size in bytes."""
-    buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    views = [buffer.raw() for buffer in buffers]
-    head = pickle.dumps([len(body), *(view.nbytes for view in views)], protocol=5)
-    with open(path, "wb") as file:
-        file.write(len(head).to_bytes(8, "little") + head + body)
-        for view in views:
-            file.write(bytes(-file.tell() % ALIGNED))
-            file.write(view)
-        return file.tell()
-
-
-def read(path: str) -> Any:
-    """Reads a value whose arrays are mapped: only pages that are read take memory, once for all
-    workers of a machine. Changes stay private to this process."""
-    with open(path, "rb") as file:
-        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    at = 8 + int.from_bytes(mapped[:8], "little")
-    length, *sizes = pickle.loads(mapped[8:at])
-    body = mapped[at : at + length]
-    at += length
-    buffers = []
-    for size in sizes:
-        at += -at % ALIGNED
-        buffers.append(mapped[at : at + size])
-        at += size
-    return pickle.loads(body, buffers=buffers)
 
 
 FOLDER = "GDATALOG_CLUSTER_FOLDER"  # names a folder that the driver and all workers see
@@ -170,23 +133,19 @@ class Broadcast:
 
         value = self._value()
         if value is None and self.file is not None:
-            value = _read_again(self.file.path)
+            try:
+                value = read(self.file.path)
+            except OSError as error:
+                raise DeviceError(
+                    f"{self.file.path}: this file for workers cannot be read: {error.strerror}",
+                    hint="run the query again; if that does not help, load the data again",
+                ) from None
             self._value = lambda: value
         self.file = None
         body = pickle.dumps(value, protocol=5)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
             key = f"broadcast-{uuid4().hex}"
             self._future = self._client.submit(pickle.loads, body, key=key, pure=False)
-
-
-def _read_again(path: str) -> Any:
-    try:
-        return read(path)
-    except OSError as error:
-        raise DeviceError(
-            f"{path}: this file for workers cannot be read: {error.strerror}",
-            hint="run the query again; if that does not help, load the data again",
-        ) from None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -202,7 +161,12 @@ class Broadcaster:
     _telling: list[Any] = field(default_factory=list)  # pending requests to workers
     _end: Callable[[], Any] = lambda: None
 
-    def place(self, key: Hashable, value: Any, version: Hashable, once: bool) -> Broadcast:
+    def place(
+        self, key: Hashable, value: Any, version: Hashable = None, once: bool = False
+    ) -> Broadcast:
+        """Broadcasts a value. A key and version stand for the same value while that value lives.
+        With the key None, each broadcast is new, and workers drop it with the returned object.
+        `once`: few calls need it, so workers do not keep it."""
         known = self._known.get(key)
         if known is not None and known[1].of(value) and known[0] == version:
             return known[1]
@@ -296,22 +260,6 @@ def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: 
         work = client.run(function, *args, on_error="ignore", asynchronous=True)
         said = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
         telling[:] = [*(each for each in telling if not each.done()), said]
-
-
-def workers_of(client: Any) -> dict[str, int]:
-    """The number of threads of each worker, by address; waits if there are no workers."""
-    until = monotonic() + ALONE
-    while True:
-        workers: dict[str, int] = client.nthreads()
-        if workers:
-            return workers
-        if monotonic() > until:
-            raise DeviceError(
-                f"the cluster has had no workers for {ALONE:.0f} s",
-                hint="start workers, and run the query again",
-            )
-        current_watch().poll()
-        sleep(PAUSE)
 
 
 def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Calls that workers run, the results that they keep, and the workers that a pool has.
+"""Calls that workers run, and the results that they keep.
 
 A call is sent as bytes: a pickled function and its arguments, which refer to values on workers by
 name. A call stops at its next poll when nobody waits for it any more.
@@ -8,44 +8,23 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from time import monotonic, perf_counter
+from collections.abc import Callable, Sequence
+from time import perf_counter
 from traceback import format_exc
-from typing import Any, NamedTuple
+from typing import Any
 
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool.broadcast import (
-    Broadcast,
-    Broadcaster,
-    BroadcastFile,
-    MissingBroadcast,
-    workers_of,
-)
+from gdatalog.cluster.pool.broadcast import Broadcast, BroadcastFile, MissingBroadcast
 from gdatalog.cluster.workers import own_worker
-from gdatalog.cluster.workers.connection import Connection, workers_told
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field
 
 LOOK = 0.05  # seconds between two looks at whether anybody waits
 
 
-class Outcome(NamedTuple):
-    """A call's result, or the error that it raised."""
-
-    value: Any
-    error: BaseException | None = None
-
-
-def packed(value: Any, name: Callable[[Any], Any]) -> bytes:
-    """Pickles a value; objects for which `name` returns a name are replaced by that name."""
-    file = io.BytesIO()
-    _Packer(file, name).dump(value)
-    return file.getvalue()
-
-
 class _Packer(pickle.Pickler):
-    # A class of its own: one defined inside `packed` would be a reference cycle, which
-    # keeps the values alive until the garbage collector runs.
+    """Pickles a value; objects for which `name` returns a name are replaced by that name."""
+
     def __init__(self, file: io.BytesIO, name: Callable[[Any], Any]) -> None:
         super().__init__(file, protocol=5)
         self.name = name
@@ -70,12 +49,12 @@ def run_call(body: bytes, inputs: Sequence[Any]) -> Any:
         return function(*args)
 
 
-def outcome_of(body: bytes, inputs: Sequence[Any]) -> Outcome:
-    """Like `run_call`, but returns errors as values, because Dask would log a raised error."""
+def outcome_of(body: bytes, inputs: Sequence[Any]) -> tuple[Any, Exception | None]:
+    """The result of `run_call`, or the error, because Dask would log a raised one."""
     try:
-        return Outcome(run_call(body, inputs))
+        return run_call(body, inputs), None
     except Exception as error:
-        return Outcome(None, _sendable(error))
+        return None, _sendable(error)
 
 
 def _sendable(error: Exception) -> Exception:
@@ -89,16 +68,6 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def summary_of(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Summarises a value that stays on a worker."""
-    return function(value)
-
-
-def part_of(value: Any, key: Any) -> Any:
-    """An item of a value that stays on a worker."""
-    return value[key]
-
-
 def itself(value: Any) -> Any:
     return value
 
@@ -109,24 +78,20 @@ class _Caller(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self._state, self._key = _task()
+        worker = own_worker()
+        self._tasks = None if worker is None else worker.state.tasks
+        self._key = None if worker is None else worker.get_current_task()
         self._looked = perf_counter()
 
     def poll(self) -> None:
         now = perf_counter()
         if now - self._looked >= LOOK:
             self._looked = now
-            if self._state is not None:
-                task = self._state.tasks.get(self._key)
+            if self._tasks is not None:
+                task = self._tasks.get(self._key)
                 if task is None or task.state == "cancelled":
                     raise Interrupted("the call was cancelled")
         super().poll()
-
-
-def _task() -> tuple[Any, Any]:
-    """The worker's state, and the task that this thread runs."""
-    worker = own_worker()
-    return (None, None) if worker is None else (worker.state, worker.get_current_task())
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -186,70 +151,46 @@ class TooLarge(MemoryLimitError):
         self.call = call
 
 
-def whole(each: RemoteValue | RemoteElement | Broadcast) -> RemoteValue | Broadcast:
+Input = RemoteValue | RemoteElement | Broadcast
+
+
+def whole(each: Input) -> RemoteValue | Broadcast:
     """The value that an argument is, or is an item of."""
     return each.kept if isinstance(each, RemoteElement) else each
 
 
-def future_of(each: RemoteValue | RemoteElement | Broadcast) -> Any:
+def future_of(each: Input) -> Any:
     return each.kept.parts.get(each.key) if isinstance(each, RemoteElement) else each.future
 
 
-SOON = 1.0  # seconds until new and lost workers are noticed
+@dataclass(slots=True, eq=False)
+class RunningCall:
+    """A submitted call: its bytes, which name remote and broadcast values."""
 
+    call: Call
+    inputs: list[Input] = field(default_factory=list)
+    placed: list[Broadcast] = field(default_factory=list)
+    paths: set[str] = field(default_factory=set)  # of the files that the bytes name
+    body: bytes = b""
+    tries: int = 0
+    deaths: int = 0  # how often its workers died while it ran
+    given: Sequence[Any] = ()  # the futures of its inputs
+    made: Any = None  # the future of a result that stays
+    unseen: str | None = None  # a file that a worker needed for its inputs, and did not see
 
-class PoolWorkers:
-    """The workers of a connection, and the values broadcast to them."""
+    def __post_init__(self) -> None:
+        file = io.BytesIO()
+        _Packer(file, self._name).dump((self.call.function, self.call.args))
+        self.body = file.getvalue()
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.broadcaster = Broadcaster(connection.client)
-        self._threads: tuple[float, dict[str, int]] = 0.0, {}
-        self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
-
-    def where(self, kept: Sequence[RemoteValue]) -> list[str | None]:
-        """A worker that holds each value; None if unknown."""
-        client = self.connection.client
-        keys = [each.future.key for each in kept]
-        held = client.sync(client.scheduler.who_has, keys=keys) if keys else {}
-        return [next(iter(held.get(key, ())), None) for key in keys]
-
-    @property
-    def workers(self) -> dict[str, int]:
-        """The number of threads of each worker, by address; waits if there are no workers."""
-        return workers_of(self.connection.client)
-
-    @property
-    def threads(self) -> dict[str, int]:
-        """The same, cached for a second, for frequent calls; empty if there are no workers."""
-        when, threads = self._threads
-        if not threads or monotonic() - when > SOON:
-            threads = self.connection.client.nthreads()
-            self._threads = monotonic(), threads
-        return threads
-
-    @property
-    def slots(self) -> int:
-        """How many calls can run at once."""
-        return max(1, sum(self.threads.values()))
-
-    @property
-    def info(self) -> Mapping[str, Mapping[str, Any]]:
-        """The scheduler's report of each worker, by address; waits until there is a worker. Cached
-        for a second, because a request takes milliseconds."""
-        when, found = self._info
-        while not found or monotonic() - when > SOON:
-            workers_of(self.connection.client)
-            found = workers_told(self.connection.client)
-            when, _ = self._info = monotonic(), found
-        return found
-
-    @property
-    def memory(self) -> list[int]:
-        """The memory limits of those workers that have one, in bytes."""
-        limits = [each["memory_limit"] for each in self.info.values()]
-        return [limit for limit in limits if limit]
-
-    def close(self) -> None:
-        self.broadcaster.close()
-        self.connection.close()
+    def _name(self, each: Any) -> Any:
+        """What stands for a remote or broadcast value in the bytes; None for other objects."""
+        if isinstance(each, Broadcast):
+            self.placed.append(each)
+            if each.file is not None:
+                self.paths.add(each.file.path)
+                return each.file
+        if isinstance(each, Input):
+            self.inputs.append(each)
+            return len(self.inputs) - 1
+        return None

@@ -4,46 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import operator
 import os
 import pickle
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from functools import partial
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
 from gdatalog.calls import Limits
-from gdatalog.cancellation import PATIENCE
+from gdatalog.cancellation import PATIENCE, current_watch
+from gdatalog.cluster.pool import broadcast, calls
 from gdatalog.cluster.pool.broadcast import (
-    ALONE,
-    BAD,
-    EVERY,
-    FOLDER,
-    OFTEN,
     Broadcast,
+    Broadcaster,
     MissingBroadcast,
     awaited,
 )
 from gdatalog.cluster.pool.calls import (
     Call,
     Lost,
-    PoolWorkers,
     RemoteElement,
     RemoteValue,
+    RunningCall,
     TooLarge,
     future_of,
-    outcome_of,
-    packed,
-    part_of,
-    run_call,
-    summary_of,
     whole,
 )
 from gdatalog.cluster.workers import set_free
-from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
+from gdatalog.cluster.workers.connection import Connection, workers_told
+from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError, UsageError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 
 PATIENT = 1.0  # seconds until the scheduler is asked to free forgotten tasks
 TOGETHER = 64  # results fetched together at most
@@ -51,78 +45,21 @@ TOGETHER = 64  # results fetched together at most
 Smaller = Callable[[TooLarge], Iterable[Call]]
 
 
-@dataclass(slots=True, eq=False)
-class RunningCall:
-    """A submitted call: its bytes, which name remote and broadcast values."""
-
-    call: Call
-    body: bytes
-    inputs: list[RemoteValue | RemoteElement | Broadcast]
-    placed: list[Broadcast]
-    paths: set[str]  # of the files that the bytes name
-    tries: int = 0
-    deaths: int = 0  # how often its workers died while it ran
-    given: Sequence[Any] = ()  # the futures of its inputs
-    made: Any = None  # the future of a result that stays
-    unseen: str | None = None  # a file that a worker needed for its inputs, and did not see
-
-    @staticmethod
-    def of(call: Call) -> RunningCall:
-        inputs: list[RemoteValue | RemoteElement | Broadcast] = []
-        placed: list[Broadcast] = []
-        paths: set[str] = set()
-
-        def name(each: Any) -> Any:
-            if isinstance(each, Broadcast):
-                placed.append(each)
-                if each.file is not None:
-                    paths.add(each.file.path)
-                    return each.file
-            if isinstance(each, RemoteValue | RemoteElement | Broadcast):
-                inputs.append(each)
-                return len(inputs) - 1
-            return None
-
-        body = packed((call.function, call.args), name)
-        return RunningCall(call, body, inputs, placed, paths)
-
-
-class Submitter:
-    """Submits a stage's tasks under the stage's name, which the dashboard shows."""
-
-    def __init__(self, client: Any, name: str) -> None:
-        self._client = client
-        self._name = f"{name.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
-        self._tasks = 0
-
-    def __call__(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
-        """Submits one task for each entry of the lists; returns their futures."""
-        first, self._tasks = self._tasks, self._tasks + len(args[0])
-        futures: list[Any] = self._client.map(
-            function,
-            *args,
-            key=[f"{self._name}-{number:07}" for number in range(first, self._tasks)],
-            workers=None if worker is None else [worker],
-            allow_other_workers=worker is not None,
-            pure=False,
-        )
-        return futures
-
-
 class TaskStage:
     """Calls that serve one purpose."""
 
     def __init__(
-        self, pool: PoolWorkers, name: str, limits: Limits, smaller: Smaller | None = None
+        self, pool: Pool, name: str, limits: Limits, smaller: Smaller | None = None
     ) -> None:
         self.pool = pool
         self.name = name
         self.limits = limits
         self.smaller = smaller
-        self.unrecoverable: Collection[RemoteValue] = ()  # never recomputed
+        self.unrecoverable: Iterable[RemoteValue] = ()  # never recomputed
         self.reports = True  # reports progress; else the caller does
         self._client = pool.connection.client
-        self._submit = Submitter(self._client, name)
+        self._prefix = f"{name.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
+        self._tasks = 0
         self._waiting: list[RunningCall] = []
         self._running: dict[Any, RunningCall] = {}  # by the future of its result or summary
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
@@ -131,13 +68,13 @@ class TaskStage:
 
     def add(self, call: Call) -> None:
         self._added += 1
-        self._waiting.append(RunningCall.of(call))
+        self._waiting.append(RunningCall(call))
 
     def defer(self, call: Call) -> RemoteValue:
         """Submits a call at once; returns its future result, an argument of further calls."""
-        run = RunningCall.of(call)
+        run = RunningCall(call)
         self._make([run], call.worker)
-        return self._kept(run, None)
+        return _kept(run, None)
 
     def start(self) -> None:
         """Sends the calls that were added; iterating does this too."""
@@ -183,18 +120,47 @@ class TaskStage:
             by_worker.setdefault(run.call.worker, []).append(run)
         for worker, runs in by_worker.items():
             given = [run for run in runs if not run.call.keep]
-            for future, run in zip(self._tasks_of(outcome_of, given, worker), given, strict=True):
-                self._watch(future, run)
-            self._keep([run for run in runs if run.call.keep], worker)
+            self._watch(self._tasks_of(calls.outcome_of, given, worker), given)
+            kept = [run for run in runs if run.call.keep]
+            self._make(kept, worker)
+            plain = [run for run in kept if run.call.summary is None]
+            self._watch([run.made for run in plain], plain)
+            telling = [run for run in kept if run.call.summary is not None]
+            summaries, made = [run.call.summary for run in telling], [run.made for run in telling]
+            self._watch(self._submit(operator.call, None, summaries, made), telling)
+
+    def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
+        """Submits one task for each entry of the lists, under the stage's name, which the dashboard
+        shows; returns their futures."""
+        first, self._tasks = self._tasks, self._tasks + len(args[0])
+        if first == self._tasks:
+            return []
+        futures: list[Any] = self._client.map(
+            function,
+            *args,
+            key=[f"{self._prefix}-{number:07}" for number in range(first, self._tasks)],
+            workers=None if worker is None else [worker],
+            allow_other_workers=worker is not None,
+            pure=False,
+        )
+        return futures
 
     def _tasks_of(
         self, function: Callable[..., Any], runs: Sequence[RunningCall], worker: str | None
     ) -> list[Any]:
         for run in runs:
             run.given = list(map(future_of, run.inputs))
-        given = [list(run.given) for run in runs]
-        bodies = [run.body for run in runs]
-        return self._submit(function, worker, bodies, given) if runs else []
+        bodies, given = [run.body for run in runs], [list(run.given) for run in runs]
+        return self._submit(function, worker, bodies, given)
+
+    def _make(self, runs: Sequence[RunningCall], worker: str | None) -> None:
+        for run, future in zip(runs, self._tasks_of(calls.run_call, runs, worker), strict=True):
+            run.made = future
+
+    def _watch(self, futures: Sequence[Any], runs: Sequence[RunningCall]) -> None:
+        for future, run in zip(futures, runs, strict=True):
+            self._running[future] = run
+            future.add_done_callback(self._ended.put)
 
     def _compute_again(self, runs: Sequence[RunningCall]) -> None:
         """Makes Dask compute inputs again that failed; raises if it cannot, because it has
@@ -226,40 +192,16 @@ class TaskStage:
 
     def _parts(self, parts: Sequence[RemoteElement]) -> None:
         """Makes items of remote values tasks of their own, on the workers that hold the whole."""
-        wanted = list({
-            (id(part.kept), part.key): part
-            for part in parts if part.key not in part.kept.parts
-        }.values())  # fmt: skip
-        if not wanted:
-            return
+        missing = (part for part in parts if part.key not in part.kept.parts)
+        wanted = list({(id(part.kept), part.key): part for part in missing}.values())
         at: dict[str | None, list[RemoteElement]] = {}
         for part, worker in zip(wanted, self.pool.where([p.kept for p in wanted]), strict=True):
             at.setdefault(worker, []).append(part)
         for worker, some in at.items():
             kept, keys = [part.kept.future for part in some], [part.key for part in some]
-            futures = self._submit(part_of, worker, kept, keys)
+            futures = self._submit(operator.getitem, worker, kept, keys)
             for part, future in zip(some, futures, strict=True):
                 part.kept.parts[part.key] = future
-
-    def _make(self, runs: Sequence[RunningCall], worker: str | None) -> None:
-        for run, future in zip(runs, self._tasks_of(run_call, runs, worker), strict=True):
-            run.made = future
-
-    def _keep(self, runs: Sequence[RunningCall], worker: str | None) -> None:
-        self._make(runs, worker)
-        telling = [run for run in runs if run.call.summary is not None]
-        for run in runs:
-            if run.call.summary is None:
-                self._watch(run.made, run)
-        if telling:
-            made = [run.made for run in telling]
-            futures = self._submit(summary_of, None, made, [run.call.summary for run in telling])
-            for future, run in zip(futures, telling, strict=True):
-                self._watch(future, run)
-
-    def _watch(self, future: Any, run: RunningCall) -> None:
-        self._running[future] = run
-        future.add_done_callback(self._ended.put)
 
     # ------------------------------------------------------------------------------ waiting
 
@@ -278,7 +220,7 @@ class TaskStage:
                 found.append(self._ended.get_nowait())
         except Empty:
             pass
-        if monotonic() - self._looked > EVERY:
+        if monotonic() - self._looked > broadcast.EVERY:
             self._looked = monotonic()
             found += [future for future in self._running if future.status == "lost"]
             self._check()
@@ -288,48 +230,38 @@ class TaskStage:
         """The results of calls that ended; failed calls are retried."""
         if futures:
             self._worked = monotonic()
-        values = self._gathered([f for f in futures if self._brings(f)])
+        finished = [future for future in futures if future.status == "finished"]
+        values = self._gathered([f for f in finished if self._running[f].made is not f])
         for future in futures:
             run = self._running.pop(future)
-            if future in values:
-                yield from self._given(run, values[future])
-            elif future.status == "finished" and run.made is future:
-                yield run.call, self._kept(run, None)
-            else:
+            if run.made is future and future.status == "finished":
+                yield run.call, _kept(run, None)
+            elif future not in values:
                 self._failed(run, future)
-
-    def _brings(self, future: Any) -> bool:
-        """Whether a future's result comes to the driver."""
-        return future.status == "finished" and self._running[future].made is not future
+            elif run.call.keep:
+                yield run.call, _kept(run, values[future])
+            else:
+                value, error = values[future]
+                if error is None:
+                    yield run.call, value
+                else:
+                    self._raised(run, error)
 
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
         """Results of tasks; omits those whose workers have died meanwhile."""
+
+        def alive() -> bool:
+            self._check()
+            return not any(future.status in broadcast.BAD for future in futures)
+
         while futures:
             wanted = {future.key: future for future in futures}
             gather = self._client.gather(wanted, errors="skip", asynchronous=True)
-            alive = partial(self._intact, futures)
             with contextlib.suppress(OSError):
                 found = awaited(self._client, gather, alive, self.limits.poll)
                 return {f: found[f.key] for f in futures if f.status == "finished"}
             futures = [future for future in futures if future.status == "finished"]
         return {}
-
-    def _intact(self, futures: Sequence[Any]) -> bool:
-        self._check()
-        return not any(future.status in BAD for future in futures)
-
-    def _given(self, run: RunningCall, value: Any) -> Iterator[tuple[Call, Any]]:
-        if run.call.keep:
-            yield run.call, self._kept(run, value)
-        elif value.error is None:
-            yield run.call, value.value
-        else:
-            self._raised(run, value.error)
-
-    def _kept(self, run: RunningCall, told: Any) -> RemoteValue:
-        inputs = [kept for kept in map(whole, run.inputs) if isinstance(kept, RemoteValue)]
-        origins = frozenset(run.placed).union(*(kept.origins for kept in inputs))
-        return RemoteValue(run.made, told, origins)
 
     # ------------------------------------------------------------------------------- faults
 
@@ -347,7 +279,7 @@ class TaskStage:
         run.made = None
         recoverable = error is None or killed or lost
         again = recoverable and any(
-            whole(each).future.status in BAD or future_of(each) is not given
+            whole(each).future.status in broadcast.BAD or future_of(each) is not given
             for each, given in zip(run.inputs, run.given, strict=True)
         )
         if isinstance(error, MissingBroadcast):
@@ -361,7 +293,7 @@ class TaskStage:
 
     def _again(self, run: RunningCall, error: BaseException | None = None) -> None:
         run.tries += 1
-        if run.tries > OFTEN:
+        if run.tries > broadcast.OFTEN:
             if error is None and run.unseen is not None:
                 error = self._unseen(run.unseen)
             raise error or DeviceError(
@@ -380,7 +312,7 @@ class TaskStage:
             for each in run.placed:
                 if each.file is not None:  # else another call had it sent
                     each.send()
-            self._again(replace(RunningCall.of(run.call), tries=run.tries, deaths=run.deaths))
+            self._again(RunningCall(run.call, tries=run.tries, deaths=run.deaths))
         elif isinstance(error, Interrupted):
             self._again(run)
         elif isinstance(error, MemoryError):
@@ -397,7 +329,7 @@ class TaskStage:
             f"{self.name} needs rows that were lost with their worker, and they cannot be computed "
             f"again, because workers do not see {os.path.dirname(path)}",
             hint="run the query again; if that does not help, load the data again; to keep rows "
-            f"when workers are replaced, set {FOLDER} to a folder that all machines see",
+            f"when workers are replaced, set {broadcast.FOLDER} to a folder that all machines see",
         )
 
     def _killed(self, run: RunningCall) -> None:
@@ -439,12 +371,13 @@ class TaskStage:
             keys = [future.key for future in self._running]
             free = self._client.run_on_scheduler(set_free, wanted=keys, asynchronous=True)
             asyncio.run_coroutine_threadsafe(free, self._loop)  # does not wait for the answer
-        if waited > ALONE:
+        if waited > broadcast.ALONE:
             self._asked = monotonic()
             workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
             if not workers:
                 raise DeviceError(
-                    f"the cluster has had no workers for {ALONE:.0f} s: {self.name} was stopped",
+                    f"the cluster has had no workers for {broadcast.ALONE:.0f} s: {self.name} was "
+                    "stopped",
                     hint="start workers, and run the query again",
                 )
             if all(worker["status"] == "paused" for worker in workers):
@@ -455,5 +388,112 @@ class TaskStage:
                 )
 
     def _check_unrecoverable(self) -> None:
-        if any(kept.future.status in BAD for kept in self.unrecoverable):
+        if any(kept.future.status in broadcast.BAD for kept in self.unrecoverable):
             raise Lost(f"a part of {self.name} was lost with its worker")
+
+
+def _kept(run: RunningCall, told: Any) -> RemoteValue:
+    inputs = [kept for kept in map(whole, run.inputs) if isinstance(kept, RemoteValue)]
+    origins = frozenset(run.placed).union(*(kept.origins for kept in inputs))
+    return RemoteValue(run.made, told, origins)
+
+
+SOON = 1.0  # seconds until new and lost workers are noticed
+
+
+class Pool:
+    """A connection's workers, the values broadcast to them, and the calls that they run."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.broadcaster = Broadcaster(connection.client)
+        self.broadcast = self.broadcaster.place
+        self._info: tuple[float, Mapping[str, Mapping[str, Any]]] = 0.0, {}
+
+    def folder(self) -> str | None:
+        """A new folder that the driver and all workers see, which the caller deletes; None if they
+        share no file system."""
+        return tempfile.mkdtemp(dir=self.broadcaster.seen()) if self.shared else None
+
+    @property
+    def shared(self) -> bool:
+        """Whether the driver and all workers see a common folder."""
+        return self.broadcaster.seen() is not None
+
+    def stage(self, name: str, limits: Limits, smaller: Smaller | None = None) -> TaskStage:
+        """`name`: what the calls do, with the rule's name, for the dashboard and progress.
+        `smaller`: returns smaller calls for one that was too large; may return none."""
+        if self.connection.client.status == "closed":
+            raise UsageError(
+                "the connection to the cluster was closed; rows on its workers are gone",
+                hint="fetch or write rows, to_parquet(folder), before the database is closed",
+            )
+        self.broadcaster.tidy()
+        return TaskStage(self, name, limits, smaller)
+
+    def all(self, calls: Sequence[Call], name: str, limits: Limits) -> list[Any]:
+        """The results of calls, in the calls' order."""
+        stage = self.stage(name, limits)
+        for number, call in enumerate(calls):
+            stage.add(replace(call, tag=number))
+        found = {call.tag: given for call, given in stage}
+        return [found[number] for number in range(len(calls))]
+
+    def bring(
+        self, kept: Sequence[RemoteValue | RemoteElement], name: str, limits: Limits
+    ) -> list[Any]:
+        """Fetches values from workers, in the given order."""
+        return self.all([Call(calls.itself, (each,)) for each in kept], name, limits)
+
+    def where(self, kept: Sequence[RemoteValue]) -> list[str | None]:
+        """A worker that holds each value; None if unknown."""
+        client = self.connection.client
+        keys = [each.future.key for each in kept]
+        held = client.sync(client.scheduler.who_has, keys=keys) if keys else {}
+        return [next(iter(held.get(key, ())), None) for key in keys]
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """The number of threads of each worker, by address; waits if there are no workers."""
+        until = monotonic() + broadcast.ALONE
+        while True:
+            workers: dict[str, int] = self.connection.client.nthreads()
+            if workers:
+                return workers
+            if monotonic() > until:
+                raise DeviceError(
+                    f"the cluster has had no workers for {broadcast.ALONE:.0f} s",
+                    hint="start workers, and run the query again",
+                )
+            current_watch().poll()
+            sleep(broadcast.PAUSE)
+
+    @property
+    def info(self) -> Mapping[str, Mapping[str, Any]]:
+        """The scheduler's report of each worker, by address; waits until there is a worker. Cached
+        for a second, because a request takes milliseconds."""
+        when, found = self._info
+        while not found or monotonic() - when > SOON:
+            if self.workers:
+                found = workers_told(self.connection.client)
+            when, _ = self._info = monotonic(), found
+        return found
+
+    @property
+    def threads(self) -> dict[str, int]:
+        """Like `workers`, cached for a second."""
+        return {address: each["nthreads"] for address, each in self.info.items()}
+
+    @property
+    def slots(self) -> int:
+        """How many calls can run at once."""
+        return sum(self.threads.values())
+
+    @property
+    def memory(self) -> list[int]:
+        """The memory limits of those workers that have one, in bytes."""
+        return [limit for each in self.info.values() if (limit := each["memory_limit"])]
+
+    def close(self) -> None:
+        self.broadcaster.close()
+        self.connection.close()

@@ -71,8 +71,7 @@ def routes_of(
     routes = Routes()
     for plan in plans:
         (join,) = plan.joins
-        weigh = _Weighing(join, groups, length, parted)
-        by, with_it = weigh.best()
+        by, with_it = _best(join, groups, length, parted)
         assert join.given is not None
         given = _noted(routes, Distribution(join.given.relation, by))
         refs: list[TrieRef] = []
@@ -102,40 +101,28 @@ def _noted(routes: Routes, place: Distribution) -> str:
     return place.name
 
 
-@dataclass(frozen=True, slots=True)
-class _Weighing:
-    """By which column the new rows of a join should be distributed."""
-
-    join: JoinPlan
-    groups: Mapping[str, Sequence[int]]
-    length: Callable[[str], int]
-    parted: bool
-
-    def best(self) -> tuple[By, dict[int, int]]:
-        """A column, and for each trie that it also distributes, by number, that trie's column."""
-        given = self.join.given
-        assert given is not None
-        found: tuple[By, dict[int, int]] = HOME, {}
-        most = 0.0
-        for column in self.groups[given.relation]:
-            with_it = self._with(given.slots[column].name)
-            weight = sum(map(self._weight, with_it))
-            if weight > most:
-                found, most = (column, with_it), weight
-        return found
-
-    def _weight(self, trie: int) -> float:
-        name = self.join.tries[trie].relation
-        return UNKNOWN if name in self.groups else float(self.length(name))
-
-    def _with(self, variable: str) -> dict[int, int]:
-        guarded = {step.trie for step in all_steps(self.join.steps) if isinstance(step, Guard)}
-        found: dict[int, int] = {}
-        for at, (ref, names) in enumerate(zip(self.join.tries, roles(self.join), strict=True)):
+def _best(
+    join: JoinPlan,
+    groups: Mapping[str, Sequence[int]],
+    length: Callable[[str], int],
+    parted: bool,
+) -> tuple[By, dict[int, int]]:
+    """By which column the new rows of a join should be distributed, and for each trie that it also
+    distributes, by number, that trie's column."""
+    assert join.given is not None
+    guarded = {step.trie for step in all_steps(join.steps) if isinstance(step, Guard)}
+    found: tuple[By, dict[int, int]] = HOME, {}
+    most = 0.0
+    for column in groups[join.given.relation]:
+        variable, weight = join.given.slots[column].name, 0.0
+        with_it: dict[int, int] = {}
+        for at, (ref, names) in enumerate(zip(join.tries, roles(join), strict=True)):
             if variable not in names or ref.ranked or at in guarded:
                 continue
-            column = ref.columns[names.index(variable)]
-            grows = self.groups.get(ref.relation)
-            if column in grows if grows is not None else self.parted:
-                found[at] = column
-        return found
+            own, grows = ref.columns[names.index(variable)], groups.get(ref.relation)
+            if own in grows if grows is not None else parted:
+                with_it[at] = own
+                weight += UNKNOWN if grows is not None else length(ref.relation)
+        if weight > most:
+            found, most = (column, with_it), weight
+    return found

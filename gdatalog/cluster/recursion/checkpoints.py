@@ -11,36 +11,31 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 from weakref import finalize
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.pool.broadcast import read, write
 from gdatalog.cluster.recursion.hash_partition import (
-    HashPartition,
+    OwnerInputs,
     Parcel,
     PartitionState,
-    PartitionTask,
     StaleState,
     StepOutput,
     TableBlocks,
     given,
     rows_by_partition,
 )
+from gdatalog.cluster.workers import read, write
 from gdatalog.engine.derived import Rows
-from gdatalog.plan import TrieRef
 from gdatalog.records import dataclass
-from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate
-from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import Trie
 
 # A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,
 # so it costs at most a twentieth, and at least LEAST seconds: less is soon repeated.
@@ -118,17 +113,16 @@ class Checkpoints:
         return True
 
     def restored(
-        self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
+        self, owners: Iterable[OwnerInputs], workers: Sequence[str]
     ) -> dict[int, RemoteValue]:
-        """The states of some owners; raises `Lost` if their files are gone. `args`: the arguments
-        of `restored` for each."""
+        """The states of some owners; raises `Lost` if their files are gone."""
         last = self.last
         assert last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
         for owner in owners:
-            if owner in last.rows:
-                given = *args(owner), last.rows[owner]
-                stage.add(Call(restored, given, True, workers[owner], tag=owner))
+            at = owner.number
+            if at in last.rows:
+                stage.add(Call(restored, (owner, last.rows[at]), True, workers[at], tag=at))
         found = {call.tag: kept for call, kept in stage}
         for kept in found.values():
             kept.origins |= {last}
@@ -229,28 +223,21 @@ def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
         yield concatenate(small)
 
 
-def restored(
-    task: PartitionTask,
-    number: int,
-    tries: Mapping[TrieRef, Trie],
-    fragments: Mapping[str, Relation],
-    symbols: SymbolTable,
-    saved: Sequence[SavedRows],
-) -> StepOutput:
+def restored(inputs: OwnerInputs, saved: Sequence[SavedRows]) -> StepOutput:
     """The state of an owner, from its checkpoint."""
     moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
     state = PartitionState(None, [each for each in moved if each[0] != OUT])
-    owner = state.take(lambda: HashPartition(task, number, tries, fragments, symbols))
-    derived: dict[str, list[Rows]] = {}
+    owner, task = state.take(inputs), inputs.task
+    derived: defaultdict[str, list[Rows]] = defaultdict(list)
     for of, name, count, blocks in moved:
         if of == OUT:
-            derived.setdefault(name, []).append((concatenate(list(blocks) or [()]), count))
-    out: dict[int, Parcel] = {}
+            derived[name].append((concatenate(list(blocks) or [()]), count))
+    out: defaultdict[int, Parcel] = defaultdict(dict)
     for name, parts in derived.items():
         columns = concatenate([columns for columns, _ in parts])
         together = columns, sum(count for _, count in parts)
         for to, part in rows_by_partition(together, task.routes.homes[name], task.owners).items():
-            out.setdefault(to, {})[name] = part
+            out[to][name] = part
     return given(owner, None, out)
 
 

@@ -6,31 +6,28 @@ owner's state is changed in place by the one step that takes it over: see `Parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from time import perf_counter
 from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion import ALL, Distribution, Routes
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
-from gdatalog.cluster.workers import own_address
-from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.cluster.workers import CallContext, own_address
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
-from gdatalog.engine.metrics import Metrics, RuleRound
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.metrics import RuleRound
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import TrieRef
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
@@ -38,7 +35,7 @@ from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName
 
 SMALL = 1 << 14  # bytes that a step may send through the driver
 
@@ -54,8 +51,7 @@ class StaleState(Lost):
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """What all owners' steps have in common. `rules`: the number of each plan's rule. `counted`:
-    count rows, for a profile."""
+    """What all owners' steps have in common. `rules`: the number of each plan's rule."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -63,11 +59,21 @@ class PartitionTask:
     rules: tuple[int, ...]
     passing: frozenset[str]
     owners: int
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
-    counted: bool
-    tuning: Tuning = Tuning()
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerInputs:
+    """What an owner's rules read beside its rows; in the driver, the values that stand for it.
+
+    `tries`: of relations that every owner has whole; `fragments`: this owner's parts of others.
+    """
+
+    task: PartitionTask
+    number: int
+    tries: Mapping[TrieRef, Trie]
+    fragments: Mapping[str, Relation]
+    symbols: SymbolTable
 
 
 @dataclass(slots=True)
@@ -99,7 +105,6 @@ class StepSummary:
     cautions: list[Caution]
     moved: int
     held: int
-    seconds: float
 
 
 class StepOutput(dict[Any, Any]):
@@ -114,9 +119,8 @@ class StepOutput(dict[Any, Any]):
 def given(owner: HashPartition, told: StepSummary | None, out: Mapping[int, Parcel]) -> StepOutput:
     here = own_address()
     pieces = {to: ShuffleBlock(parcel, here, size_of(parcel)) for to, parcel in out.items()}
-    found = StepOutput(state=PartitionState(owner), summary=told)
-    found.update(pieces)
-    return found
+    found: dict[Any, Any] = {"state": PartitionState(owner), "summary": told, **pieces}
+    return StepOutput(found)
 
 
 class PartitionState:
@@ -124,45 +128,34 @@ class PartitionState:
     worker, the state is rebuilt from blocks of rows, if they are unchanged."""
 
     def __init__(self, owner: HashPartition | None, moved: Sequence[TableBlocks] | None = None):
-        self._owner = owner
+        self.owner = owner
         self._moved = moved
         self._lock = Lock()
 
-    def take(self, made: Callable[[], HashPartition]) -> HashPartition:
-        """Takes the owner over; `made` creates an empty one if this process does not have it."""
+    def take(self, inputs: OwnerInputs) -> HashPartition:
+        """Takes the owner over, or rebuilds it if this process does not have it."""
         with self._lock:
-            owner, self._owner = self._owner, None
+            owner, self.owner = self.owner, None
         if owner is None:
-            moved, owner = list(self.blocks()), made()
+            moved, owner = list(self.blocks()), HashPartition(inputs)
             for table, name, count, blocks in moved:
+                tables = owner.homes if table == "homes" else owner.tables
                 for rows in blocks or [()]:
-                    owner.load(table, name, (rows, len(rows[0]) if rows else count))
+                    tables[name].add(rows, len(rows[0]) if rows else count)
         return owner
-
-    def home_rows(self, name: str) -> Rows:
-        """The home rows of a relation."""
-        for table, of, count, blocks in self.blocks():
-            if (table, of) == ("homes", name):
-                return concatenate(list(blocks)), count
-        raise KeyError(name)
-
-    def seen(self) -> list[dict[int, StepCounts]]:
-        """Row counts of the plans' steps, if this process has them."""
-        owner = self._owner
-        return [] if owner is None else owner.seen()
 
     def blocks(self) -> Iterator[TableBlocks]:
         """The rows from which another worker can rebuild the state."""
         with self._lock:
-            if self._owner is not None:
-                yield from self._owner.blocks()
+            if self.owner is not None:
+                yield from self.owner.blocks()
             elif self._moved is None:
                 raise StaleState
             else:
                 yield from self._moved
 
     def __sizeof__(self) -> int:
-        owner = self._owner
+        owner = self.owner
         return 0 if owner is None else owner.nbytes
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,25 +169,12 @@ class PartitionState:
 class HashPartition(StratumRun):
     """A worker's partition of a stratum's rows, and the rules that run over it."""
 
-    def __init__(
-        self,
-        task: PartitionTask,
-        number: int,
-        tries: Mapping[TrieRef, Trie],
-        fragments: Mapping[str, Relation],
-        symbols: SymbolTable,
-    ) -> None:
-        self.task = task
-        self.number = number
-        self.tries = tries
-        self.fragments = fragments
-        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(
-            limits, scope, Metrics(task.counted), task.knobs, tuning=task.tuning
-        )
-        inputs = StratumInputs(context, task.schemas, {}, fragments.__getitem__)
+    def __init__(self, given: OwnerInputs) -> None:
+        self.owned, self.task = given, given.task
+        task, routes = given.task, given.task.routes
+        context = task.context.here(given.symbols)
+        inputs = StratumInputs(context, task.schemas, {}, given.fragments.__getitem__)
         super().__init__(task.stratum, inputs)
-        routes = task.routes
         self.homes = {name: self.new_table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has derived so far
             if isinstance(table, DeltaRelation):
@@ -210,37 +190,28 @@ class HashPartition(StratumRun):
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
 
-    def called_by(self, limits: Limits) -> None:
-        """Uses the current caller's limits from now on."""
-        self.context.limits.watch, self.context.limits.poll = limits.watch, limits.poll
-
     @property
     def nbytes(self) -> int:
         return sum(table.nbytes for table in (*self.tables.values(), *self.homes.values()))
 
     # -------------------------------------------------------------------- from place to place
 
-    def _stays(self) -> Iterator[tuple[str, DeltaRelation | LatticeRounds]]:
-        """The home tables that are needed later."""
-        for name, table in self.homes.items():
-            if name not in self.task.passing or isinstance(table, LatticeRounds):
-                yield name, table
-
     def blocks(self) -> Iterator[TableBlocks]:
         """The rows from which another worker can rebuild this partition."""
-        indexes = ((name, self.tables[name]) for name in self.task.routes.indexes)
-        for table, some in (("homes", self._stays()), ("indexes", indexes)):
-            for name, each in some:
+        passing = self.task.passing
+        homes = {
+            name: table
+            for name, table in self.homes.items()
+            if name not in passing or isinstance(table, LatticeRounds)
+        }
+        indexes = {name: self.tables[name] for name in self.task.routes.indexes}
+        for table, some in (("homes", homes), ("indexes", indexes)):
+            for name, each in some.items():
                 blocks = each.blocks() if each.types and each.length else [each.full().rows]
                 yield table, name, each.length, blocks if each.types else ()
 
-    def load(self, table: str, name: str, rows: Rows) -> None:
-        """Adds rows that `blocks` returned."""
-        tables = self.homes if table == "homes" else self.tables
-        tables[name].add(*rows)
-
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
-        found = self.tries.get(ref)
+        found = self.owned.tries.get(ref)
         return super().trie_of(ref, device, parts) if found is None else found
 
     # ------------------------------------------------------------------------------- steps
@@ -249,45 +220,42 @@ class HashPartition(StratumRun):
         """Adds derived rows to the home tables; returns the new ones."""
         news: dict[str, Relation] = {}
         for name, table in self.homes.items():
-            parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
-            news[name] = table.add(rows, count)
+            news[name] = table.add(*self._received(name, inbox))
             self.context.limits.charge(f"{name} at home", table.nbytes)
         return news
 
+    def _received(self, name: str, inbox: Sequence[Parcel]) -> Rows:
+        parts = [in_order(parcel[name], self.ops) for parcel in inbox if name in parcel]
+        return union_rows(parts, self.ops)
+
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
         """The news, by owners whose rules follow or look them up."""
-        out: dict[int, Parcel] = {}
+        out: defaultdict[int, Parcel] = defaultdict(dict)
         for name, place in self.task.routes.places.items():
             new = news[place.relation]
-            if new.length:
-                self._deal(out, name, place, (new.rows, new.length))
+            for owner, mine in self._dealt(place, (new.rows, new.length)).items():
+                out[owner][name] = mine
         return out
 
-    def _deal(self, out: dict[int, Parcel], name: str, place: Distribution, rows: Rows) -> None:
+    def _dealt(self, place: Distribution, rows: Rows) -> Mapping[int, Rows]:
+        """Rows by owner."""
         if self.task.routes.at_home(place):
-            out.setdefault(self.number, {})[name] = rows
-        elif place.by == ALL:
-            for owner in range(self.task.owners):
-                out.setdefault(owner, {})[name] = rows
-        else:
-            assert isinstance(place.by, int)
-            for owner, mine in rows_by_partition(rows, (place.by,), self.task.owners).items():
-                out.setdefault(owner, {})[name] = mine
+            return {self.owned.number: rows} if rows[1] else {}
+        if place.by == ALL:
+            return dict.fromkeys(range(self.task.owners), rows) if rows[1] else {}
+        assert isinstance(place.by, int)
+        return rows_by_partition(rows, (place.by,), self.task.owners)
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
         """Makes news available to rules, and adds them to the indexes."""
         routes = self.task.routes
         for name, place in routes.places.items():
-            parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows, count = self._received(name, inbox)
             known = self.tables.get(name)
             if known is None:
-                schema = self.inputs.schemas[place.relation]
-                self.deltas[name] = (
-                    Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
-                    if count
-                    else Relation.empty(schema.columns, schema.types)
+                schema, blocks = self.inputs.schemas[place.relation], [rows] if count else []
+                self.deltas[name] = Relation.of_blocks(
+                    schema.columns, schema.types, blocks, count, True
                 )
                 continue
             if isinstance(known, LatticeRounds):
@@ -300,35 +268,37 @@ class HashPartition(StratumRun):
     def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
         """Runs the rules on the news; returns derived rows that were not sent before, by home
         owner."""
-        derived: dict[str, list[Derived]] = {}
-        found: dict[str, int] = {}
-        did: dict[int, RuleStep] = {}
-        told: list[tuple[RuleRound, RuleStep]] = []
+        derived: defaultdict[str, list[Derived]] = defaultdict(list)
+        found: Counter[str] = Counter()
+        told: list[tuple[int, RuleRound]] = []
         for rule, variant in zip(self.task.rules, self.variants, strict=True):
             if not self.deltas[variant.follows].length:
                 continue
             rows, done = variant.follow()
             name = variant.plan.relation
-            found[name] = found.get(name, 0) + variant.found
+            found[name] += variant.found
             if rows:
-                derived.setdefault(name, []).append(together(rows))
-            told.append((done, mine := did.setdefault(rule, RuleStep(0, 0, 0.0, {}))))
-            mine.tried += done.tried
-            mine.seconds += done.seconds
-            mine.executors |= done.executors
+                derived[name].append(together(rows))
+            told.append((rule, done))
         for name in self.task.routes.indexes:
             table = self.tables[name]
             if isinstance(table, DeltaRelation):
                 table.take_turn(True)
-        out: dict[int, Parcel] = {}
+        out: defaultdict[int, Parcel] = defaultdict(dict)
         for name in self.homes:
-            new = self._add(name, derived.get(name, ()), found.get(name, 0))
+            new = self._add(name, derived[name], found[name])
             self.context.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
-            for owner, part in rows_by_partition(_rows_of(new), home, self.task.owners).items():
-                out.setdefault(owner, {})[name] = part
-        for done, mine in told:
+            fresh = (new.rows if new.types else ()), new.length
+            for owner, part in rows_by_partition(fresh, home, self.task.owners).items():
+                out[owner][name] = part
+        did: dict[int, RuleStep] = {}
+        for rule, done in told:
+            mine = did.setdefault(rule, RuleStep(0, 0, 0.0, {}))
+            mine.tried += done.tried
             mine.new += done.new or 0
+            mine.seconds += done.seconds
+            mine.executors |= done.executors
         self.record.end_round()
         self.record.rules.clear()
         return out, did
@@ -342,11 +312,6 @@ class HashPartition(StratumRun):
             steps = all_steps(plan.joins[0].steps)
             found.append({at: seen[id(s)] for at, s in enumerate(steps) if id(s) in seen})
         return found
-
-
-def _rows_of(relation: Relation) -> Rows:
-    count = relation.length
-    return (relation.rows if relation.types else ()), count
 
 
 def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
@@ -364,11 +329,7 @@ def rows_by_partition(rows: Rows, home: Sequence[int], owners: int) -> dict[int,
 
 
 def step(
-    task: PartitionTask,
-    number: int,
-    tries: Mapping[TrieRef, Trie],
-    fragments: Mapping[str, Relation],
-    symbols: SymbolTable,
+    inputs: OwnerInputs,
     first: bool,
     before: StepOutput | None,
     inbox: Sequence[ShuffleBlock | Parcel | None],
@@ -378,13 +339,10 @@ def step(
     `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
     for this owner's own output of the step `before`.
     """
-    began = perf_counter()
-
-    def made() -> HashPartition:
-        return HashPartition(task, number, tries, fragments, symbols)
-
-    owner = made() if before is None else before["state"].take(made)
-    owner.called_by(Limits())
+    task, number = inputs.task, inputs.number
+    owner = HashPartition(inputs) if before is None else before["state"].take(inputs)
+    limits, own = Limits(), owner.context.limits
+    own.watch, own.poll = limits.watch, limits.poll  # of the current caller
     pieces = [before[number] if each is None and before is not None else each for each in inbox]
     moved = sum(each.moved for each in pieces if isinstance(each, ShuffleBlock))
     parcels: list[Parcel] = [e.value if isinstance(e, ShuffleBlock) else e for e in pieces if e]
@@ -414,26 +372,21 @@ def step(
         list(owner.context.scope.cautions.values()),
         moved,
         owner.nbytes,
-        perf_counter() - began,
     )
     return given(owner, told, out)
 
 
-def summary_of(found: StepOutput) -> StepSummary:
-    told: StepSummary = found["summary"]
-    return told
-
-
 def seen_of(found: StepOutput) -> list[dict[int, StepCounts]]:
-    """Row counts of an owner's plans."""
-    state: PartitionState = found["state"]
-    return state.seen()
+    """Row counts of the plans' steps, if this process has them."""
+    owner: HashPartition | None = found["state"].owner
+    return [] if owner is None else owner.seen()
 
 
 def rows_at_home(found: StepOutput, name: str) -> Columns:
     """An owner's home rows of a relation, after its last step."""
     state: PartitionState = found["state"]
-    return state.home_rows(name)[0]
+    rows = (blocks for *of, _, blocks in state.blocks() if of == ["homes", name])
+    return concatenate(list(next(rows)))
 
 
 def size_of(parcel: Parcel) -> int:

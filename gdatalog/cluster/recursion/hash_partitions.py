@@ -8,18 +8,20 @@ start again if there is none.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import compress
+from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any
 
-from gdatalog.cluster.joins.collector import stays_remote
-from gdatalog.cluster.pool import Broadcast, Call, Lost, Pool, RemoteValue, TaskStage
+from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TaskStage
 from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import (
     SMALL,
+    OwnerInputs,
     Parcel,
     PartitionTask,
     StepSummary,
@@ -29,11 +31,11 @@ from gdatalog.cluster.recursion.hash_partition import (
     rows_by_partition,
     seen_of,
     step,
-    summary_of,
 )
 from gdatalog.cluster.recursion.key_ranges import memory_of
-from gdatalog.cluster.rows import Shuffle, parts_of, size_of
+from gdatalog.cluster.rows import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
+from gdatalog.cluster.workers import CallContext
 from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
@@ -76,10 +78,9 @@ class _Course:
     held: dict[int, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
-    following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
-    followed: list[RuleRound] = field(
-        default_factory=list
-    )  # the same, until it is known which of their rows are new
+    # What rules did in the last step, and the same until it is known which of their rows are new.
+    following: list[RuleRound] = field(default_factory=list)
+    followed: list[RuleRound] = field(default_factory=list)
 
     def again(self, kept: dict[int, RemoteValue], mark: Mark) -> _Course:
         """An independent copy."""
@@ -111,28 +112,20 @@ class HashPartitions:
         self.parted = parted
         self.rules: list[int] = []
         self.wholes: list[RulePlan] = []
-        plans: list[RulePlan] = []
+        self.plans: list[RulePlan] = []
         for number, rule in enumerate(stratum.rules):
             if self.run.recursive(rule):
                 whole = self.run.plan(rule, first=False)
-                for join in range(len(whole.joins)):
-                    plans.append(alone(whole, join))
-                    self.rules.append(number)
-                    self.wholes.append(whole)
-        self.plans = plans
+                self.plans += [alone(whole, join) for join in range(len(whole.joins))]
+                self.rules += [number] * len(whole.joins)
+                self.wholes += [whole] * len(whole.joins)
         groups = {
             name: table.by if isinstance(table, LatticeRounds) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
-        self.routes: Routes = routes_of(plans, groups, self._length, parted)
-
-    @property
-    def refusal(self) -> str | None:
-        """Why workers cannot run the stratum; None if they can."""
-        return refusal_of(self.run, self.plans)
-
-    def _length(self, name: str) -> int:
-        return self.inputs.relation(name).at_most
+        self.routes: Routes = routes_of(
+            self.plans, groups, lambda name: inputs.relation(name).at_most, parted
+        )
 
     # --------------------------------------------------------------------------------- running
 
@@ -151,7 +144,15 @@ class HashPartitions:
         course = self._first(derived)
         try:
             while (found := self._fixpoint(course)) is None:
-                self._count_death(len(course.rounds))
+                number = len(course.rounds)
+                self.deaths[number] += 1
+                if self.deaths[number] == TIMES:
+                    raise DeviceError(
+                        f"round {number} of {self.run.name} was started {TIMES} times, and each "
+                        "time a worker was lost",
+                        hint="see the logs of the cluster's workers; they may have too little "
+                        "memory",
+                    )
                 course.kept.clear()  # frees the old states first
                 course = self._back(derived)
         except BaseException:
@@ -193,15 +194,6 @@ class HashPartitions:
                 did.new = 0
             return self._collected(course)
 
-    def _count_death(self, number: int) -> None:
-        self.deaths[number] += 1
-        if self.deaths[number] == TIMES:
-            raise DeviceError(
-                f"round {number} of {self.run.name} was started {TIMES} times, and each time a "
-                "worker was lost",
-                hint="see the logs of the cluster's workers; they may have too little memory",
-            )
-
     def _checkpoint(self, course: _Course) -> None:
         """Writes a checkpoint if it is due. After that, owners that shared a worker may move to a
         new one."""
@@ -212,16 +204,10 @@ class HashPartitions:
         if self.checkpoints.make(course.kept, out, self.workers, held):
             self.saved = course.again({}, self.run.record.mark())
             before, self.workers = self.workers, seated(self.workers, self.pool.workers)
-            course.kept |= self._restored(
-                owner for owner, worker in enumerate(before) if worker != self.workers[owner]
-            )
+            moved = (worker != now for worker, now in zip(before, self.workers, strict=True))
+            owners = compress(self.owners, moved)
+            course.kept |= self.checkpoints.restored(owners, self.workers)
             self.checkpoints.wait()
-
-    def _restored(self, owners: Iterable[int]) -> dict[int, RemoteValue]:
-        return self.checkpoints.restored(owners, self._args, self.workers)
-
-    def _args(self, owner: int) -> tuple[Any, ...]:
-        return self.task, owner, self.tries, self.fragments[owner], self.symbols
 
     def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The state to continue from, after an owner was lost."""
@@ -233,7 +219,7 @@ class HashPartitions:
         course = None
         if self.checkpoints.last is not None:
             with suppress(Lost):
-                kept = self._restored(range(len(self.workers)))
+                kept = self.checkpoints.restored(self.owners, self.workers)
                 course = self.saved.again(kept, self.saved.mark)
         if course is None:  # there is no checkpoint, or a part of it is lost
             self.checkpoints.drop()
@@ -244,35 +230,32 @@ class HashPartitions:
 
     def _first(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The first rows, in transit to their home owners."""
-        course = _Course(self.begin, followed=list(self.begun))
-        parcels: dict[int, Parcel] = {}
+        inbox: defaultdict[int, list[Any]] = defaultdict(list)
+        parcels: defaultdict[int, Parcel] = defaultdict(dict)
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]
-            far = [rows for rows in map(remote_rows_of, parts) if rows is not None]
-            for rows in far:
-                pieces = self._shuffle(name).partition(
-                    [part.value for part in rows.parts], parcels_of, name, home
-                )
-                for owner, mine in enumerate(pieces):
-                    course.inbox.setdefault(owner, []).extend(mine)
             near = [in_order(part, ops) for part in parts if remote_rows_of(part) is None]
+            for rows in filter(None, map(remote_rows_of, parts)):
+                values = [part.value for part in rows.parts]
+                pieces = self._shuffle(name).partition(values, parcels_of, name, home)
+                for owner, mine in enumerate(pieces):
+                    inbox[owner] += mine
             columns, count = union_rows(near, ops)
             here = tuple(map(brought, columns)), count
             for owner, own in rows_by_partition(here, home, len(self.workers)).items():
-                parcels.setdefault(owner, {})[name] = own
+                parcels[owner][name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
-            held = parcel if size <= SMALL else self.pool.broadcast(None, parcel)
-            course.inbox.setdefault(owner, []).append(held)
-        return course
+            inbox[owner].append(parcel if size <= SMALL else self.pool.broadcast(None, parcel))
+        return _Course(self.begin, inbox=inbox, followed=list(self.begun))
 
     def _place(self) -> None:
         """Places what the rules read of relations that do not grow."""
-        pool, scope, owners = self.pool, self.context.scope, len(self.workers)
-        tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
-        self.tries = {ref: pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
-        self.fragments: list[dict[str, Broadcast | RemoteValue]] = [{} for _ in range(owners)]
+        pool, owners = self.pool, len(self.workers)
+        made = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
+        tries: Any = {ref: pool.broadcast(id(trie), trie) for ref, trie in made.items()}
+        symbols: Any = texts_for(pool, self.plans, self.context.scope)
+        fragments: list[dict[str, Any]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             assert isinstance(place.by, int)
             relation = self.inputs.relation(place.relation)
@@ -281,31 +264,27 @@ class HashPartitions:
                 values = [part.value for part in relation.store.parts]
                 shuffle = self._shuffle(place.relation)
                 pieces = shuffle.partition(values, parcels_of, name, (place.by,))
-                for owner, kept in enumerate(shuffle.merge(pieces, fragment_of, name, *schema)):
-                    self.fragments[owner][name] = kept
+                merged = shuffle.merge(pieces, fragment_of, name, *schema)
+                for mine, kept in zip(fragments, merged, strict=True):
+                    mine[name] = kept
                 continue
             dealt_out = rows_by_partition((relation.rows, relation.length), (place.by,), owners)
-            for owner, fragments in enumerate(self.fragments):
+            for owner, mine in enumerate(fragments):
                 columns, count = dealt_out.get(owner, ((), 0))
                 blocks = [columns] if count else []
                 part = Relation.of_blocks(*schema, blocks, count, True)
-                fragments[name] = pool.broadcast(None, part)
+                mine[name] = pool.broadcast(None, part)
         stratum = self.run.stratum
         schemas = {name: self.inputs.schemas[name] for name in stratum.relations}
         places = {**self.routes.places, **self.routes.fragments}
-        self.task = PartitionTask(
-            stratum,
-            schemas | {name: self.inputs.schemas[p.relation] for name, p in places.items()},
-            self.routes,
-            tuple(self.rules),
-            frozenset(self.passing),
-            owners,
-            scope.params,
-            memory_of(self.pool, self.context.limits, self.threads),
-            replace(self.context.knobs, threads=self.threads),
-            self.context.metrics.lasting,
-            self.context.tuning,
-        )
+        schemas |= {name: self.inputs.schemas[p.relation] for name, p in places.items()}
+        memory = memory_of(self.pool, self.context, self.threads)
+        context = CallContext.of(self.context, memory, self.threads)
+        rules, passing = tuple(self.rules), frozenset(self.passing)
+        task = PartitionTask(stratum, schemas, self.routes, rules, passing, owners, context)
+        self.owners = [
+            OwnerInputs(task, owner, tries, mine, symbols) for owner, mine in enumerate(fragments)
+        ]
 
     def _shuffle(self, told: str) -> Shuffle:
         return Shuffle(self.pool, told, self.context.limits, self.workers)
@@ -315,24 +294,27 @@ class HashPartitions:
         stage = self._stage(course)
         for owner, pieces in course.inbox.items():
             before = course.kept.get(owner)
-            inbox = [self._piece(owner, each, course) for each in pieces]
-            args = *self._args(owner), settling, before, inbox
-            worker = self.workers[owner]
-            stage.add(Call(step, args, keep=True, worker=worker, tag=owner, summary=summary_of))
+            inbox = [  # None stands for this owner's own output
+                (None if each == owner else course.kept[each].part(owner))
+                if isinstance(each, int)
+                else each
+                for each in pieces
+            ]
+            args = self.owners[owner], settling, before, inbox
+            stage.add(Call(step, args, True, self.workers[owner], owner, itemgetter("summary")))
         told: dict[int, StepSummary] = {}
         with self.context.limits.watch.work("joining"):
             for call, kept in stage:
                 course.kept[call.tag] = kept
                 told[call.tag] = kept.summary
-        course.inbox = {}
+        course.inbox = defaultdict(list)
         for owner, each in sorted(told.items()):
             course.moved += each.moved
             course.held[owner] = each.held
             for caution in each.cautions:
                 self.context.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
-                piece = owner if each.small is None else each.small[to]
-                course.inbox.setdefault(to, []).append(piece)
+                course.inbox[to].append(owner if each.small is None else each.small[to])
         course.following = self._rule_metrics(told)
         if not settling:
             course.followed = course.following
@@ -342,12 +324,6 @@ class HashPartitions:
         stage = self.pool.stage(self.run.name, self.context.limits)
         stage.unrecoverable = list(course.kept.values())
         return stage
-
-    def _piece(self, owner: int, piece: Any, course: _Course) -> Any:
-        """Input for an owner; None stands for its own output."""
-        if not isinstance(piece, int):
-            return piece
-        return None if piece == owner else course.kept[piece].part(owner)
 
     def _round(self, told: Mapping[int, StepSummary], course: _Course) -> Round:
         """Summarises a round, after all derived rows have settled."""
@@ -381,11 +357,12 @@ class HashPartitions:
         """The relations: fetched, or if they are large left with their owners."""
         names = [name for name in self.run.tables if name not in self.passing]
         rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
-        widths = {name: 8 * len(self.run.tables[name].types) for name in names}
+        tables = self.run.tables
         stays = {
             name
             for name in names
-            if stays_remote(rows[name] * widths[name], self.context) and widths[name]
+            if tables[name].types
+            and stays_remote(rows[name] * 8 * len(tables[name].types), self.context)
         }
         stage = self._stage(course)
         for owner, kept in course.kept.items():
@@ -402,7 +379,7 @@ class HashPartitions:
                 given[call.tag].append(some)
         found: dict[str, Relation] = {}
         for name in names:
-            columns, types = self.run.tables[name].columns, self.run.tables[name].types
+            columns, types = tables[name].columns, tables[name].types
             if name in stays:
                 parts = parts_of(given[name])
                 found[name] = Relation.of_parts(columns, types, parts, self.keeper, True)

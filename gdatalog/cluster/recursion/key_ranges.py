@@ -6,7 +6,7 @@ workers divide the rest of the range again. Workers exchange nothing, and rows a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import pairwise
@@ -15,25 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import Limits, NotOnDevice
-from gdatalog.cluster.joins.collector import stays_remote
+from gdatalog.calls import NotOnDevice
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
-from gdatalog.cluster.rows import parts_of, size_of
+from gdatalog.cluster.rows import parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
-from gdatalog.cluster.workers import on_device, rows_here
-from gdatalog.cpu_ops.functions import Scope
+from gdatalog.cluster.workers import CallContext, on_device, rows_here
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import NO_PARTS, Parts
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
@@ -45,15 +40,11 @@ from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
 
 BUDGET = 1.0  # seconds until a call returns
 SMALL = 1 << 16  # bytes of rows that are sent with a call's summary
-PIECES, GROWING, SHORT = (
-    16,
-    4,
-    0.1,
-)  # pieces of a range, their growth, and the seconds below which they grow
+# Pieces of a range, their growth, and the seconds below which they grow.
+PIECES, GROWING, SHORT = 16, 4, 0.1
 
 
 Seeds = Mapping[str, RowsByColumn]  # the initial rows of each relation that has some
@@ -72,25 +63,35 @@ class KeyRangeTask:
     stratum: Stratum
     schemas: Mapping[str, Schema]
     plans: tuple[RulePlan, ...]
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
     counts: bool  # whether only numbers of rows are wanted
-    tuning: Tuning = Tuning()
-    device: str = "cpu"  # of workers: "cpu", "auto" or "cuda"
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRangeInputs:
+    """What a call reads: the initial rows of its values, and tries; in the driver, the values that
+    stand for these."""
+
+    task: KeyRangeTask
+    seeds: Seeds
+    tries: Mapping[TrieRef, Trie]
+    symbols: SymbolTable
 
 
 @dataclass(slots=True)
 class RangeResult:
     """The result of a range's first `done` values: rows, or the number of rows of each value.
-    `left`: the bytes of rows that stay on the worker because they are many."""
+    `left`: the bytes of rows that stay on the worker because they are many. The driver adds `low`,
+    the number of the first value, `kept`, where these rows are, and what the call was `given`."""
 
     done: int
     rows: dict[str, Columns]
     counts: dict[str, Array]
-    seconds: float = 0.0
     gpu: bool = False
     left: int = 0
+    low: int = 0
+    kept: RemoteValue | None = None
+    given: KeyRangeInputs | None = None
 
     @property
     def nbytes(self) -> int:
@@ -101,16 +102,10 @@ class _Here(PartitionedStratum):
     """The same fixpoint on a worker, with plans and tries that the driver sent."""
 
     def __init__(
-        self,
-        task: KeyRangeTask,
-        tries: Mapping[TrieRef, Trie],
-        symbols: SymbolTable,
-        device: Device = CPU,
+        self, given: KeyRangeInputs, tries: Mapping[TrieRef, Trie], device: Device
     ) -> None:
-        limits, scope = Limits(memory=task.memory), Scope(symbols, task.params)
-        context = ExecutionContext(
-            limits, scope, knobs=task.knobs, device=device, tuning=task.tuning
-        )
+        task = given.task
+        context = task.context.here(given.symbols, device)
         super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
         self.later = list(task.plans)
         self.tries = tries
@@ -137,18 +132,13 @@ class _Here(PartitionedStratum):
             numbers = {name: brought(task.beside[f"counts_{at}"]) for at, name in enumerate(names)}
             return RangeResult(len(task.values), {}, numbers)
         arities = {name: self.inputs.schemas[name].arity for name in names}
-        rows = {name: _joined([_brought(found[name])], arities[name]) for name in names}
+        rows = {name: _joined(map(rows_here, found[name].blocks), arities[name]) for name in names}
         return RangeResult(len(task.values), rows, {})
 
 
-def followed(
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> RangeResult | None:
+def followed(given: KeyRangeInputs) -> RangeResult | None:
     """Follows a range's values until time is over; None if the fixpoint cannot run partitioned."""
-    return _followed(task, seeds, tries, symbols, BUDGET)
+    return _followed(given, BUDGET)
 
 
 def light(found: RangeResult | None) -> RangeResult | None:
@@ -158,42 +148,27 @@ def light(found: RangeResult | None) -> RangeResult | None:
     return replace(found, rows={}, left=found.nbytes)
 
 
-def rows_of(
-    found: RangeResult,
-    name: str,
-    done: int,
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-) -> Columns:
+def rows_of(found: RangeResult, name: str, done: int, given: KeyRangeInputs) -> Columns:
     """The rows of a relation for the first `done` values. A kept result may have been lost and
     recomputed, and then it may cover other values."""
     if found.done != done:
-        values = values_of(seeds)
+        values = values_of(given.seeds)
         low, end = int(values[0]), int(values[done - 1]) + 1
-        exact = {name: part.between(low, end) for name, part in seeds.items()}
-        again = _followed(task, exact, tries, symbols, None)
+        exact = {name: part.between(low, end) for name, part in given.seeds.items()}
+        again = _followed(replace(given, seeds=exact), None)
         assert again is not None
         found = again
     return found.rows[name]
 
 
-def _followed(
-    task: KeyRangeTask,
-    seeds: Seeds,
-    tries: Mapping[TrieRef, Trie],
-    symbols: SymbolTable,
-    budget: float | None,
-) -> RangeResult | None:
+def _followed(given: KeyRangeInputs, budget: float | None) -> RangeResult | None:
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> RangeResult | None:
-        here = _Here(task, tries, symbols, device)
-        found = _piece_by_piece(here, task, seeds, budget)
+        found = _piece_by_piece(_Here(given, tries, device), given.task, given.seeds, budget)
         if found is None and device is not CPU:
             raise NotOnDevice("a few values that lead far, or loops that cannot be printed")
         return found
 
-    return on_device(task.device, task.plans, tries, run)
+    return on_device(given.task.context.device, given.task.plans, given.tries, run)
 
 
 def _piece_by_piece(
@@ -221,20 +196,13 @@ def _piece_by_piece(
         if task.counts:
             counts[name] = np.concatenate([part.counts[name] for part in parts])
         else:
-            blocks = [part.rows[name] for part in parts]
-            found = DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
-            rows[name] = _joined([found], task.schemas[name].arity)
-    return RangeResult(at, rows, counts, perf_counter() - began, gpu)
+            rows[name] = _joined((part.rows[name] for part in parts), task.schemas[name].arity)
+    return RangeResult(at, rows, counts, gpu)
 
 
-def _brought(found: DistinctBlocks) -> DistinctBlocks:
-    """Copies rows to the host."""
-    return DistinctBlocks(list(map(rows_here, found.blocks)), found.count)
-
-
-def _joined(parts: Sequence[DistinctBlocks], arity: int) -> Columns:
+def _joined(blocks: Iterable[Columns], arity: int) -> Columns:
     """The rows of all blocks, with 32-bit columns where they fit."""
-    blocks = [block for part in parts for block in part.blocks if len(block[0])]
+    blocks = [block for block in blocks if len(block[0])]
     if not blocks:
         return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
     return tuple(joined_column([block[at] for block in blocks]) for at in range(arity))
@@ -249,17 +217,6 @@ GPU_PARTS = 2  # ranges for each GPU, which runs very many values at once
 GPU_KNOWN = 1  # the same if it is known which values derive many rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The result of a range that starts at value `low`; `kept`: where its rows are, if they are
-    many, and the arguments of its call."""
-
-    low: int
-    found: RangeResult
-    kept: RemoteValue | None
-    args: tuple[Any, ...]
-
-
 class KeyRangeFixpoint:
     """A partitioned fixpoint, and the workers that run it. `keeper`: for rows that stay there."""
 
@@ -271,12 +228,6 @@ class KeyRangeFixpoint:
         self.splits = splits
         self.counts = counts
         self.calls = self.gpu_calls = 0
-
-    @property
-    def serves(self) -> bool:
-        """Whether there are initial values, and no rule that must run in one process."""
-        some = any(group is not None for group in self.splits.groups.values())
-        return some and not any(map(asks_for_ranks, self.splits.later))
 
     def relations(self) -> dict[str, Relation] | None:
         """The fixpoint's relations; None if only rounds can compute them."""
@@ -291,15 +242,15 @@ class KeyRangeFixpoint:
         self._record(rows_of, perf_counter() - began)
         return relations
 
-    def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
+    def _collected(self, found: Sequence[RangeResult]) -> dict[str, Relation]:
         """The rows of all parts; many rows stay where they are."""
         limits, names = self.splits.context.limits, self.splits.stratum.relations
         left = [part for part in found if part.kept is not None]
-        stays = stays_remote(sum(part.found.left for part in left), self.splits.context)
+        stays = stays_remote(sum(part.left for part in left), self.splits.context)
         stage = self.pool.stage(f"{self.splits.name}: rows", limits)
         for part in left:
             for name in names:
-                args = (part.kept, name, part.found.done, *part.args)
+                args = (part.kept, name, part.done, part.given)
                 told = size_of if stays else None
                 stage.add(Call(rows_of, args, keep=stays, tag=name, summary=told))
         apart: dict[str, list[Any]] = {name: [] for name in names}
@@ -308,18 +259,15 @@ class KeyRangeFixpoint:
         relations: dict[str, Relation] = {}
         for name in names:
             schema = self.splits.inputs.schemas[name]
-            blocks = [part.found.rows[name] for part in found if part.kept is None]
-            if not stays:
-                blocks += apart[name]
-            blocks = [block for block in blocks if len(block[0])]
+            shape = schema.columns, schema.types
+            near = [part.rows[name] for part in found if part.kept is None]
+            blocks = [block for block in (*near, *([] if stays else apart[name])) if len(block[0])]
             if stays:
                 parts = [*parts_of(apart[name]), *map(remote.RemotePart.of, blocks)]
-                relations[name] = Relation.of_parts(
-                    schema.columns, schema.types, parts, self.keeper, True
-                )
-                continue
-            count = sum(len(block[0]) for block in blocks)
-            relations[name] = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
+                relations[name] = Relation.of_parts(*shape, parts, self.keeper, True)
+            else:
+                count = sum(len(block[0]) for block in blocks)
+                relations[name] = Relation.of_blocks(*shape, blocks, count, True)
         return relations
 
     def numbers(self) -> dict[str, tuple[Array, Array]] | None:
@@ -333,34 +281,35 @@ class KeyRangeFixpoint:
         for name in self.splits.stratum.relations:
             counts = np.zeros(len(values), dtype=np.int64)
             for part in found:
-                counts[part.low : part.low + part.found.done] = part.found.counts[name]
+                counts[part.low : part.low + part.done] = part.counts[name]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
         self._record(rows, perf_counter() - began)
         return numbers
 
-    def _run(self) -> list[_Part] | None:
-        """Runs all values; returns the results of their ranges."""
+    def _run(self) -> list[RangeResult] | None:
+        """Runs all values; returns the results of their ranges. None without initial values, or if
+        a rule must run in one process, or in rounds."""
         splits, context = self.splits, self.splits.context
-        limits, params = context.limits, context.scope.params
+        limits = context.limits
         groups = splits.groups.items()
         self._seeds = {name: group.on(np) for name, group in groups if group is not None}
+        if not self._seeds or any(map(asks_for_ranks, splits.later)):
+            return None
         self._values = values_of(self._seeds)
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
-        placed = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        table = texts_for(self.pool, splits.later, params, context.scope.symbols)
+        placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
+        table: Any = texts_for(self.pool, splits.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = memory_of(self.pool, limits), replace(context.knobs, threads=1)
-        task = KeyRangeTask(
-            splits.stratum, own, tuple(splits.later), params, memory, knobs,
-            self.counts, context.tuning, device_for(self.pool, splits),
-        )  # fmt: skip
+        memory, device = memory_of(self.pool, context), device_for(self.pool, splits)
+        there = CallContext.of(context, memory, device=device)
+        task = KeyRangeTask(splits.stratum, own, tuple(splits.later), self.counts, there)
 
         def call(low: int, high: int) -> Call:
-            args = task, self._of(low, high), placed, table
-            tag = low, high, args
-            return Call(followed, args, not self.counts, tag=tag, summary=light)
+            given = KeyRangeInputs(task, self._of(low, high), placed, table)
+            tag = low, high, given
+            return Call(followed, (given,), not self.counts, tag=tag, summary=light)
 
         def smaller(error: TooLarge) -> list[Call]:
             low, high, _ = error.call.tag
@@ -369,17 +318,18 @@ class KeyRangeFixpoint:
 
         stage = self.pool.stage(splits.name, limits, smaller)
         stage.reports = False
-        found: list[_Part] = []
+        found: list[RangeResult] = []
         held = done = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
-            for ended, given in self._ended(stage):
-                told: RangeResult | None = given if self.counts else given.summary
+            for ended, result in self._ended(stage):
+                told: RangeResult | None = result if self.counts else result.summary
                 if told is None:
                     return None
-                low, high, args = ended.tag
-                found.append(_Part(low, told, given if told.left else None, args))
+                low, high, given = ended.tag
+                kept = result if told.left else None
+                found.append(replace(told, low=low, kept=kept, given=given))
                 self.calls += 1
                 self.gpu_calls += told.gpu
                 held += told.nbytes
@@ -445,20 +395,16 @@ class KeyRangeFixpoint:
         splits, workers = self.splits, self.pool.slots
         told = f"{splits.description}, on {workers} worker{'s' * (workers > 1)}"
         if self.gpu_calls:
-            some = (
-                ""
-                if self.gpu_calls == self.calls
-                else f" for {self.gpu_calls} of {self.calls} calls"
-            )
-            told += f" with GPUs{some}"
+            told += " with GPUs"
+            if self.gpu_calls < self.calls:
+                told += f" for {self.gpu_calls} of {self.calls} calls"
         way = Way(told, len(self._values), "values", workers, seconds=seconds)
         splits.tell_way(way, splits.later, rows, told)
 
 
-def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
+def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
     """What a call may hold that uses so many of a worker's threads."""
-    budget: int = pool.connection.budget * threads
-    return budget if limits.memory is None else min(budget, limits.memory)
+    return min(pool.connection.budget * threads, context.memory)
 
 
 def device_for(pool: Pool, splits: PartitionedStratum) -> str:

@@ -7,34 +7,27 @@ The value of a part, as an argument of calls, is one of these (`columns_of`):
 
     columns of keys                       what a call returned and left there
     an object with `columns()`            the same, with more beside
-    {"read": PartReader, "texts": codes}  how a worker reads them, and the codes of their texts
+    {"read": FileSplit, "texts": codes}   how a worker reads them, and the codes of their texts
     {"rows": another, "without": places}  the rows of another value that are not in these places
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.workers import left_of, own_address
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.records import dataclass
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.remote import RemotePart
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
-
-
-class PartReader(Protocol):
-    """Reads a part's rows, for example from a file."""
-
-    def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
-        """The rows as keys, all columns or some. `texts`: the codes of their texts, if there are
-        any."""
 
 
 def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
@@ -59,6 +52,7 @@ def piece_of(value: Any, start: int, stop: int) -> Columns:
 
 AT_ONCE = 1 << 28  # bytes that a call partitions, at most
 SHARE = 8  # and at most this fraction of a worker's memory for data
+FETCHED = 8  # results up to this fraction of the memory limit are fetched
 OWNED = 1 << 26  # bytes for each owner; if there are more, a worker is several owners
 
 # Splits the parts of one worker. Called with the parts, the number of owners, and further
@@ -164,16 +158,17 @@ class OwnedRows:
         return self.rows
 
 
+def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
+    """Whether results of so many bytes stay on the workers."""
+    return nbytes > min(context.tuning.fetched_bytes, context.memory // FETCHED)
+
+
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
     """Groups parts by worker. Parts of unknown location (None) are groups of their own."""
-    found: dict[str, list[Any]] = {}
-    single: list[tuple[str | None, list[Any]]] = []
-    for part, where in zip(parts, place_of(pool, parts), strict=True):
-        if where is None:
-            single.append((None, [part]))
-        else:
-            found.setdefault(where, []).append(part)
-    return [*found.items(), *single]
+    found: dict[object, list[Any]] = {}
+    for number, (part, where) in enumerate(zip(parts, place_of(pool, parts), strict=True)):
+        found.setdefault(where or number, []).append(part)
+    return [(at if isinstance(at, str) else None, some) for at, some in found.items()]
 
 
 def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,20 +25,8 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import LoadOptions
-from gdatalog.storage.data_files import (
-    PARQUET,
-    File,
-    Footer,
-    RowGroups,
-    TypedColumns,
-    files_of,
-    footer_of,
-    groups_of,
-    is_set,
-    raw_of_groups,
-    typed_by,
-)
+from gdatalog.storage import LoadOptions, data_files
+from gdatalog.storage.data_files import File, Footer, RowGroups, TypedColumns
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.raw import listed
@@ -64,33 +53,19 @@ def _delayed(data: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramePartition:
-    """The columns of a partition, before its texts have codes."""
-
-    table: Table
-    columns: Columns  # for texts, their places in the table's texts
-
-    @property
-    def texts(self) -> list[Array]:
-        return [column.texts for column in self.table.columns if isinstance(column, TextColumn)]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """What the driver needs to know of a partition."""
+    """A partition before its texts have codes, or what the driver needs to know of it, without
+    columns. `columns`: for texts, the places in the column's `texts`."""
 
     names: tuple[str, ...]
     types: tuple[TypeName, ...]
     rows: int
     nbytes: int
-    texts: list[Array]
+    texts: Mapping[int, Array]
+    columns: Columns = ()
 
-    @staticmethod
-    def of(partition: FramePartition | Error) -> PartitionSummary | Error:
-        if isinstance(partition, Error):
-            return partition
-        table = partition.table
-        nbytes = sum(column.nbytes for column in partition.columns)
-        return PartitionSummary(table.names, table.types, table.length, nbytes, partition.texts)
+
+def told_of(partition: FramePartition | Error) -> FramePartition | Error:
+    return partition if isinstance(partition, Error) else replace(partition, columns=())
 
 
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
@@ -104,39 +79,32 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
     for number, future in enumerate(futures):
         what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
         raw = RemoteValue(future, origins=frozenset({wanted.name}))
-        args = (partition_of, (raw, columns, typed, what))
-        stage.add(Call(*args, keep=True, tag=number, summary=PartitionSummary.of))
+        args = (raw, columns, typed, what)
+        stage.add(Call(partition_of, args, True, tag=number, summary=told_of))
     del raw, future, futures  # releases the partitions' sources
     partitions: dict[int, RemoteValue] = {}
     for call, made in stage:
         if isinstance(made.summary, Error):
             raise made.summary
-        partitions[call.tag] = made
-    told: dict[int, PartitionSummary] = {at: partitions[at].summary for at in sorted(partitions)}
-    told = {at: one for at, one in told.items() if one.rows}
-    if not told:
+        if made.summary.rows:
+            partitions[call.tag] = made
+    numbers = sorted(partitions)
+    told: list[FramePartition] = [partitions[number].summary for number in numbers]
+    for number, one in zip(numbers, told, strict=True):
+        _agree(wanted.name, numbers[0], told[0], number, one)
+    if not told or not told[0].types:
         return None
-    first = min(told)
-    for number, one in told.items():
-        _agree(wanted.name, first, told[first], number, one)
-    names, types = told[first].names, told[first].types
-    if not types:
-        return None
-    known = len(asked.symbols)
-    stage = asked.stage("encode")
-    for number, one in told.items():
-        intern = asked.symbols.intern
-        codes = [np.fromiter(map(intern, texts), np.int32, len(texts)) for texts in one.texts]
+    known, calls = len(asked.symbols), []
+    for number, one in zip(numbers, told, strict=True):
+        codes = {at: asked.codes_of(texts) for at, texts in one.texts.items()}
         asked.check_texts(len(asked.symbols) - known)
-        stage.add(Call(keys_of_partition, (partitions[number], codes), keep=True, tag=number))
-    keys = {call.tag: made for call, made in stage}
-    parts = [RemotePart(keys[at], one.rows, one.nbytes) for at, one in told.items()]
-    return Relation.of_parts(names, types, parts, asked.keeping)
+        calls.append(Call(keys_of_partition, (partitions[number], codes), True))
+    keys = asked.keeping.pool.all(calls, f"encode {wanted.name}", asked.limits)
+    parts = [RemotePart(value, one.rows, one.nbytes) for value, one in zip(keys, told, strict=True)]
+    return Relation.of_parts(told[0].names, told[0].types, parts, asked.keeping)
 
 
-def _agree(
-    name: str, first: int, known: PartitionSummary, number: int, told: PartitionSummary
-) -> None:
+def _agree(name: str, first: int, known: FramePartition, number: int, told: FramePartition) -> None:
     """Raises if a partition's columns or types differ from those of the first non-empty one."""
     if told.names != known.names:
         raise DataError(
@@ -164,22 +132,20 @@ def partition_of(
         table = table_from(data, LoadOptions(columns), declared=declared, what=what)
     except Error as error:
         return error
-    left = tuple(
-        TextColumn(np.empty(0, np.int32), column.texts)
-        if isinstance(column, TextColumn)
-        else column[:0]
-        for column in table.columns
-    )
-    return FramePartition(
-        Table(table.names, table.types, left, table.length), keys_or_places(table)
-    )
+    keys = keys_or_places(table)
+    nbytes = sum(column.nbytes for column in keys)
+    return FramePartition(table.names, table.types, table.length, nbytes, texts_of(table), keys)
 
 
-def keys_of_partition(partition: FramePartition, codes: Sequence[Array]) -> Columns:
-    left = iter(codes)
+def texts_of(table: Table) -> dict[int, Array]:
+    """The texts of a table's text columns, by number."""
+    columns = enumerate(table.columns)
+    return {at: column.texts for at, column in columns if isinstance(column, TextColumn)}
+
+
+def keys_of_partition(partition: FramePartition, codes: Mapping[int, Array]) -> Columns:
     return tuple(
-        next(left)[keys] if kind == "symbol" else keys
-        for keys, kind in zip(partition.columns, partition.table.types, strict=True)
+        codes[at][keys] if at in codes else keys for at, keys in enumerate(partition.columns)
     )
 
 
@@ -206,9 +172,15 @@ class Loading:
                 "gdatalog.connect(memory_limit=...) or --memory-limit",
             )
 
+    def codes_of(self, texts: Sequence[str] | Array) -> Array:
+        return np.fromiter(map(self.symbols.intern, texts), np.int32, len(texts))
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(memory=self.wanted.memory)
+
     def stage(self, what: str) -> TaskStage:
-        limits = Limits(memory=self.wanted.memory)
-        return self.keeping.pool.stage(f"{what} {self.wanted.name}", limits)
+        return self.keeping.pool.stage(f"{what} {self.wanted.name}", self.limits)
 
 
 def own_keys(column: Array, kind: TypeName) -> Array:
@@ -235,15 +207,15 @@ SHARE = 16  # what a worker reads at a time takes at most this fraction of its m
 
 def files_relation(asked: Loading, path: str) -> Relation | None:
     """The relation of the Parquet files at a path; None if the driver should read them."""
-    files = files_of(path) if is_set(path) else [File(path)]
-    if not all(file.path.lower().endswith(PARQUET) for file in files):
+    files = data_files.files_of(path) if data_files.is_set(path) else [File(path)]
+    if not all(file.path.lower().endswith(data_files.PARQUET) for file in files):
         return None
     wanted = asked.wanted
     whole = [replace(file, path=os.path.abspath(file.path)) for file in files]
     with ThreadPoolExecutor(8) as threads:
-        footers = list(threads.map(footer_of, whole))
+        footers = list(threads.map(data_files.footer_of, whole))
     names = wanted.declared.columns if wanted.declared is not None else None
-    found = typed_by(footers, wanted.columns if wanted.columns is not None else names)
+    found = data_files.typed_by(footers, wanted.columns if wanted.columns is not None else names)
     rows = sum(rows for footer in footers for rows, _ in footer.groups)
     if wanted.declared is not None:
         typed = TypedColumns(wanted.declared.columns, wanted.declared.types)
@@ -263,7 +235,7 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
     blocks = [
         FileSplit(groups, columns, typed)
         for footer in footers
-        for groups in groups_of(footer, ROWS, most)
+        for groups in data_files.groups_of(footer, ROWS, most)
     ]
     return _files_relation(asked, blocks, typed)
 
@@ -281,41 +253,40 @@ def _check_names(footers: Sequence[Footer], columns: Sequence[str]) -> None:
 
 
 def _files_relation(asked: Loading, blocks: Sequence[FileSplit], typed: TypedColumns) -> Relation:
-    step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
+    import pyarrow as pa
+
+    rows = [block.groups.rows for block in blocks]
+    step = max(1, sum(rows) // SAMPLE)
     stage = asked.stage("load")
-    before = 0
-    current_watch().innermost.new_rows = sum(block.groups.rows for block in blocks)
-    for number, block in enumerate(blocks):
-        stage.add(Call(seen, (block, -before % step, step), tag=number))
-        before += block.groups.rows
-    found: dict[int, SplitSummary] = {}
+    current_watch().innermost.new_rows = sum(rows)
+    for number, before in enumerate(accumulate(rows[:-1], initial=0)):
+        stage.add(Call(seen, (blocks[number], -before % step, step), tag=number))
+    found: dict[int, tuple[PartSketch, dict[int, Any]]] = {}
     texts: dict[str, None] = {}
     for call, one in stage:
         found[call.tag] = one
-        for some in one.texts.values():
+        for some in one[1].values():
             texts.update(dict.fromkeys(some.to_pylist()))
         asked.check_texts(len(texts))
-    placed = _placed_codes(asked, list(texts)) if "symbol" in typed.types else None
+    placed = None
+    if "symbol" in typed.types:
+        codes = TextCodes(pa.array(texts, pa.large_string()), asked.codes_of(list(texts)))
+        placed = asked.keeping.pool.broadcast(None, codes)
     all_seen = [found[at] for at in range(len(blocks))]
     parts = [
-        RemotePart({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
-        for block, one in zip(blocks, all_seen, strict=True)
+        RemotePart({"read": block, "texts": placed}, look.rows, look.nbytes)
+        for block, (look, _) in zip(blocks, all_seen, strict=True)
     ]
     relation = Relation.of_parts(typed.columns, typed.types, parts, asked.keeping)
     # Without codes, a sketch cannot tell whether edges between texts are symmetric.
     if relation.remote is not None and typed.types != ("symbol", "symbol"):
-        looks = [one.coded(asked.symbols) for one in all_seen]
+        looks = []
+        for look, own in all_seen:
+            for at, some in own.items():
+                look = look.with_keys(at, asked.codes_of(some.to_pylist()))
+            looks.append(look)
         relation.remote.know(survey_of(looks, step))
     return relation
-
-
-def _placed_codes(asked: Loading, texts: Sequence[str]) -> Any:
-    """The codes of texts, broadcast."""
-    import pyarrow as pa
-
-    codes = np.fromiter(map(asked.symbols.intern, texts), np.int32, len(texts))
-    known = TextCodes(pa.array(texts, pa.large_string()), codes)
-    return asked.keeping.pool.broadcast(None, known)
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -344,11 +315,14 @@ class FileSplit:
             types = tuple(typed.types[at] for at in only)
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
+        return table_of(
+            data_files.raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path
+        )
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""
-        found = keys_of(self.table(columns), texts)
+        table = self.table(columns)
+        found = keys_or_places(table) if texts is None else keys_of(table, texts)
         pick = columns is not None and self.columns is None
         return tuple(found[at] for at in columns or ()) if pick else found
 
@@ -368,46 +342,19 @@ class TextCodes:
         found: Array = self.codes[np.asarray(places)][column.codes]
         return found
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.texts.nbytes) + self.codes.nbytes
 
-
-@dataclass(frozen=True, slots=True)
-class SplitSummary:
-    """The sketch of a split, and the distinct texts of its text columns, as Arrow arrays. In these
-    columns, the sketch has places in the texts."""
-
-    look: PartSketch
-    texts: Mapping[int, Any]
-
-    def coded(self, symbols: SymbolTable) -> PartSketch:
-        """The sketch, after all texts got codes."""
-        look = self.look
-        for at, texts in self.texts.items():
-            codes = np.fromiter(map(symbols.intern, texts.to_pylist()), np.int32, len(texts))
-            look = look.with_keys(at, codes)
-        return look
-
-
-def seen(block: FileSplit, start: int, step: int) -> SplitSummary:
-    """Reads and checks a split."""
+def seen(block: FileSplit, start: int, step: int) -> tuple[PartSketch, dict[int, Any]]:
+    """Reads and checks a split. Returns its sketch, and the distinct texts of its text columns, as
+    Arrow arrays; in these columns, the sketch has places in the texts."""
     import pyarrow as pa
 
     table = block.table()
-    texts = {
-        at: pa.array(column.texts, pa.large_string())
-        for at, column in enumerate(table.columns)
-        if isinstance(column, TextColumn)
-    }
-    return SplitSummary(sketch_of(keys_or_places(table), start, step), texts)
+    texts = {at: pa.array(some, pa.large_string()) for at, some in texts_of(table).items()}
+    return sketch_of(keys_or_places(table), start, step), texts
 
 
-def keys_of(table: Table, texts: TextCodes | None) -> Columns:
-    columns = []
-    for column, kind in zip(table.columns, table.types, strict=True):
-        if isinstance(column, TextColumn):
-            columns.append(texts.of(column) if texts is not None else column.codes[:0])
-        else:
-            columns.append(own_keys(column, kind))
-    return tuple(columns)
+def keys_of(table: Table, texts: TextCodes) -> Columns:
+    return tuple(
+        texts.of(column) if isinstance(column, TextColumn) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from math import ceil
 from typing import Any
 from weakref import WeakSet
@@ -13,7 +13,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
-from gdatalog.cluster.rows import Shuffle, columns_of, piece_of, row_statistics
+from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics, size_of
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
@@ -45,7 +45,9 @@ class RowKeeper:
     held: WeakSet[RemoteRows] = field(default_factory=WeakSet)
 
     def fetch(self, pieces: Sequence[RowRange]) -> list[Columns]:
-        wanted = sum(_bytes(piece) for piece in pieces)
+        wanted = sum(
+            part.nbytes * (stop - start) // max(1, part.rows) for part, start, stop in pieces
+        )
         there = sum(rows.nbytes for rows in self.held)
         if wanted + there > self.memory:
             beside = f", beside {format_bytes(there)} that were fetched before" if there else ""
@@ -74,41 +76,34 @@ class RowKeeper:
             dealt = shuffle.partition(
                 self._each("distinct: numbers", calls, True), row_statistics.split_plain
             )
-            met += shuffle.merge(dealt, row_statistics.met)
-        if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
+            met += shuffle.merge(dealt, row_statistics.met, summary=len)
+        if not any(kept.summary for kept in met):
             return rows.parts
-        few = [
-            (row_statistics.numbered, (value, number, exact, met))
-            for number, value in enumerate(values)
-        ]
-        dealt = shuffle.partition(
-            self._each("distinct: rows", few, True), row_statistics.split_numbers
-        )
-        found = shuffle.merge(dealt, row_statistics.repeated)
-        again: Counter[int] = Counter()
-        for some in self._each(
-            "distinct: count", [(row_statistics.how_many, (each,)) for each in found]
-        ):
-            again.update(some)
-        asked = [(row_statistics.places_of, (found, number)) for number in again]
-        places = self._each("distinct: places", asked, True)
-        without = dict(zip(again, places, strict=True))
-        parts = []
-        for number, part in enumerate(rows.parts):
-            left = part.rows - again[number]
-            if left == part.rows:
+        asked = [(row_statistics.places_again, (value, exact, met)) for value in values]
+        again = self._each("distinct: places", asked, True, len)
+        counts = [kept.summary for kept in again]
+        suspects = zip(values, again, counts, strict=True)
+        some = [(row_statistics.rows_at, (value, at)) for value, at, count in suspects if count]
+        few = self._each("distinct: rows", some, True)
+        width = 8 * len(rows.survey.spans)
+        parts = parts_of(self._shuffle("distinct", width * sum(counts)).distinct(few))
+        for part, places, count in zip(rows.parts, again, counts, strict=True):
+            left = part.rows - count
+            if not count:
                 parts.append(part)
             elif left:
-                value = {"rows": part.value, "without": without[number]}
+                value = {"rows": part.value, "without": places}
                 parts.append(RemotePart(value, left, part.nbytes * left // part.rows))
         return parts
 
     def survey(self, rows: RemoteRows) -> Survey:
-        step = max(1, sum(part.rows for part in rows.parts) // SAMPLE)
-        calls, before = [], 0
-        for part in rows.parts:
-            calls.append((look, (part.value, -before % step, step)))
-            before += part.rows
+        lengths = [part.rows for part in rows.parts]
+        step = max(1, sum(lengths) // SAMPLE)
+        starts = accumulate(lengths[:-1], initial=0)
+        calls = [
+            (look, (part.value, -before % step, step))
+            for part, before in zip(rows.parts, starts, strict=True)
+        ]
         return survey_of(self._each("survey", calls), step)
 
     # ---------------------------------------------------------------------------------- answers
@@ -125,9 +120,7 @@ class RowKeeper:
         for at, kept in zip(read, self._each("read rows", calls, True), strict=True):
             values[at] = kept
         client = self.pool.connection.client
-        if (
-            _get_global_client() is None
-        ):  # so that `compute()` runs on the workers that have the rows
+        if _get_global_client() is None:  # `compute()` then runs where the rows are
             _set_global_client(client)
         texts = None
         if "symbol" in shape.types:
@@ -157,11 +150,8 @@ class RowKeeper:
     # ---------------------------------------------------------------------------------- graphs
 
     def ranking(self, rows: RemoteRows) -> Ranking:
-        counts = self._counts(rows, "ends", None)
-        sizes = self._each("ranks: count", [(_length, (each,)) for each in counts])
-        pieces = [
-            RowRange(RemotePart(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)
-        ]
+        parts = parts_of(self._counts(rows, "ends", None))
+        pieces = [RowRange(part, 0, part.rows) for part in parts]
         vertices, degrees = concatenate(self.fetch(pieces))
         order = np.argsort(vertices)
         return Ranking.of_degrees(vertices[order], degrees[order])
@@ -170,10 +160,8 @@ class RowKeeper:
         return self._summed(self._counts(rows, (column, tests), rows.ranking))
 
     def skew(self, rows: RemoteRows) -> float:
-        by_key, by_degree = (
-            self._summed(self._counts(rows, what, rows.ranking)).powers[2]
-            for what in ("keys", "ranks")
-        )
+        by_key = self._summed(self._counts(rows, "keys", rows.ranking)).powers[2]
+        by_degree = self.ranked_degrees(rows, 0, ((0, "<", 1),)).powers[2]
         return by_key / by_degree if by_degree else 1.0
 
     def _counts(
@@ -185,9 +173,8 @@ class RowKeeper:
         calls = [(row_statistics.counts_of, (value, way, what, placed)) for value in values]
         counted = self._each("ranks: counts", calls, True)
         shuffle = self._shuffle("ranks", 16 * 2 * rows.at_most)
-        return shuffle.merge(
-            shuffle.partition(counted, row_statistics.split_counts), row_statistics.counts_together
-        )
+        dealt = shuffle.partition(counted, row_statistics.split_counts)
+        return shuffle.merge(dealt, row_statistics.counts_together, summary=size_of)
 
     def edges(self, rows: RemoteRows) -> tuple[list[Any], row_statistics.Way]:
         """The values of parts, and how to read each edge of them once."""
@@ -229,15 +216,11 @@ class RowKeeper:
         told: str,
         calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
         keep: bool = False,
+        summary: Callable[[Any], Any] | None = None,
     ) -> list[Any]:
         """The results of calls, in order. `keep`: they stay on their workers."""
-        asked = [Call(function, args, keep) for function, args in calls]
+        asked = [Call(function, args, keep, summary=summary) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
-
-
-def _bytes(piece: RowRange) -> int:
-    part, start, stop = piece
-    return part.nbytes * (stop - start) // max(1, part.rows)
 
 
 def _lies(value: Any) -> bool:
@@ -260,10 +243,6 @@ def _futures(value: Any) -> Any:
 
 def look(value: Any, start: int, step: int) -> PartSketch:
     return sketch_of(columns_of(value), start, step)
-
-
-def _length(counts: Columns) -> int:
-    return len(counts[0])
 
 
 def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:

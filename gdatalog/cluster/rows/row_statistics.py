@@ -2,8 +2,7 @@
 
 Duplicates: each row has a number, its keys side by side if they fit into 64 bits, else a hash.
 Owners receive the numbers; if no two are equal, there are no duplicates. Otherwise rows with equal
-numbers are sent to owners with a second hash, and the owners tell each part which of its rows are
-duplicates.
+numbers are sent to owners, which keep their distinct rows.
 
 Degrees: each worker counts the vertices of its edges; owners add up the counts.
 
@@ -13,16 +12,16 @@ keys: a sketch keeps each column's least hashes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import permutations
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.degrees import Degrees
-from gdatalog.storage.duplicates import group_rows
+from gdatalog.storage.duplicates import group_rows, row_numbers
 from gdatalog.storage.graph import Ranking, passes
 from gdatalog.storage.remote import Survey
 from gdatalog.storage.rows import (
@@ -32,22 +31,11 @@ from gdatalog.storage.rows import (
     concatenate,
     firsts,
     in_sorted,
-    order_rows,
     sorted_set,
 )
 from gdatalog.storage.statistics import runs_of
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
-
-_ROW_SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
-
-
-class NumberedRows(NamedTuple):
-    """The numbers of some rows of a part, which `part` numbers."""
-
-    part: int
-    places: Array
-    numbers: Columns
 
 
 def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
@@ -60,14 +48,14 @@ def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
     numbers = numbers_of(columns_of(value), exact)
     if turns == 1:
         return numbers
-    mine: Array = numbers[mixed(numbers, _ROW_SEEDS[1]) % np.uint64(turns) == turn]
+    mine: Array = numbers[row_numbers((numbers,)).view(np.uint64) % np.uint64(turns) == turn]
     return mine
 
 
 def numbers_of(rows: Columns, exact: bool) -> Array:
     """A number for each row. `exact`: the keys side by side, else a hash."""
     if not exact:
-        return _hash(rows, _ROW_SEEDS[0])
+        return row_numbers(rows)
     packed = rows[0].astype(np.int64)
     for column in rows[1:]:
         packed = packed << np.int64(32) | column.astype(np.int64) & np.int64(0xFFFF_FFFF)
@@ -86,59 +74,14 @@ def met(pieces: Sequence[ShuffleBlock]) -> Array:
     return sorted_values(ordered[1:][~firsts(ordered)[1:]])
 
 
-def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> NumberedRows:
-    """The rows of a part whose numbers occur more than once."""
-    rows = columns_of(value)
-    numbers = numbers_of(rows, exact)
-    places = np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
-    few = tuple(column[places] for column in rows)
-    told = (numbers[places],) if exact else (numbers[places], _hash(few, _ROW_SEEDS[1]))
-    return NumberedRows(part, places, told)
+def places_again(value: Any, exact: bool, again: Sequence[Array]) -> Array:
+    """The places of a part's rows whose numbers occur more than once."""
+    numbers = numbers_of(columns_of(value), exact)
+    return np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
 
 
-def _hash(rows: Columns, seed: int) -> Array:
-    found = mixed(rows[0], seed)
-    for column in rows[1:]:
-        found = mixed(found.view(np.int64) + column.astype(np.int64), seed)
-    return found.view(np.int64)
-
-
-def split_numbers(parts: Sequence[NumberedRows], owners: int) -> list[Columns]:
-    """Numbered rows by owner, with the part and place of each."""
-    rows: list[Columns] = [
-        (np.full(len(places), part, dtype=np.int32), places, *numbers)
-        for part, places, numbers in parts
-    ]
-    whole = concatenate(rows)
-    return rows_by_owner(whole[2:], whole, owners)
-
-
-def repeated(pieces: Sequence[ShuffleBlock]) -> dict[int, Array]:
-    """The places of an owner's duplicate rows, by part; the first of equal rows is not included."""
-    part, place, *numbers = concatenate([piece.value for piece in pieces])
-    order = order_rows(numbers)
-    again = np.ones(len(order), dtype=np.bool_)
-    again[:1] = False
-    for column in numbers:
-        ordered = column[order]
-        again[1:] &= ordered[1:] == ordered[:-1]
-    rows = order[again]
-    rows = rows[np.argsort(part[rows], kind="stable")]
-    known, starts = np.unique(part[rows], return_index=True)
-    ends = (*starts[1:], len(rows))
-    return {
-        int(which): place[rows[start:end]]
-        for which, start, end in zip(known, starts, ends, strict=False)
-    }
-
-
-def how_many(found: Mapping[int, Array]) -> dict[int, int]:
-    return {part: len(places) for part, places in found.items()}
-
-
-def places_of(found: Sequence[Mapping[int, Array]], part: int) -> Array:
-    """The places of a part's duplicate rows that all owners found."""
-    return np.concatenate([each[part] for each in found if part in each])
+def rows_at(value: Any, places: Array) -> Columns:
+    return tuple(column[places] for column in columns_of(value))
 
 
 # The degrees of a graph whose edges are on workers.
@@ -146,9 +89,9 @@ def places_of(found: Sequence[Mapping[int, Array]], part: int) -> Array:
 
 # How to read each edge once: all rows, ascending rows, or all rows turned to ascend.
 Way = Literal["all", "ascending", "turned"]
-# What to count: ends of edges; the lower key's rank; the lower rank; or the ranks in a column of
-# both directions of each edge, for rows that pass tests.
-What = Literal["ends", "keys", "ranks"] | tuple[int, tuple[RowTest, ...]]
+# What to count: ends of edges; the lower key's rank; or the ranks in a column of both directions of
+# each edge, for rows that pass tests.
+What = Literal["ends", "keys"] | tuple[int, tuple[RowTest, ...]]
 
 
 def edges_of(value: Any, way: Way) -> Columns:
@@ -175,11 +118,10 @@ def counts_of(value: Any, way: Way, what: What, ranking: Ranking | None) -> Colu
 
 def _ranks(low: Array, high: Array, what: What) -> Array:
     apart = low != high
-    least, most = np.minimum(low, high), np.maximum(low, high)
-    if what in ("keys", "ranks"):
-        lower: Array = (low if what == "keys" else least)[apart]
+    if isinstance(what, str):
+        lower: Array = low[apart]
         return lower
-    assert not isinstance(what, str)
+    least, most = np.minimum(low, high), np.maximum(low, high)
     column, tests = what
     parts = [
         ranks
@@ -249,13 +191,10 @@ class DistinctSketch:
             if len(some) >= VALUES:
                 return DistinctSketch(some, float(np.uint64(share * ALL)))
             share *= 8
-        return DistinctSketch(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
-
-    def cut(self) -> DistinctSketch:
-        """The sketch with at most `VALUES` hashes."""
-        if len(self.hashes) <= VALUES:
-            return self
-        return DistinctSketch(self.hashes[:VALUES], float(self.hashes[VALUES]))
+        hashes = np.sort(mixed(sorted_set(column), _SEEDS[0]))
+        if len(hashes) <= VALUES:
+            return DistinctSketch(hashes, ALL)
+        return DistinctSketch(hashes[:VALUES], float(hashes[VALUES]))
 
     @staticmethod
     def together(parts: Sequence[DistinctSketch]) -> DistinctSketch:

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from gdatalog.cluster.pool import Broadcast, Pool
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import (
     Apply,
@@ -30,7 +31,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName
 
 
 def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
@@ -38,13 +39,11 @@ def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
     return pool.broadcast(("texts", id(symbols)), symbols, version=len(symbols))
 
 
-def texts_for(
-    pool: Pool, plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-) -> Broadcast | FewTexts:
+def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Broadcast | FewTexts:
     """The symbol table that workers need for these plans."""
     if any(map(reads_texts, plans)):
-        return placed_texts(pool, symbols)
-    return FewTexts.of(plans, params, symbols)
+        return placed_texts(pool, scope.symbols)
+    return FewTexts.of(plans, scope)
 
 
 def asks_for_ranks(plan: RulePlan) -> bool:
@@ -52,20 +51,18 @@ def asks_for_ranks(plan: RulePlan) -> bool:
     defines."""
     return any(
         part.function == "ord" and part.args[0].type == "symbol"
-        for expr in expressions_of(plan)
-        for part in _parts(expr)
+        for part in _parts(expressions_of(plan))
         if isinstance(part, Apply)
     )
 
 
 def reads_texts(plan: RulePlan) -> bool:
     """Whether a rule's joins need the texts of symbols, not only their equality."""
-    for expr in expressions_of(plan):
-        for part in _parts(expr):
-            if not isinstance(part, Apply) or part.function in ("=", "!="):
-                continue
-            if "symbol" in (part.type, *(arg.type for arg in part.args)):
-                return True
+    for part in _parts(expressions_of(plan)):
+        if not isinstance(part, Apply) or part.function in ("=", "!="):
+            continue
+        if "symbol" in (part.type, *(arg.type for arg in part.args)):
+            return True
     reductions = [
         step.reduction
         for join in plan.joins
@@ -73,7 +70,8 @@ def reads_texts(plan: RulePlan) -> bool:
         if isinstance(step, Branch) and step.reduction is not None
     ]
     specs: list[Gather | Reduction] = [*plan.gathers, *reductions]
-    if any(spec.kind in ("min", "max", "any_value") and _of_symbols(spec) for spec in specs):
+    compared = [spec for spec in specs if spec.kind in ("min", "max", "any_value")]
+    if any(target.type == "symbol" for spec in compared for target in spec.targets):
         return True
     # Error messages show the values of a failing expression.
     return any(
@@ -88,10 +86,6 @@ def makes_texts(expressions: Iterable[Expr]) -> bool:
     return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
 
 
-def _of_symbols(spec: Gather | Reduction) -> bool:
-    return any(target.type == "symbol" for target in spec.targets)
-
-
 def expressions_of(plan: RulePlan) -> Iterator[Expr]:
     """The expressions that a rule's joins evaluate."""
     for join in plan.joins:
@@ -102,11 +96,12 @@ def expressions_of(plan: RulePlan) -> Iterator[Expr]:
         yield from gather.targets
 
 
-def _parts(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    if isinstance(expr, Apply):
-        for arg in expr.args:
-            yield from _parts(arg)
+def _parts(expressions: Iterable[Expr]) -> Iterator[Expr]:
+    """Expressions, and all those within them."""
+    for expr in expressions:
+        yield expr
+        if isinstance(expr, Apply):
+            yield from _parts(expr.args)
 
 
 class FewTexts(SymbolTable):
@@ -118,18 +113,15 @@ class FewTexts(SymbolTable):
         self.length = length
 
     @staticmethod
-    def of(
-        plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-    ) -> FewTexts:
+    def of(plans: Sequence[RulePlan], scope: Scope) -> FewTexts:
         texts: set[str] = set()
-        for expr in chain.from_iterable(map(expressions_of, plans)):
-            for part in _parts(expr):
-                if isinstance(part, Constant) and part.type == "symbol":
-                    texts.add(str(part.value))
-                elif isinstance(part, Parameter) and part.type == "symbol":
-                    texts.add(str(params[part.name]))
-        codes = {text: symbols.intern(text) for text in texts}
-        return FewTexts(codes, len(symbols))
+        for part in _parts(chain.from_iterable(map(expressions_of, plans))):
+            if isinstance(part, Constant) and part.type == "symbol":
+                texts.add(str(part.value))
+            elif isinstance(part, Parameter) and part.type == "symbol":
+                texts.add(str(scope.params[part.name]))
+        codes = {text: scope.symbols.intern(text) for text in texts}
+        return FewTexts(codes, len(scope.symbols))
 
     def __len__(self) -> int:
         return self.length

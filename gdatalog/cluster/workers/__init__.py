@@ -7,7 +7,9 @@ opens its device once. Calls use a GPU one at a time, and return host arrays.
 
 from __future__ import annotations
 
+import mmap
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,18 +19,24 @@ from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary, finalize
 
-import numpy as np
-
-from gdatalog.calls import NotOnDevice
+from gdatalog.calls import Limits, NotOnDevice
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine import plainly_none
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
+from gdatalog.engine.metrics import Metrics
+from gdatalog.engine.session import Knobs
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import RulePlan, TrieRef
+from gdatalog.plan.tuning import Tuning
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.values import Value
 
 ITSELF = 240 << 20  # bytes that an idle worker takes, compiled loops included
 PAUSE = 0.8  # share of its memory at which Dask pauses a worker
@@ -67,6 +75,32 @@ def own_threads() -> int:
     return 1 if worker is None else int(worker.state.nthreads)
 
 
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What calls get of the driver's context. `memory`: what one may hold, in bytes. `counted`:
+    count rows, for a profile. `device`: of the workers, "cpu", "auto" or "cuda"."""
+
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    tuning: Tuning
+    counted: bool
+    device: str
+
+    @staticmethod
+    def of(
+        context: ExecutionContext, memory: int, threads: int = 1, device: str = "cpu"
+    ) -> CallContext:
+        knobs, counted = replace(context.knobs, threads=threads), context.metrics.lasting
+        return CallContext(context.scope.params, memory, knobs, context.tuning, counted, device)
+
+    def here(self, symbols: SymbolTable, device: Device = CPU) -> ExecutionContext:
+        """The context of a call on this worker."""
+        limits, scope = Limits(memory=self.memory), Scope(symbols, self.params)
+        metrics = Metrics(self.counted)
+        return ExecutionContext(limits, scope, metrics, self.knobs, device, tuning=self.tuning)
+
+
 UNLIMITED = 4 << 30  # a worker's memory if it has no limit
 # Buckets in memory take at most these shares of a worker's memory, and of its memory for data.
 STORED, STORED_OF_LEFT = 1 / 8, 1 / 4
@@ -85,13 +119,45 @@ def _stored_of(memory: int) -> int:
     return int(min(memory * STORED, left_of(memory) * STORED_OF_LEFT))
 
 
+ALIGNED = 64  # bytes: the alignment that vector instructions prefer
+
+
+def write(value: Any, path: str) -> int:
+    """Writes a value such that its arrays can be mapped; returns the file's size in bytes."""
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    head = pickle.dumps([len(body), *(view.nbytes for view in views)], protocol=5)
+    with open(path, "wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head + body)
+        for view in views:
+            file.write(bytes(-file.tell() % ALIGNED))
+            file.write(view)
+        return file.tell()
+
+
+def read(path: str) -> Any:
+    """Reads a value whose arrays are mapped: only pages that are read take memory, once for all
+    workers of a machine. Changes stay private to this process."""
+    with open(path, "rb") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    at = 8 + int.from_bytes(mapped[:8], "little")
+    length, *sizes = pickle.loads(mapped[8:at])
+    body = mapped[at : at + length]
+    at += length
+    buffers = []
+    for size in sizes:
+        at += -at % ALIGNED
+        buffers.append(mapped[at : at + size])
+        at += size
+    return pickle.loads(body, buffers=buffers)
+
+
 class StoredRows:
     """Rows that a worker keeps, with at least one column: in memory while there is room, else in a
     file, from which it can read ranges. (Dask would read a spilled value as a whole.)"""
 
     def __init__(self, columns: Columns) -> None:
-        self.rows = len(columns[0])
-        self.kinds = tuple(column.dtype.str for column in columns)
         self._columns: Columns | None = None
         size = sum(column.nbytes for column in columns)
         if _stored.take(size):
@@ -101,30 +167,14 @@ class StoredRows:
         else:
             worker = own_worker()
             folder = tempfile.gettempdir() if worker is None else worker.local_directory
-            self._path = Path(folder, f"gdatalog-{uuid4().hex}")
+            self._path = str(Path(folder, f"gdatalog-{uuid4().hex}"))
             finalize(self, _remove, self._path)
-            with self._path.open("wb") as file:
-                for column in columns:
-                    np.ascontiguousarray(column).tofile(file)
+            write(columns, self._path)
 
-    def read(
-        self, start: int = 0, stop: int | None = None, only: Sequence[int] | None = None
-    ) -> Columns:
-        """A range of the rows; all columns, or only some."""
-        stop = self.rows if stop is None else stop
-        wanted = range(len(self.kinds)) if only is None else only
-        if self._columns is not None:
-            return tuple(self._columns[at][start:stop] for at in wanted)
-        widths = [np.dtype(kind).itemsize for kind in self.kinds]
-        found = []
-        with self._path.open("rb") as file:
-            for at in wanted:
-                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                found.append(np.fromfile(file, self.kinds[at], stop - start))
-        return tuple(found)
-
-    def columns(self) -> Columns:
-        return self.read()
+    def read(self, start: int = 0, stop: int | None = None) -> Columns:
+        """A range of the rows."""
+        columns = read(self._path) if self._columns is None else self._columns
+        return tuple(column[start:stop] for column in columns)
 
     def __sizeof__(self) -> int:
         return 100 + sum(column.nbytes for column in self._columns or ())
@@ -158,7 +208,7 @@ class _Room:
 _stored = _Room()
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
 
@@ -177,9 +227,10 @@ def set_free(dask_scheduler: Any, wanted: Sequence[str] = (), failed: Sequence[s
     stuck = {ts.key: "processing" for ts in dask_scheduler.unrunnable if ts.loose_restrictions}
     if stuck and dask_scheduler.running:
         dask_scheduler.transitions(stuck, stimulus_id="gdatalog-set-free")
-    forgotten, retried = set(), {key for key in failed if _erred(dask_scheduler, key)}
-    there = [dask_scheduler.tasks[key] for key in wanted if key in dask_scheduler.tasks]
-    todo = [task for task in there if task.state != "erred"]
+    tasks = dask_scheduler.tasks
+    forgotten: set[Any] = set()
+    retried = {key for key in failed if key in tasks and tasks[key].state == "erred"}
+    todo = [tasks[key] for key in wanted if key in tasks and tasks[key].state != "erred"]
     while todo:
         task = todo.pop()
         if task.state in ("waiting", "released") and task not in forgotten:
@@ -191,10 +242,6 @@ def set_free(dask_scheduler: Any, wanted: Sequence[str] = (), failed: Sequence[s
         again = {task.key: "waiting" for task in forgotten if task.state == "released"}
         dask_scheduler.stimulus_retry(keys=list(retried))
         dask_scheduler.transitions(again, stimulus_id="gdatalog-set-free")
-
-
-def _erred(scheduler: Any, key: str) -> bool:
-    return key in scheduler.tasks and scheduler.tasks[key].state == "erred"
 
 
 # --------------------------------------------------------------------------------------- devices

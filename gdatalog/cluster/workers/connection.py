@@ -164,11 +164,6 @@ def _greeted(found: socket.socket, address: str) -> None:
         )
 
 
-def refused(cluster: Any) -> UsageError:
-    """The error for an object that is not a cluster."""
-    return UsageError(f"not a cluster: {cluster!r}", hint=f"it is {_FORMS}")
-
-
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 _UNREAD = "Error during deserialization of the task graph"  # the start of Dask's message
@@ -200,8 +195,7 @@ class Connection:
         try:
             if cluster == "local" and not threads:
                 threads = (gpus() if device != "cpu" and not plainly_none() else 0) or cores()
-            connection = _opened(cluster, memory, threads, own)
-            connection.device = device
+            connection = Connection(_client_for(cluster, memory, threads, own), own, device)
             if quiet:
                 _silence()
             connection.again()
@@ -246,14 +240,6 @@ class Connection:
             hint="it has ended, or cannot be reached any more; connect again",
         )
 
-    def unread(self, problem: Exception) -> DeviceError:
-        why = problem.__cause__ or "it fails"
-        return DeviceError(
-            f"the scheduler at {self.address} cannot read what this gdatalog sends it: {why}",
-            hint="it runs another version, or an older one than is installed: restart it and its "
-            "workers",
-        )
-
     def __str__(self) -> str:
         number = len(self.workers)
         hosts = len({worker.host for worker in self.workers})
@@ -276,7 +262,12 @@ def raises_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
             connection: Connection = given[0].connection  # type: ignore[attr-defined]  # a method's `self`
             closed = type(problem).__name__ == "CommClosedError"
             if str(problem).startswith(_UNREAD):
-                raise connection.unread(problem) from None
+                raise DeviceError(
+                    f"the scheduler at {connection.address} cannot read what this gdatalog sends "
+                    f"it: {problem.__cause__ or 'it fails'}",
+                    hint="it runs another version, or an older one than is installed: restart it "
+                    "and its workers",
+                ) from None
             if closed or (connection.client.status != "running" and not isinstance(problem, Error)):
                 raise connection.lost() from None
             raise
@@ -284,21 +275,17 @@ def raises_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
     return told
 
 
-def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connection:
+def _client_for(cluster: Any, memory: int, threads: int, own: list[Any]) -> Any:
+    """A client of a cluster. `own`: gets what is closed with the connection, in this order."""
     if cluster == "local":
         from gdatalog.cluster.workers.local import LocalWorkers
 
         workers = LocalWorkers.start(threads, memory)
         own.append(workers)
         client = client_of(workers.address)
-        own.insert(0, client)
-        return Connection(client, own)
-    if isinstance(cluster, str):
+    elif isinstance(cluster, str):
         client = client_of(address_of(cluster))
-        own.append(client)
-        return Connection(client, own)
-    distributed = dask()
-    if isinstance(cluster, distributed.Client):
+    elif isinstance(cluster, dask().Client):
         if cluster.asynchronous:
             raise UsageError(
                 "this client is asynchronous",
@@ -306,12 +293,13 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
             )
         if cluster.status != "running":
             raise UsageError(f"this Dask client is {cluster.status}")
-        return Connection(cluster, own)
-    if not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
-        client = distributed.Client(cluster, set_as_default=False)
-        own.append(client)
-        return Connection(client, own)
-    raise refused(cluster)
+        return cluster
+    elif not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
+        client = dask().Client(cluster, set_as_default=False)
+    else:
+        raise UsageError(f"not a cluster: {cluster!r}", hint=f"it is {_FORMS}")
+    own.insert(0, client)
+    return client
 
 
 def _silence() -> None:
@@ -392,7 +380,11 @@ def look(client: Any) -> tuple[Worker, ...]:
         places["the scheduler"] = problem
     except Exception:  # some schedulers run no functions; then we know nothing of them
         pass
-    _check(places)
+    problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
+    if problems:
+        who, wrong, cure = problems[0]
+        more = f"; the same at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
+        raise DeviceError(f"{who} cannot be used: {wrong}{more}", hint=cure)
     mates = Counter(of["host"] for of in told.values())
     return tuple(
         Worker(
@@ -437,14 +429,6 @@ def workers_told(client: Any) -> Mapping[str, Any]:
         # The client's own poll, every two seconds, omits workers; it may be returned instead.
         if told.keys() >= client.nthreads().keys():
             return told
-
-
-def _check(places: Mapping[str, Any]) -> None:
-    problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
-    if problems:
-        who, told, cure = problems[0]
-        more = f"; the same at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
-        raise DeviceError(f"{who} cannot be used: {told}{more}", hint=cure)
 
 
 def problem_of(found: Any) -> tuple[str, str] | None:
