@@ -1,11 +1,14 @@
-"""The tree of a profile: the plan's tree with actual rows, time and memory."""
+"""`Profile`: the plan's tree with actual rows, time and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import Costs
-from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.plan import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
@@ -20,6 +23,7 @@ from gdatalog.report.plan_tree import (
     where,
 )
 from gdatalog.report.rules import (
+    COLUMNS,
     Executor,
     Happened,
     Matches,
@@ -27,30 +31,98 @@ from gdatalog.report.rules import (
     order_of,
     plan_nodes,
     ran,
+    round_lines,
     rounds_node,
     rule_key,
     rule_text,
     with_dedup,
 )
+from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Fact, Kind, ReportNode, many, per_second, took
 from gdatalog.values import shown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gdatalog.result import Result
 
 LITTLE = 3e-5  # seconds: anything faster was a cache hit
 MANY_WORDS = 1_000_000  # partial matches: smaller numbers are shown as facts only
 MOST_HELD = 8  # owners of memory that are shown
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A finished evaluation: its metrics, seconds, peak memory, and final memory by owner."""
+@dataclass(eq=False)
+class Profile(Shown):
+    """How a program was evaluated: the tree of `explain`, with actual rows and time.
+
+    Expected bindings stand beside actual ones; a mark shows estimates that were wrong by a factor
+    of ten or more. `result` is the answer, `rounds` a pandas DataFrame with each rule's metrics in
+    each round of each fixpoint. `held`: final memory by owner. `spilled`: bytes written to
+    temporary files.
+
+    >>> import gdatalog as gd
+    >>> db = gd.connect()
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
+    >>> text = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."
+    >>> db.profile(text, strategy="levelwise").rounds[["rule", "round", "tried", "new"]]
+                                     rule  round  tried  new
+    0              path(x, y) <- E(x, y).      0      3    3
+    1  path(x, z) <- path(x, y), E(y, z).      1      3    3
+    2  path(x, z) <- path(x, y), E(y, z).      2      3    3
+    3  path(x, z) <- path(x, y), E(y, z).      3      3    0
+    """
+
+    title = "gdatalog: a profile"
+    __repr__ = Shown.__repr__
 
     metrics: Metrics
     seconds: float
     peak: int
+    result: Result | None
     device: str = "cpu"
     held: Mapping[str, int] = field(default_factory=dict)
-    spilled: int = 0  # bytes written to temporary files
+    spilled: int = 0
 
+    @classmethod
+    def after(cls, context: ExecutionContext, result: Result | None) -> Profile:
+        """The profile of what an evaluation has done so far."""
+        metrics, limits, account = context.metrics, context.limits, context.limits.account
+        return cls(
+            metrics, metrics.seconds, account.peak, result, context.device.name,
+            dict(account.held), limits.spilled,
+        )  # fmt: skip
+
+    @property
+    def runs(self) -> list[RuleRun]:
+        return self.metrics.runs
+
+    @property
+    def strata(self) -> list[StratumMetrics]:
+        return self.metrics.strata
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """A pandas DataFrame with each rule's metrics in each round of each stratum.
+
+        Columns: `stratum`, `relation` and `rule`; `round`, 0 for the rules before recursion;
+        `tried`, the rows that the rule's joins produced, `new`, those that were not known before,
+        and `duplicates`, the others; `seconds`; `bytes`, the peak memory; and `executor`. A
+        fixpoint without rounds, because it runs for each value or group separately, is one line:
+        its `round` is missing and its `rule` names the strategy.
+        """
+        import pandas as pd
+
+        lines = [line for stratum in self.strata for line in round_lines(stratum)]
+        frame = pd.DataFrame(lines, columns=list(COLUMNS))
+        return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain data, with the rows of `rounds`."""
+        lines = (line for stratum in self.strata for line in round_lines(stratum))
+        rounds = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+        return {**super().to_dict(), "rounds": rounds}
+
+    @cached_property
     def tree(self) -> ReportNode:
         """The whole profile as a tree."""
         metrics = self.metrics
@@ -61,12 +133,13 @@ class Evaluated:
         ]
         costs = metrics.costs
         texts = _apart(costs)
+        spilled = f", {format_bytes(self.spilled)} written to temporary files" * bool(self.spilled)
         if not strata and not others:
             texts.append("nothing to evaluate: only stored relations are read")
         return ReportNode(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(metrics)}, "
-            f"{format_bytes(self.peak)} held at the most{self._in_files}",
+            f"{format_bytes(self.peak)} held at the most{spilled}",
             (", ".join(texts),) if texts else (),
             seconds=self.seconds,
             facts=(
@@ -85,10 +158,6 @@ class Evaluated:
                 *self._memory(),
             ),
         )
-
-    @property
-    def _in_files(self) -> str:
-        return f", {format_bytes(self.spilled)} written to temporary files" if self.spilled else ""
 
     def _share(self, seconds: float) -> float | None:
         return seconds / self.seconds if self.seconds else None

@@ -313,6 +313,12 @@ class Executor:
     details: tuple[str, ...] = ()
     facts: tuple[tuple[str, Fact], ...] = ()
 
+    def __add__(self, other: Executor) -> Executor:
+        return Executor(self.details + other.details, self.facts + other.facts)
+
+    def node(self, kind: Kind, label: str, children: tuple[ReportNode, ...]) -> ReportNode:
+        return ReportNode(kind, label, self.details, facts=self.facts, children=children)
+
 
 _NONE = (Executor(),)
 
@@ -334,15 +340,13 @@ def plan_nodes(
     )
     if len(nodes) == 1 and not plan.terms:
         return executors[0], (*tables, *nodes[0], *ending)
+    labels = [term_label(term) for term in plan.terms] or [
+        alternative_label(number, len(nodes)) for number in range(len(nodes))
+    ]
+    kind: Kind = "term" if plan.terms else "alternative"
     alternatives = (
-        ReportNode(
-            "term" if plan.terms else "alternative",
-            term_label(plan.terms[number]) if plan.terms else alternative_label(number, len(nodes)),
-            executor.details,
-            facts=executor.facts,
-            children=children,
-        )
-        for number, (executor, children) in enumerate(zip(executors, nodes, strict=True))
+        executor.node(kind, label, children)
+        for executor, label, children in zip(executors, labels, nodes, strict=True)
     )
     return Executor(), (*tables, *alternatives, *ending)
 
@@ -450,8 +454,7 @@ def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
         return executor
     by, keys = ", ".join(groups.by), ", ".join(groups.keys)
     text = f"equal rows are told apart for each ({by}), by ({keys}): {about(groups.estimate)} rows"
-    facts = (("dedup for each", by), ("dedup by", keys))
-    return Executor((*executor.details, text), (*executor.facts, *facts))
+    return executor + Executor((text,), (("dedup for each", by), ("dedup by", keys)))
 
 
 def order_of(plan: RulePlan) -> list[str]:

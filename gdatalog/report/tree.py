@@ -277,8 +277,9 @@ def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) 
     return (first + "".join(parts)[shown_width(first) :]).rstrip()
 
 
-def _cells(node: ReportNode, short: bool) -> dict[str, str]:
-    """`short`: times were so short that hundredths of a millisecond matter."""
+def number_cells(node: ReportNode, short: bool) -> dict[str, str]:
+    """A node's numbers by column, and its marks. `short`: times were so short that hundredths of a
+    millisecond matter."""
     cells = {}
     if node.estimate is not None:
         cells["estimate"] = about(node.estimate)
@@ -301,7 +302,7 @@ def _rows(root: ReportNode) -> Iterator[Row]:
     yield Row(root.label, "", "  ", {})
     yield from (Row(detail, "  ", "  ", {}) for detail in root.details)
     for child in root.children:
-        yield from _below(child, "", "", partial(_cells, short=short))
+        yield from _below(child, "", "", partial(number_cells, short=short))
 
 
 def _below(
@@ -370,7 +371,7 @@ def table_lines(table: TextTable) -> list[str]:
     ['round  by', '    1  loops', '   10  loops']
     """
     cells = [tuple(map(str, table.columns))]
-    cells += [tuple("" if cell is None else cell_text(cell) for cell in row) for row in table.rows]
+    cells += [tuple(map(cell_text, row)) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:
@@ -379,5 +380,5 @@ def table_lines(table: TextTable) -> list[str]:
     return lines
 
 
-def cell_text(cell: str | int | float) -> str:
-    return f"{cell:,}" if isinstance(cell, (int, float)) else visible(cell)
+def cell_text(cell: Cell) -> str:
+    return f"{cell:,}" if isinstance(cell, (int, float)) else visible(cell or "")
