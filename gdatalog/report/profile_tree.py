@@ -94,10 +94,12 @@ class Profile(Shown):
 
     @property
     def runs(self) -> list[RuleRun]:
+        """The metrics of each plan of a rule."""
         return self.metrics.runs
 
     @property
     def strata(self) -> list[StratumMetrics]:
+        """The metrics of each stratum, in evaluation order."""
         return self.metrics.strata
 
     @property

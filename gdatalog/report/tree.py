@@ -225,9 +225,9 @@ def text(root: ReportNode, width: int = WIDTH) -> str:
     >>> leaf = ReportNode("level", "y in E(x, [y])", estimate=1234.0)
     >>> rule = ReportNode("rule", "p(x) <- E(x, y).", children=(leaf,))
     >>> print(text(ReportNode("plan", "on cpu", children=(rule,))))
-    on cpu             expected
+    on cpu            expected
     p(x) <- E(x, y).
-    └ y in E(x, [y])     ~1,200
+    └ y in E(x, [y])    ~1,200
     """
     rows = [replace(row, text=visible(row.text)) for row in _rows(root)]
     names = [name for name in _TITLES if any(name in row.cells for row in rows)]

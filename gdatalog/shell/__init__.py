@@ -8,9 +8,9 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable
+from contextvars import copy_context
 from threading import Event, Thread
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from gdatalog import __version__
@@ -122,20 +122,52 @@ EVERY = 0.2
 LONGEST_BAR, LEAST_BAR = 30, 8
 
 
-class ProgressLine:
-    """A context manager that shows a progress line on a terminal.
+class ProgressPoll:
+    """A thread that shows the progress of calls until it ends: a long step reports nothing
+    itself."""
 
-    Its own thread polls the database's watch, so that times advance also while a long step reports
-    nothing.
-    """
+    def __init__(self) -> None:
+        self._ended = Event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._ended.clear()
+        # In this context, so that what a cell's thread shows goes to the cell.
+        self._thread = Thread(target=copy_context().run, args=(self._poll,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            thread.join()
+
+    def _poll(self) -> None:
+        shown = False
+        while not self._ended.wait(EVERY):
+            before, shown = shown, self._show()
+            if before and not shown:
+                self._clear()
+        if shown:
+            self._clear()
+
+    def _show(self) -> bool:
+        """Shows the progress if it is time; returns whether it is shown."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        raise NotImplementedError
+
+
+class ProgressLine(ProgressPoll):
+    """A context manager that shows a progress line on a terminal."""
 
     def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
+        super().__init__()
         self.stream = stream
         self.watch = watch
         self.after = after
         self.what = ""
-        self._ended = Event()
-        self._thread: Thread | None = None
         self._started = 0.0
 
     def __call__(self, what: str) -> ProgressLine:
@@ -146,40 +178,30 @@ class ProgressLine:
     def __enter__(self) -> None:
         if self._thread is None and self.stream.isatty():
             self._started = perf_counter()
-            self._ended.clear()
-            self._thread = Thread(target=self._show, daemon=True)
-            self._thread.start()
+            self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._ended.set()
-            thread.join()
+    def __exit__(self, *error: object) -> None:
+        self.end()
 
-    def _show(self) -> None:
-        shown = ""
-        while not self._ended.wait(EVERY):
-            before = shown
-            shown = self.text(self._columns()) if self._is_time() else ""
-            if shown or before:
-                self.stream.write(f"\r\x1b[2K{shown}")
-                self.stream.flush()
-        if shown:
-            self.stream.write("\r\x1b[2K")
-            self.stream.flush()
+    def _show(self) -> bool:
+        if self._is_time():
+            self._write(self.text(self._columns()))
+            return True
+        return False
+
+    def _clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(f"\r\x1b[2K{text}")
+        self.stream.flush()
 
     def _is_time(self) -> bool:
         """Whether to show the line: after a delay, but at once during compilation, which users do
         not expect."""
-        if perf_counter() - self._started >= self.after:
-            return True
         now = self.watch.now
-        return now is not None and now.stage == "compiling"
+        compiling = now is not None and now.stage == "compiling"
+        return compiling or perf_counter() - self._started >= self.after
 
     def _columns(self) -> int:
         try:
