@@ -204,10 +204,11 @@ class Listing:
             return (
                 "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
             )
-        return aligned(
+        rows = (
             (name if rows == INVALID else f"{name}({columns})", rows, origin)
             for name, columns, rows, origin in self.lines
         )
+        return aligned(rows, right=(1,))
 
     def _repr_html_(self) -> str:
         if not self.lines:

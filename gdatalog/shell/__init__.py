@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import copy_context
 from threading import Event, Thread
 from time import perf_counter
@@ -98,13 +98,19 @@ def short_size_of(relation: Relation) -> str:
     return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
 
 
-def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
-    """Lines of three columns; the second is aligned right."""
-    shown = [(visible(first), second, visible(third)) for first, second, third in rows]
-    wide, deep = (max((width(row[at]) for row in shown), default=0) for at in (0, 1))
-    return "\n".join(
-        f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in shown
-    )
+def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Lines of columns; those at the positions `right` are aligned right."""
+    shown = [list(map(visible, row)) for row in rows]
+    widths = [max(map(width, column)) for column in zip(*shown, strict=True)]
+    lines = []
+    for row in shown:
+        pads = [" " * (size - width(cell)) for cell, size in zip(row, widths, strict=True)]
+        cells = [
+            pad + cell if at in right else cell + pad
+            for at, (cell, pad) in enumerate(zip(row, pads, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def banner(device: str = "") -> str:

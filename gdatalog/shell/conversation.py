@@ -146,7 +146,10 @@ class History:
 
 
 class Conversation:
-    """What commands work on: a database, its output, parameters and history."""
+    """What commands work on: a database, its output, parameters and history.
+
+    `interactive`: the input is a terminal. `bail`: it ends at the first error.
+    """
 
     def __init__(
         self,
@@ -156,12 +159,14 @@ class Conversation:
         params: Mapping[str, Any] | None = None,
         *,
         interactive: bool = True,
+        bail: bool = False,
     ) -> None:
         self.db = db
         self.output = output
         self.folders = db.workspace.folders = folders or Folders()
         self.params = dict(params or {})
         self.interactive = interactive
+        self.bail = bail
         self.timer = False
         self.line = ProgressLine(sys.stderr, db.workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
@@ -369,8 +374,12 @@ def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
     except ValueError:
         raise UsageError(f"a quote is not closed: {rest}") from None
     if not least <= len(words) <= most:
-        raise UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
+        raise usage_error(name)
     return words
+
+
+def usage_error(name: str) -> UsageError:
+    return UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
 
 
 def example_of(name: str) -> str | None:

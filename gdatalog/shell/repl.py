@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import interrupt_message
-from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
-from gdatalog.engine.facts import Folders
 from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
@@ -22,7 +20,6 @@ from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
 from gdatalog.shell.editor.typed import command_of, divide, is_whole
-from gdatalog.shell.output import Output
 from gdatalog.shell.statements import take
 
 if TYPE_CHECKING:
@@ -36,21 +33,9 @@ class Repl(Conversation):
     may lack its dot.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        output: Output,
-        folders: Folders | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        interactive: bool = True,
-        bail: bool = False,
-    ) -> None:
-        super().__init__(db, output, folders, params, interactive=interactive)
-        self.bail = bail
-        self._typed = ""  # an unfinished statement
-        self._count = 0
-        self._stopped = False  # the last statement was interrupted
+    _typed = ""  # an unfinished statement
+    _count = 0
+    _stopped = False  # the last statement was interrupted
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
         """Reads and evaluates input until its end; returns the errors that were reported.
@@ -180,7 +165,7 @@ class Repl(Conversation):
         """A context with the time limit of `.set timeout`."""
         return nullcontext() if self.db.workspace.timeout is None else self.db.call()
 
-    def _guarded(self, action: Any) -> bool:
+    def _guarded(self, action: Callable[[], None]) -> bool:
         """Runs an action and reports its errors; returns False to leave."""
         started = perf_counter()
         try:

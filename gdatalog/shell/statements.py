@@ -72,7 +72,7 @@ def _keep(
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
             repl.history.keep(repl, title or _title(rules), state)
         if asked:
-            repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
+            repl.failed += answer_all(db, session, repl.output, repl.line)
         else:
             db.workspace.tell(session)
 

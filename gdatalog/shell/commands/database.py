@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, cast
 
+from gdatalog.database import Database
+from gdatalog.engine.facts import write_answer
 from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.check.program import Validity
-from gdatalog.planner.check.walk import is_fact, names_of, ruled
+from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled
+from gdatalog.progress import format_bytes
+from gdatalog.relations import catalog
 from gdatalog.report import Shown
 from gdatalog.result import Result
-from gdatalog.shell import say, size_of
+from gdatalog.shell import aligned, memory_used, say, size_of, tuples
 from gdatalog.shell.conversation import (
     Conversation,
+    Loaded,
     check_trusted,
     command,
     example_of,
     known,
     numbered,
+    saved,
+    usage_error,
     words_of,
 )
 from gdatalog.shell.editor.typed import OF_PART
-from gdatalog.shell.statements import NOT_EVALUATED, take_file
-from gdatalog.values import visible
-
-if TYPE_CHECKING:
-    from gdatalog.database import Database
-import os
-from time import perf_counter
-from typing import cast
-
-from gdatalog.engine.facts import write_answer
-from gdatalog.planner.check.walk import Part
-from gdatalog.progress import format_bytes
-from gdatalog.relations import catalog
-from gdatalog.shell import aligned, memory_used, tuples
-from gdatalog.shell.conversation import COMMANDS, Loaded
-from gdatalog.shell.statements import known_size, schema_text
+from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
 from gdatalog.storage import TEXT_OPTIONS, options_of_text
-from gdatalog.storage.relation import Relation
+from gdatalog.storage.writers import write_text
+from gdatalog.values import visible
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
@@ -56,11 +52,7 @@ def _relations(repl: Conversation, rest: str) -> None:
             for entry in catalog(repl.db.workspace)
         ]
     nothing = "no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv"
-    repl.output.text(aligned(rows) or nothing)
-
-
-def _rows(relation: Relation) -> int:
-    return relation.length if relation.counted else relation.at_most
+    repl.output.text(aligned(rows, right=(1,)) or nothing)
 
 
 @command("data", "schema", "[RELATION]", "columns and types, as .decl writes them", ".schema edge")
@@ -88,7 +80,7 @@ def _load(repl: Conversation, rest: str) -> None:
     given = dict(word.split("=", 1) for word in said if _OPTION.match(word))
     words = [word for word in said if not _OPTION.match(word)]
     if not 1 <= len(words) <= 2:
-        words_of("", "load", 1, 2)
+        raise usage_error("load")
     options = options_of_text(given)
     path = words[-1]
     own = os.path.basename(os.path.normpath(path)).split(".")[0]
@@ -141,7 +133,7 @@ def _stats(repl: Conversation, rest: str) -> None:
     lines = [
         f"relations     {len(db.relations):,}",
         f"statements    {len(workspace.statements()):,}",
-        f"loaded rows   {sum(map(_rows, workspace.stored.values())):,}",
+        f"loaded rows   {sum(r.at_most for r in workspace.stored.values()):,}",
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]
@@ -165,7 +157,7 @@ def _drop(repl: Conversation, rest: str) -> None:
             part = cast(Part, only)
     names = [word for word in words if word not in ("--rules", "--data")]
     if not names or len(words) - len(names) > 1 or names[0].startswith("-"):
-        raise UsageError(f"usage: {COMMANDS['drop'].usage}", hint=example_of("drop"))
+        raise usage_error("drop")
     workspace = repl.db.workspace
     before = repl.history.state(repl)
     with repl.db.call():
@@ -302,9 +294,6 @@ def _undo(repl: Conversation, rest: str) -> None:
     trusted=True,
 )  # fmt: skip
 def _save(repl: Conversation, rest: str) -> None:
-    from gdatalog.shell.conversation import saved
-    from gdatalog.storage.writers import write_text
-
     (path,) = words_of(rest, "save", 1, 1)
     workspace = repl.db.workspace
     session = workspace.session(Program(()))
@@ -345,10 +334,7 @@ def _read(repl: Conversation, rest: str) -> None:
     "drawn: .html, .json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
 def _explain(repl: Conversation, rest: str) -> None:
-    text, path, of = _divided(repl, "explain", rest)
-    with repl.line("explain"):
-        plan = repl.db.explain(text, repl.params)
-    _give(repl, plan, path, of)
+    _show_plan(repl, "explain", rest, repl.db.explain)
 
 
 @command(
@@ -359,10 +345,7 @@ def _explain(repl: Conversation, rest: str) -> None:
     "file's ending says how it is drawn: .html, .json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
 def _profile(repl: Conversation, rest: str) -> None:
-    text, path, of = _divided(repl, "profile", rest)
-    with repl.line("profile"):
-        found = repl.db.profile(text, repl.params)
-    _give(repl, found, path, of)
+    _show_plan(repl, "profile", rest, repl.db.profile)
 
 
 # The file's ending tells `> FILE` from a comparison.
@@ -370,23 +353,24 @@ _NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
 _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
-def _divided(repl: Conversation, name: str, rest: str) -> tuple[str, str | None, str | None]:
-    """Splits the arguments into the query, the file for its plan, and the part to show."""
+def _show_plan(
+    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, Any]], Shown]
+) -> None:
+    """Shows the plan of a query, or the part after `--of`, or writes it to the file after `>`."""
     part = OF_PART.match(rest)
-    of, rest = (part[1], rest[part.end() :]) if part else (None, rest)
+    rest = rest[part.end() :] if part else rest
     found = _INTO.fullmatch(rest)
-    text, path = (found[1], f"{found[3]}.{found[4]}") if found else (rest, None)
-    if path is not None:
+    text = found[1] if found else rest
+    if found:
         check_trusted(repl, f".{name} into a file")
     if not text:
         raise UsageError(f".{name} needs a query or a rule", hint=example_of(name))
-    return text, path, of
-
-
-def _give(repl: Conversation, plan: Shown, path: str | None, of: str | None) -> None:
-    plan = plan if of is None else plan.of(of)
-    if path is None:
-        repl.output.plan(plan)
-    else:
+    with repl.line(name):
+        plan = plan_of(text, repl.params)
+    plan = plan.of(part[1]) if part else plan
+    if found:
+        path = f"{found[3]}.{found[4]}"
         plan.save(repl.db.workspace.policy.writing(path, None))
         say(f"-> {path}")
+    else:
+        repl.output.plan(plan)

@@ -81,7 +81,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             {
                 name: tuple(value for value in setting.values.split("|") if value not in STAND_INS)
                 for name, setting in SETTINGS.items()
-                if setting.change is not None
+                if setting.values
             },
         )
         status = Status(
