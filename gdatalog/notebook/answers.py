@@ -16,12 +16,12 @@ from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
 from gdatalog.present import html_table
-from gdatalog.progress import duration
+from gdatalog.progress import amount, duration
 from gdatalog.records import dataclass
 from gdatalog.relations import catalog
 from gdatalog.report import Profile
 from gdatalog.result import Result
-from gdatalog.shell import ProgressPoll, aligned, tuples
+from gdatalog.shell import ProgressPoll, aligned
 from gdatalog.shell.statements import known_size
 from gdatalog.values import visible_html, visible_lines
 
@@ -69,11 +69,11 @@ def _answer(db: Database, session: Session, given: Namespace) -> tuple[list[Resu
             cut = limit is not None and result.columns
             results.append(result.head(limit or 0) if cut else result)
         elif directive.kind == "printsize":
-            lines.append(f"{ask.name}: {tuples(len(result))}")
+            lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
             policy, folders = db.workspace.policy, session.settings.folders
             written = write_relation(directive, ask.name, result, policy, folders)
-            lines.append(f"{ask.name}: {tuples(len(result))} -> {written}")
+            lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
     return results, lines
 
 

@@ -6,13 +6,14 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import Error, NameResolutionError, UsageError
+from gdatalog.notebook import options as magic
 from gdatalog.notebook.answers import (
     AFTER,
     Listing,
@@ -24,15 +25,6 @@ from gdatalog.notebook.answers import (
     short_errors,
 )
 from gdatalog.notebook.options import (
-    DATALOG,
-    DB,
-    EXPLAIN,
-    HELP,
-    HELP_OPTIONS,
-    LOAD,
-    PROFILE,
-    RELATIONS,
-    RULES,
     Completer,
     MagicOptions,
     data_named,
@@ -88,8 +80,8 @@ class Magics:
         self.registered = True
         for name, kinds, options, act in self._table():
             for kind in kinds:
-                magic = self._magic(name, options, act)
-                self.shell.register_magic_function(magic, kind, name)
+                function = self._magic(name, options, act)
+                self.shell.register_magic_function(function, kind, name)
         self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
         self.completer.register()
@@ -112,29 +104,32 @@ class Magics:
         """The magics: name, line or cell, options, and function."""
         both, line = ("line", "cell"), ("line",)
         return [
-            ("datalog", both, DATALOG, self.datalog),
-            ("datalog_explain", both, EXPLAIN, self.explain),
-            ("datalog_profile", both, PROFILE, self.profile),
-            ("datalog_load", line, LOAD, self.load),
-            ("datalog_relations", line, RELATIONS, self.relations),
-            ("datalog_rules", line, RULES, self.rules),
-            ("datalog_db", line, DB, self.use),
-            ("datalog_help", line, HELP_OPTIONS, self.help),
+            ("datalog", both, magic.DATALOG, self.datalog),
+            ("datalog_explain", both, magic.EXPLAIN, self.explain),
+            ("datalog_profile", both, magic.PROFILE, self.profile),
+            ("datalog_load", line, magic.LOAD, self.load),
+            ("datalog_relations", line, magic.RELATIONS, self.relations),
+            ("datalog_rules", line, magic.RULES, self.rules),
+            ("datalog_db", line, magic.DB, self.use),
+            ("datalog_help", line, magic.HELP_OPTIONS, self.help),
         ]
 
     def _magic(
         self, name: str, options: MagicOptions, act: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Wraps a function as IPython's magic, with short errors."""
+        """Wraps a function of options, a text and parameters, or of options alone, as IPython's
+        magic, with short errors."""
 
-        def magic(line: str, cell: str | None = None) -> Any:
+        def function(line: str, cell: str | None = None) -> Any:
             with short_errors(), self._telling_of_others():
-                return act(line, cell)
+                if name in self.completer.texts:
+                    return act(*self._text(options, line, cell))
+                return act(options.read(line))
 
-        magic.__name__ = name
-        magic.__doc__ = options.format_help()
-        setattr(magic, AS_IT_IS, True)
-        return magic
+        function.__name__ = name
+        function.__doc__ = options.format_help()
+        setattr(function, AS_IT_IS, True)
+        return function
 
     @contextmanager
     def _telling_of_others(self) -> Iterator[None]:
@@ -211,8 +206,9 @@ class Magics:
 
     # ---------------------------------------------------------------------------- what they do
 
-    def datalog(self, line: str, cell: str | None) -> Result | Explanation | None:
-        given, text, params = self._text(DATALOG, line, cell)
+    def datalog(
+        self, given: Namespace, text: str, params: Mapping[str, Any]
+    ) -> Result | Explanation | None:
         if given.profile and (given.explain or given.quiet):
             option = "--explain" if given.explain else "--quiet"
             raise UsageError(
@@ -247,21 +243,18 @@ class Magics:
         self.shell.push({name: value})
         return value if show else None
 
-    def explain(self, line: str, cell: str | None) -> Explanation:
-        _, text, params = self._text(EXPLAIN, line, cell)
+    def explain(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Explanation:
         with self._working() as db:
             return db.explain(text, params)
 
-    def profile(self, line: str, cell: str | None) -> Profile:
-        given, text, params = self._text(PROFILE, line, cell)
+    def profile(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Profile:
         with self._working() as db:
             return db.profile(text, params, strategy=given.strategy)
 
-    def load(self, line: str, cell: str | None) -> None:
-        given = LOAD.read(line)
+    def load(self, given: Namespace) -> None:
         *names, data = given.data
         if len(names) > 1:
-            LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
+            magic.LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
         with self._working() as db:
@@ -271,26 +264,23 @@ class Magics:
         message = count_line(stored.length) if stored.counted else size_of(stored)
         print(visible(f"{schema_text(schema)}: {message}"))
 
-    def relations(self, line: str, cell: str | None) -> Listing:
-        RELATIONS.read(line)
+    def relations(self, given: Namespace) -> Listing:
         return list_relations(self.db)
 
-    def rules(self, line: str, cell: str | None) -> None:
-        wanted = RULES.read(line).relation
+    def rules(self, given: Namespace) -> None:
+        wanted = given.relation
         if wanted is not None and wanted not in self.db.relations:
             hint = self.db.workspace.near(wanted)
             raise NameResolutionError(f"there is no relation {wanted!r}", hint=hint)
         print(visible_lines(rules_text(self.db, wanted)))
 
-    def use(self, line: str, cell: str | None) -> Database:
-        name = DB.read(line).variable
-        if name is not None:
-            self._db = database_named(name, self.shell.user_ns)
+    def use(self, given: Namespace) -> Database:
+        if given.variable is not None:
+            self._db = database_named(given.variable, self.shell.user_ns)
         return self.db
 
-    def help(self, line: str, cell: str | None) -> None:
-        HELP_OPTIONS.read(line)
-        print(HELP)
+    def help(self, given: Namespace) -> None:
+        print(magic.HELP)
 
     # -------------------------------------------------------------------------------- helpers
 

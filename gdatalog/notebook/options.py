@@ -16,7 +16,7 @@ from gdatalog.database import Database
 from gdatalog.engine.session import STRATEGIES
 from gdatalog.errors import Error, UsageError, meant
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.records import replace
+from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.program import read_parameters
@@ -222,6 +222,7 @@ _NAME = re.compile(r"\w*\Z")
 Offered = tuple[str, int, str]
 
 
+@dataclass(eq=False)
 class Completer:
     """Completes in the magics of these names.
 
@@ -229,18 +230,11 @@ class Completer:
     call.
     """
 
-    def __init__(
-        self,
-        shell: Any,
-        options: Mapping[str, MagicOptions],
-        texts: Collection[str],
-        database: Callable[[], Database],
-    ) -> None:
-        self.shell = shell
-        self.options = options
-        self.texts = texts
-        self.database = database
-        self._matcher: Any = None
+    shell: Any
+    options: Mapping[str, MagicOptions]
+    texts: Collection[str]
+    database: Callable[[], Database]
+    _matcher: Any = None
 
     def register(self) -> None:
         from IPython.core.completer import SimpleCompletion, context_matcher

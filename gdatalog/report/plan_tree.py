@@ -30,7 +30,7 @@ from gdatalog.records import dataclass
 from gdatalog.report.folded import WORK
 from gdatalog.report.rules import Executor, order_of, plan_nodes, rule_text, with_dedup
 from gdatalog.report.shown import Shown
-from gdatalog.report.tree import Fact, ReportNode, many
+from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
 
@@ -119,11 +119,11 @@ class Explanation(Shown):
             "plan",
             f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
             (f"asked for: {', '.join(self.asked)}",) if self.asked else (),
-            facts=(
-                ("device", self.device),
-                ("why", self.why),
-                ("strategy", self.knobs.strategy),
-                ("threads", self.knobs.threads or None),
+            facts=facts(
+                device=self.device,
+                why=self.why,
+                strategy=self.knobs.strategy,
+                threads=self.knobs.threads or None,
             ),
             children=(
                 *(self._stratum(n, planned) for n, planned in enumerate(self.strata, 1)),
@@ -171,8 +171,8 @@ class Explanation(Shown):
         plan = planned.plan
         executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
-        facts = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
-        return placement(planned, self.device) + Executor(facts=facts) + executor, children
+        order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
+        return placement(planned, self.device) + Executor(facts=order) + executor, children
 
     def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
@@ -281,26 +281,23 @@ def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
     if by_parts is not None:
-        return Executor(
-            (f"depth-first, {by_parts}; small work breadth-first, by rounds",),
-            (("executor", "depth-first"), ("reason", by_parts)),
-        )
+        text = f"depth-first, {by_parts}; small work breadth-first, by rounds"
+        return Executor((text,), facts(executor="depth-first", reason=by_parts))
     if knobs.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
-    return Executor(
-        ("breadth-first, by rounds; depth-first once compiling pays",),
-        (("executor", "breadth-first"), ("reason", "rounds are small at first")),
-    )
+    text = "breadth-first, by rounds; depth-first once compiling pays"
+    reason = "rounds are small at first"
+    return Executor((text,), facts(executor="breadth-first", reason=reason))
 
 
 def chosen(choice: ExecutorChoice, planned: bool = False) -> Executor:
     """An executor and why it was chosen. If it is only `planned`, also until when."""
-    facts: list[tuple[str, Fact]] = [("executor", choice.kind), ("reason", choice.reason)]
+    known: dict[str, Fact] = {"executor": choice.kind, "reason": choice.reason}
     if choice.shared is not None:
-        facts.append(("devices", ", ".join(choice.shared.devices)))
+        known["devices"] = ", ".join(choice.shared.devices)
     if planned and choice.allowed is not None:
-        facts.append(("depth-first after rows", choice.allowed))
-    return Executor((str(choice),), tuple(facts))
+        known["depth-first after rows"] = choice.allowed
+    return Executor((str(choice),), tuple(known.items()))
 
 
 def where(device: str, why: str) -> str:
@@ -324,8 +321,8 @@ def stratum_label(number: int, stratum: Stratum) -> str:
     return f"stratum {number}: {names}" + (" (recursive)" if stratum.recursive else "")
 
 
-def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
-    return ("relations", ", ".join(stratum.relations)), ("recursive", stratum.recursive)
+def stratum_facts(stratum: Stratum) -> Facts:
+    return facts(relations=", ".join(stratum.relations), recursive=stratum.recursive)
 
 
 def plan_label(plan: RulePlan) -> str:
@@ -395,10 +392,5 @@ def _index_node(label: str, index: AskedIndex) -> ReportNode:
         "index",
         label,
         (f"{many(index.rows, 'entry')}, {text}",),
-        facts=(
-            ("relation", index.relation),
-            ("rows", index.rows),
-            ("bytes", index.bytes),
-            ("there", index.there),
-        ),
+        facts=facts(relation=index.relation, rows=index.rows, bytes=index.bytes, there=index.there),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan import (
@@ -20,21 +21,13 @@ from gdatalog.plan import (
     Tally,
     TrieRef,
 )
+from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.format import (
-    Labels,
-    alternative_label,
-    ending_labels,
-    given_label,
-    orbit_label,
-    table_label,
-    term_label,
-)
 from gdatalog.plan.nest import groups_of
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.report.tree import Cell, Fact, Kind, ReportNode, TextTable, about, wrong_by
 
 
@@ -113,33 +106,20 @@ class RuleRan:
         return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """The partial matches of two or more variables, and the memory for storing all of them.
-
-    As rows, each takes a word per variable; in cuTS' prefix tree, a word for its last variable and
-    one for its parent.
-    """
-
-    rows: int = 0
-    tree: int = 0
-
-    @staticmethod
-    def of(run: RuleRun) -> Matches:
-        rows = tree = 0
-        for join in run.plan.joins:
-            bound = 0 if join.given is None else len(join.given.slots)
-            for step in join.steps:
-                if isinstance(step, Join | Generate):
-                    bound += 1
-                    count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
-                    if bound > 1:
-                        rows, tree = rows + bound * count, tree + 2 * count
-        return Matches(rows, tree)
-
-    def __str__(self) -> str:
-        share = f"{self.rows / max(1, self.tree):.2f}x"
-        return f"partial matches: {self.rows:,} words as rows, {self.tree:,} as a tree ({share})"
+def partial_matches(run: RuleRun) -> tuple[int, int]:
+    """The words of memory for storing all partial matches of two or more variables: as rows, each a
+    word per variable; and as cuTS' prefix tree, a word for its last variable and one for its
+    parent."""
+    rows = tree = 0
+    for join in run.plan.joins:
+        bound = 0 if join.given is None else len(join.given.slots)
+        for step in join.steps:
+            if isinstance(step, Join | Generate):
+                bound += 1
+                count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
+                if bound > 1:
+                    rows, tree = rows + bound * count, tree + 2 * count
+    return rows, tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +139,13 @@ def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
 def _rules(metrics: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
     rules = metrics.stratum.rules
     plans = [[plan for own, plan in metrics.plans if own is rule] for rule in rules]
-    runs: list[list[RuleRun]] = [
-        _claimed(left, [run for run in left if any(run.plan is plan for plan in own)])
-        for own in plans
-    ]
-    for rule, own in zip(rules, runs, strict=True):
+    runs: list[list[RuleRun]] = []
+    for mine in plans:
+        runs.append(_claimed(left, [run for run in left if any(run.plan is p for p in mine)]))
+    for rule, again in zip(rules, runs, strict=True):
         # Plans that were made again while the rule ran. Where one rule became several, all of
         # them are at the same place of the text: then the first has them.
-        again = [run for run in left if _is_of(run.plan, rule)]
-        own += _claimed(left, again)
+        again += _claimed(left, [run for run in left if _is_of(run.plan, rule)])
     by_rule: dict[object, list[RuleRound]] = {}
     for stats in metrics.rules:
         by_rule.setdefault(rule_key(stats.rule), []).append(stats)
@@ -181,9 +159,9 @@ def _is_of(plan: RulePlan, rule: CheckedRule) -> bool:
     return plan.relation == rule.head.name and plan.span is rule.span
 
 
-def _claimed(left: list[RuleRun], found: Sequence[RuleRun]) -> list[RuleRun]:
+def _claimed(left: list[RuleRun], found: list[RuleRun]) -> list[RuleRun]:
     left[:] = [run for run in left if not any(run is other for other in found)]
-    return list(found)
+    return found
 
 
 # The rounds of a fixpoint: metrics by rule and round, as a data frame and as a table.
@@ -283,15 +261,6 @@ def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:
 # A rule's plan as nodes: the steps of its joins, with expected and actual bindings.
 
 
-class Saw(Protocol):
-    """The metrics of a step."""
-
-    rows_in: int
-    tried: int
-    rows_out: int
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Happened:
     """The metrics of a plan's steps, by their ids; `whole`: seconds of the whole evaluation.
@@ -300,7 +269,7 @@ class Happened:
     not reached. `followed`: how many rows of a relation were new in all rounds.
     """
 
-    seen: Mapping[int, Saw]
+    seen: Mapping[int, StepCounts]
     whole: float
     complete: frozenset[int] = frozenset()
     followed: Mapping[str, int] = field(default_factory=dict)
@@ -320,28 +289,24 @@ class Executor:
         return ReportNode(kind, label, self.details, facts=self.facts, children=children)
 
 
-_NONE = (Executor(),)
-
-
 def plan_nodes(
-    plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
+    plan: RulePlan, executors: Sequence[Executor] = (), happened: Happened | None = None
 ) -> tuple[Executor, tuple[ReportNode, ...]]:
     """The nodes of a plan. The plan's node describes its only join; each of several has its own."""
-    ending = tuple(ReportNode("end", label) for label in ending_labels(plan))
+    executors = executors or [Executor()] * len(plan.joins)
+    ending = tuple(ReportNode("end", label) for label in words.ending_labels(plan))
     nodes = [
-        _Join(join, happened, happened is not None and number in happened.complete).nodes()
+        _JoinNodes(join, words.Labels.of(join), happened, number).nodes()
         for number, join in enumerate(plan.joins)
     ]
     tables = tuple(
-        ReportNode(
-            "term", table_label(inner), children=plan_nodes(inner, _NONE * len(inner.joins))[1]
-        )
+        ReportNode("term", words.table_label(inner), children=plan_nodes(inner)[1])
         for inner in plan.within
     )
     if len(nodes) == 1 and not plan.terms:
         return executors[0], (*tables, *nodes[0], *ending)
-    labels = [term_label(term) for term in plan.terms] or [
-        alternative_label(number, len(nodes)) for number in range(len(nodes))
+    labels = [words.term_label(term) for term in plan.terms] or [
+        words.alternative_label(number, len(nodes)) for number in range(len(nodes))
     ]
     kind: Kind = "term" if plan.terms else "alternative"
     alternatives = (
@@ -352,43 +317,39 @@ def plan_nodes(
 
 
 @dataclass(slots=True)
-class _Join:
-    """A join that is being converted to nodes. `scale`: actual input rows over expected ones."""
+class _JoinNodes:
+    """A join that is being converted to nodes, the `number`-th of its plan. `scale`: actual input
+    rows over expected ones."""
 
     join: JoinPlan
+    labels: words.Labels
     happened: Happened | None
-    complete: bool
+    number: int
     scale: float | None = 1.0
-    labels: Labels = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.labels = Labels.of(self.join)
 
     def nodes(self) -> tuple[ReportNode, ...]:
-        orbit = (ReportNode("note", orbit_label(self.join.orbit)),) if self.join.orbit > 1 else ()
-        if self.join.given is None:
-            return (*self._steps(self.join.steps), *orbit)
-        return (self._given(self.join.given), *orbit)
+        join = self.join
+        orbit = (ReportNode("note", words.orbit_label(join.orbit)),) if join.orbit > 1 else ()
+        steps = self._steps(join.steps) if join.given is None else (self._given(join.given),)
+        return (*steps, *orbit)
+
+    @property
+    def _complete(self) -> bool:
+        return self.happened is not None and self.number in self.happened.complete
 
     def _given(self, given: GivenRows) -> ReportNode:
         """The new rows of all rounds together; their number scales the estimates of the later
         steps."""
-        expected: float | None = given.rows or None
-        came: int | None = None
-        if self.happened is not None:
-            came = self.happened.followed.get(given.relation)
-            first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
-            if came is None and self.complete and first is not None:
-                came = first.rows_in  # loops do not count their input
-            self.scale = came / given.rows if came and given.rows else None
-            expected = None
-        return ReportNode(
-            "given",
-            given_label(given),
-            estimate=expected,
-            actual=came,
-            children=self._steps(self.join.steps),
-        )
+        label, steps = words.given_label(given), self.join.steps
+        if self.happened is None:
+            rows = given.rows or None
+            return ReportNode("given", label, estimate=rows, children=self._steps(steps))
+        came = self.happened.followed.get(given.relation)
+        first = self.happened.seen.get(id(steps[0])) if steps else None
+        if came is None and self._complete and first is not None:
+            came = first.rows_in  # loops do not count their input
+        self.scale = came / given.rows if came and given.rows else None
+        return ReportNode("given", label, actual=came, children=self._steps(steps))
 
     def _steps(self, steps: Sequence[Step]) -> tuple[ReportNode, ...]:
         """Steps after a step that binds a variable to several values become its children."""
@@ -405,46 +366,34 @@ class _Join:
         return tuple(found)
 
     def _alternatives(self, branch: Branch) -> tuple[ReportNode, ...]:
-        if len(branch.alternatives) == 1 and not branch.terms:
-            return self._steps(branch.alternatives[0])
-        return tuple(
-            ReportNode("or", _which(branch, number), children=self._steps(inner))
-            for number, inner in enumerate(branch.alternatives)
-        )
+        inner = list(map(self._steps, branch.alternatives))
+        if len(inner) == 1 and not branch.terms:
+            return inner[0]
+        names = ["either", *["or"] * (len(inner) - 1)]
+        if branch.terms:
+            names = [f"#{number}" for number in range(1, len(inner) + 1)]
+        parts = zip(names, inner, strict=True)
+        return tuple(ReportNode("or", name, children=children) for name, children in parts)
 
     def _step(self, step: Step, kind: Kind, children: tuple[ReportNode, ...]) -> ReportNode:
         label, details = self.labels.head(step), self.labels.remarks(step)
         estimate = step.estimate if isinstance(step, Join) else None
-        if self.happened is None:
-            return ReportNode(kind, label, details, estimate, children=children)
         estimate = None if estimate is None or self.scale is None else estimate * self.scale
-        saw = self.happened.seen.get(id(step))
-        if saw is None:
-            marks = ("not reached",) if self.complete else ()
-            return ReportNode(kind, label, details, estimate, marks=marks, children=children)
+        node = ReportNode(kind, label, details, estimate, children=children)
+        saw = None if self.happened is None else self.happened.seen.get(id(step))
+        if self.happened is None or saw is None:
+            return replace(node, marks=("not reached",)) if self._complete else node
         wrong = None if estimate is None else wrong_by(estimate, saw.rows_out)
-        seconds = saw.seconds or None
-        return ReportNode(
-            kind,
-            label,
-            details,
-            estimate,
-            saw.rows_out,
-            (saw.tried or None)
-            if isinstance(step, Join)
-            else None,  # loops do not always count them
-            seconds,
-            seconds / self.happened.whole if seconds and self.happened.whole else None,
-            () if wrong is None else (wrong,),
-            children=children,
+        seconds, whole = saw.seconds or None, self.happened.whole
+        return replace(
+            node,
+            actual=saw.rows_out,
+            # Loops do not always count them.
+            tried=(saw.tried or None) if isinstance(step, Join) else None,
+            seconds=seconds,
+            share=seconds / whole if seconds and whole else None,
+            marks=() if wrong is None else (wrong,),
         )
-
-
-def _which(branch: Branch, number: int) -> str:
-    """The name of an alternative."""
-    if branch.terms:
-        return f"#{number + 1}"
-    return "or" if number else "either"
 
 
 def with_dedup(executor: Executor, join: JoinPlan) -> Executor:

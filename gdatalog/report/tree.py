@@ -37,6 +37,7 @@ Kind = Literal[
     "note",
 ]
 Fact = str | int | float | bool | None
+Facts = tuple[tuple[str, Fact], ...]
 Cell = str | int | float | None
 
 
@@ -72,7 +73,7 @@ class ReportNode:
     marks: tuple[str, ...] = ()
     series: tuple[int, ...] = ()
     table: TextTable | None = None
-    facts: tuple[tuple[str, Fact], ...] = ()
+    facts: Facts = ()
     children: tuple[ReportNode, ...] = ()
 
     def walk(self) -> Iterator[ReportNode]:
@@ -109,6 +110,10 @@ class ReportNode:
                 value = value.to_dict()
             found[field.name] = list(value) if isinstance(value, tuple) else value
         return found
+
+
+def facts(**named: Fact) -> Facts:
+    return tuple(named.items())
 
 
 # Numbers as reports show them.

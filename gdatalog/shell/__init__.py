@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gdatalog import __version__
 from gdatalog.errors import Error
-from gdatalog.progress import Progress, duration, format_bytes
+from gdatalog.progress import Progress, amount, duration, format_bytes
 from gdatalog.values import cut, visible, visible_lines, width
 
 if TYPE_CHECKING:
@@ -42,25 +42,17 @@ def took(seconds: float, whom: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints text on stderr, with control characters escaped."""
+    """Prints text on stderr, with control characters escaped, and colours on a terminal that has
+    them, unless the user disabled them."""
     text = visible_lines(text)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(painted(text) if _has_colours() else text, file=sys.stderr, flush=True)
-
-
-def _has_colours() -> bool:
-    """Whether stderr is a terminal with colours, and the user did not disable them."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stderr.isatty()
-
-
-def painted(text: str) -> str:
-    """Adds terminal colours to a message."""
-    for what, colour in _PAINTED:
-        text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
-    return text
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        if not plain and sys.stderr.isatty():
+            for what, colour in _PAINTED:
+                text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
+        print(text, file=sys.stderr, flush=True)
 
 
 def say_error(error: BaseException) -> None:
@@ -73,24 +65,23 @@ def say_error(error: BaseException) -> None:
 
 def say_unexpected(error: BaseException) -> None:
     """Prints an internal error, and asks to report it."""
-    what = " ".join(f"{type(error).__name__}: {error}".split())
     say(
-        f"internal error: {what} -- please report this with what you ran "
+        f"internal error: {one_line(error)} -- please report this with what you ran "
         "(GDATALOG_DEBUG=1 shows where it happened)"
     )
     if os.environ.get("GDATALOG_DEBUG"):
         say("".join(traceback.format_exception(error)).rstrip())
 
 
-def tuples(count: int) -> str:
-    return "1 tuple" if count == 1 else f"{count:,} tuples"
+def one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def size_of(relation: Relation) -> str:
     """The size of a relation; an upper bound where workers have not removed duplicates yet."""
     if relation.counted:
-        return tuples(relation.length)
-    return f"at most {tuples(relation.at_most)}, on the workers"
+        return amount(relation.length, "tuples")
+    return f"at most {amount(relation.at_most, 'tuples')}, on the workers"
 
 
 def short_size_of(relation: Relation) -> str:

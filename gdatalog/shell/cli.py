@@ -170,8 +170,8 @@ def _connect(given: Mapping[str, Any]) -> Database:
     threads, timeout = given["threads"], given["timeout"]
     line = ProgressLine(sys.stderr, Watch(), CONNECTING)
     with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
-        parsed = {"timeout": timeout and parse_seconds(timeout), "threads": parse_threads(threads)}
-        return connect(**{**given, **parsed})
+        limit = None if timeout is None else parse_seconds(timeout)
+        return connect(**{**given, "threads": parse_threads(threads), "timeout": limit})
 
 
 def _interact(

@@ -175,6 +175,18 @@ class Conversation:
         db.workspace.set_aside = self.history.relations
         db.workspace.on_caution = lambda caution: say(caution.format())
 
+    def check_trusted(self, what: str) -> None:
+        """Raises if the prompt runs with --untrusted."""
+        if self.db.workspace.untrusted:
+            raise UsageError(f"{what} is not allowed with --untrusted")
+
+    def known(self, name: str) -> str:
+        """Returns the name if such a relation exists; otherwise raises."""
+        if name not in self.db.relations:
+            hint = self.db.workspace.near(name) or ".relations lists them"
+            raise NameResolutionError(f"there is no relation {name!r}", hint=hint)
+        return name
+
 
 def _bytes(relation: Relation) -> int:
     return relation.at_most * 8 * len(relation.types)  # roughly, with one index
@@ -314,7 +326,7 @@ def _one(plain: Value, own: TypeName, kind: str | None) -> str:
 
 
 Group = Literal["data", "rules", "plans", "settings", "help"]
-Run = Callable[[Conversation, str], None]
+Run = Callable[[Conversation, list[str]], None]
 
 
 class Leave(Exception):
@@ -324,7 +336,8 @@ class Leave(Exception):
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command. `.help` shows `arguments` and `summary`, `.help COMMAND` also `examples` and
-    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits."""
+    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits.
+    `raw`: it takes all that follows its name as one argument."""
 
     name: str
     arguments: str
@@ -334,10 +347,33 @@ class Command:
     run: Run
     more: str = ""
     trusted: bool = False
+    raw: bool = False
 
     @property
     def usage(self) -> str:
         return f".{self.name} {self.arguments}".rstrip()
+
+    @property
+    def example(self) -> str | None:
+        return f"for example {self.examples[0]}" if self.examples else None
+
+    def misused(self) -> UsageError:
+        return UsageError(f"usage: {self.usage}", hint=self.example)
+
+    def words(self, rest: str) -> list[str]:
+        """Splits what follows the name into as many arguments as `arguments` shows, of which those
+        in brackets may be missing; quotes keep spaces together."""
+        if self.raw:
+            return [rest]
+        try:
+            words = shlex.split(rest)
+        except ValueError:
+            raise UsageError(f"a quote is not closed: {rest}") from None
+        shown = self.arguments.split()
+        least = sum(not word.startswith(("[", "...")) for word in shown)
+        if not least <= len(words) <= (1000 if "..." in shown else len(shown)):
+            raise self.misused()
+        return words
 
 
 COMMANDS: dict[str, Command] = {}
@@ -351,53 +387,15 @@ def command(
     *examples: str,
     more: str = "",
     trusted: bool = False,
+    raw: bool = False,
 ) -> Callable[[Run], Run]:
     """Registers a function as a command."""
 
     def register(run: Run) -> Run:
-        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted)
+        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted, raw)
         return run
 
     return register
-
-
-def check_trusted(repl: Conversation, what: str) -> None:
-    """Raises if the prompt runs with --untrusted."""
-    if repl.db.workspace.untrusted:
-        raise UsageError(f"{what} is not allowed with --untrusted")
-
-
-def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
-    """Splits a command's arguments; quotes keep spaces together."""
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        raise UsageError(f"a quote is not closed: {rest}") from None
-    if not least <= len(words) <= most:
-        raise usage_error(name)
-    return words
-
-
-def usage_error(name: str) -> UsageError:
-    return UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
-
-
-def example_of(name: str) -> str | None:
-    examples = COMMANDS[name].examples
-    return f"for example {examples[0]}" if examples else None
-
-
-# ------------------------------------------------------------------------------- relations
-
-
-def known(repl: Conversation, name: str) -> str:
-    """Returns the name if such a relation exists; otherwise raises."""
-    if name not in repl.db.relations:
-        raise NameResolutionError(
-            f"there is no relation {name!r}",
-            hint=repl.db.workspace.near(name) or ".relations lists them",
-        )
-    return name
 
 
 def numbered(statements: Iterable[Statement]) -> list[Statement]:

@@ -17,15 +17,7 @@ from gdatalog.engine.facts import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Strategy
 from gdatalog.engine.session.text_session import Ask, Session
-from gdatalog.errors import (
-    DataError,
-    Error,
-    ParseError,
-    SourceText,
-    TimeLimitError,
-    UsageError,
-    raise_together,
-)
+from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
@@ -83,7 +75,8 @@ def run_job(
             if options.explain:
                 from gdatalog.report import explain
 
-                plan = explain(session, _explained_names(session), db.workspace.why)
+                asked = [ask.name for ask in session.asks()]
+                plan = explain(session, asked or ruled_names(session), db.workspace.why)
                 output.plan(plan if options.of is None else plan.of(options.of), options.form)
                 return []
             started, before = perf_counter(), time_spent()
@@ -190,11 +183,10 @@ def _to_stdout(ask: Ask, session: Session) -> bool:
     return to_stdout(directive) or (session.settings.folders.out == "-" and directive.path is None)
 
 
-def _explained_names(session: Session) -> list[str]:
-    """The relations that are queried; without queries, all that have rules."""
-    names = [ask.name for ask in session.asks()]
+def ruled_names(session: Session) -> list[str]:
+    """The relations that have rules in a session's program."""
     rules = [s for s in session.parts.rules if isinstance(s, Rule)]
-    return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
+    return list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 
 def _read(db: Database, options: CommandLine) -> Program:
@@ -211,7 +203,9 @@ def _read(db: Database, options: CommandLine) -> Program:
             statements += program.statements
         except Error as error:
             errors += error.all
-    raise_together(errors)
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
     return Program(tuple(statements))
 
 

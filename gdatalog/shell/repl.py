@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -64,7 +64,10 @@ class Repl(Conversation):
                 if not self._step() or (self.failed and self.bail):
                     return self.failed
             except KeyboardInterrupt:
-                self._interrupted()
+                if not self.interactive:
+                    raise KeyboardInterrupt from None
+                self._typed = ""
+                say("")
 
     def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
         """The loop with a line editor, which returns whole statements."""
@@ -104,12 +107,6 @@ class Repl(Conversation):
         found = command_of(line)
         assert found is not None
         return self._guarded(lambda: run_command(self, *found))
-
-    def _interrupted(self) -> None:
-        if not self.interactive:
-            raise KeyboardInterrupt
-        self._typed = ""
-        say("")
 
     def _step(self) -> bool:
         """Reads a line and runs it once it completes a statement; returns False at the end."""
@@ -161,15 +158,13 @@ class Repl(Conversation):
     def _run(self, text: str) -> bool:
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))
 
-    def _limited(self) -> AbstractContextManager[None]:
-        """A context with the time limit of `.set timeout`."""
-        return nullcontext() if self.db.workspace.timeout is None else self.db.call()
-
     def _guarded(self, action: Callable[[], None]) -> bool:
         """Runs an action and reports its errors; returns False to leave."""
         started = perf_counter()
         try:
-            with heeding(self.db.workspace.watch), self._limited():
+            workspace = self.db.workspace
+            limited = nullcontext() if workspace.timeout is None else self.db.call()
+            with heeding(workspace.watch), limited:
                 action()
         except Leave:
             return False

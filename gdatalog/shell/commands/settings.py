@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.session import STRATEGIES, parse_seconds, parse_threads
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.shell import aligned, say
-from gdatalog.shell.conversation import (
-    Conversation,
-    Loaded,
-    check_trusted,
-    command,
-    parameter_text,
-    words_of,
-)
+from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, parameter_text
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
 from gdatalog.storage import options_of_text
@@ -95,12 +88,11 @@ def _rows(value: str, least: int, hint: str) -> int:
     return int(value)
 
 
-def _setting(repl: Conversation, rest: str, name: str) -> None:
+def _setting(repl: Conversation, words: list[str], name: str) -> None:
     """Changes a setting if a value is given, then shows it."""
-    words = words_of(rest, name, 0, 1)
     if words and SETTINGS[name].values:
         if SETTINGS[name].trusted:
-            check_trusted(repl, f"a change of {name}")
+            repl.check_trusted(f"a change of {name}")
         _change(repl, name, words[0])
     say(f"{name}: {_values(repl)[name]}")
 
@@ -125,8 +117,7 @@ _commands()
 
 
 @command("settings", "device", "", "where queries run, and why")
-def _device(repl: Conversation, rest: str) -> None:
-    words_of(rest, "device", 0, 0)
+def _device(repl: Conversation, words: list[str]) -> None:
     repl.output.text(f"device: {_values(repl)['device']}")
 
 
@@ -137,8 +128,7 @@ def _device(repl: Conversation, rest: str) -> None:
     "machine: one for each core, or as many as .set threads says. They share what takes long.",
     trusted=True,
 )  # fmt: skip
-def _cluster(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "cluster", 0, 1)
+def _cluster(repl: Conversation, words: list[str]) -> None:
     if words:
         before = repl.db.workspace.stored
         with repl.line("connecting to the cluster"):
@@ -150,17 +140,19 @@ def _cluster(repl: Conversation, rest: str) -> None:
 @command(
     "settings", "set", "[NAME [VALUE]]", "all settings; change one, or a parameter's value",
     ".set strategy levelwise", ".set threads 2", ".set $limit 20",
+    raw=True,
 )  # fmt: skip
-def _set(repl: Conversation, rest: str) -> None:
-    name, _, value = rest.strip().partition(" ")
+def _set(repl: Conversation, words: list[str]) -> None:
+    name, _, value = words[0].strip().partition(" ")
     if name.startswith("$"):
         _set_parameter(repl, name, value.strip())
         return
-    words = words_of(rest, "set", 0, 2)
+    words = replace(COMMANDS["set"], raw=False).words(words[0])
     if not words:
         shown = _values(repl)
         rows = [(own, shown[own], s.values or s.summary) for own, s in SETTINGS.items()]
-        rows += [(f"${own}", _parameter(repl, own), "a parameter") for own in sorted(repl.params)]
+        for own in sorted(repl.params):
+            rows.append((f"${own}", parameter_text(repl.params[own]), "a parameter"))
         repl.output.text(aligned(rows))
         return
     setting = SETTINGS[chosen(words[0], SETTINGS, "setting")]
@@ -168,11 +160,7 @@ def _set(repl: Conversation, rest: str) -> None:
         raise UsageError(
             f"{words[0]} cannot be changed here", hint=f"{setting.summary}, when gdatalog starts"
         )
-    _setting(repl, " ".join(words[1:]), words[0])
-
-
-def _parameter(repl: Conversation, name: str) -> str:
-    return parameter_text(repl.params[name])
+    _setting(repl, words[1:], words[0])
 
 
 def _set_parameter(repl: Conversation, name: str, value: str) -> None:
@@ -185,7 +173,7 @@ def _set_parameter(repl: Conversation, name: str, value: str) -> None:
     name = name.removeprefix("$")
     if name not in repl.params:
         raise UsageError(f"the parameter ${name} has no value", hint=f".set ${name} VALUE")
-    say(f"${name}: {_parameter(repl, name)}")
+    say(f"${name}: {parameter_text(repl.params[name])}")
 
 
 # `.cluster` connects the database to workers, disconnects from them, or lists them.
