@@ -298,7 +298,7 @@ class Magics:
             options.error("a text is needed")
         return given, text, parameters(given, self.shell.user_ns)
 
-    def _display(self, thing: Any) -> None:
+    def _display(self, thing: object) -> None:
         from IPython.display import display
 
         display(thing)

@@ -80,7 +80,7 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     """An index that only this rule reads and that took much of the rule's time."""
     own = [
         known.indexes[ref]
-        for ref in ran.reads
+        for ref in _reads(ran)
         if ref in known.indexes and known.readers.get(ref) == 1
     ]
     index = max(own, key=lambda index: index.seconds or 0.0, default=None)
@@ -96,6 +96,12 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     if index.ref.relation in known.made:
         return text
     return f"{text}; it is kept, so the next query of this database finds it there"
+
+
+def _reads(ran: RuleRan) -> set[TrieRef]:
+    """The indexes that a rule's plans read."""
+    plans = (*ran.plans, *(run.plan for run in ran.runs))
+    return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
 
 
 # ------------------------------------------------------------------------------ its joins
@@ -240,7 +246,7 @@ def costliest(
     strata: Sequence[StratumRan], metrics: Metrics, seconds: float
 ) -> tuple[ReportNode, ...]:
     """Returns one node with the rules that took most of these seconds."""
-    readers = Counter(ref for stratum in strata for rule in stratum.rules for ref in rule.reads)
+    readers = Counter(ref for stratum in strata for rule in stratum.rules for ref in _reads(rule))
     made = {name for stratum in strata for name in stratum.metrics.rows}
     known = KnownIndexes({index.ref: index for index in metrics.indexes}, readers, frozenset(made))
     every = [node for at, stratum in enumerate(strata, 1) for node in _entries(at, stratum, known)]

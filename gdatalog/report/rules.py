@@ -10,17 +10,7 @@ from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
-from gdatalog.plan import (
-    Branch,
-    Generate,
-    GivenRows,
-    Join,
-    JoinPlan,
-    RulePlan,
-    Step,
-    Tally,
-    TrieRef,
-)
+from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import groups_of
@@ -99,12 +89,6 @@ class RuleRan:
         """In how many rounds the rule had work."""
         return len({stats.round for stats in self.rounds if stats.tried or stats.executors})
 
-    @property
-    def reads(self) -> set[TrieRef]:
-        """The indexes that its plans read."""
-        plans = (*self.plans, *(run.plan for run in self.runs))
-        return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
-
 
 def partial_matches(run: RuleRun) -> tuple[int, int]:
     """The words of memory for storing all partial matches of two or more variables: as rows, each a
@@ -173,7 +157,7 @@ COLUMNS = (
 ENDS = 3  # rounds shown from the start and end of a long fixpoint; and its largest ones
 
 
-def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Any, ...]]:
+def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Cell, ...]]:
     """A line of `Profile.rounds` for each rule and round, or for a fixpoint without rounds."""
     names = ", ".join(metrics.stratum.relations)
     for stats in metrics.rules:

@@ -150,6 +150,7 @@ class _Drawn:
         self.root = root
         self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
         nodes = [node for node in root.walk() if node is not root]
+        self.cells = {id(node): plain.number_cells(node, short=True) for node in (root, *nodes)}
         counts = [n for node in nodes for n in (node.estimate, node.actual) if n is not None]
         self.most = max(counts, default=1.0)
         self.came = any(node.actual is not None for node in nodes)
@@ -174,11 +175,12 @@ class _Drawn:
 
     def _widths(self) -> dict[str, int]:
         """The width of each number column, in digits."""
-        widths = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
-        for node in self.root.walk():
-            texts = plain.number_cells(node, short=True)
-            widths = {name: max(size, len(texts.get(name, ""))) for name, size in widths.items()}
-        return widths
+        least = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
+        every = self.cells.values()
+        return {
+            name: max(size, *(len(cells.get(name, "")) for cells in every))
+            for name, size in least.items()
+        }
 
     def _node(self, node: ReportNode) -> Iterator[str]:
         kind = node.kind.replace(" ", "-") + (" marked" if node.marks else "")
@@ -200,7 +202,7 @@ class _Drawn:
     def _numbers(self, node: ReportNode) -> str:
         if not self.titles:
             return ""
-        texts = plain.number_cells(node, short=True) | {"share": _share(node.share)}
+        texts = self.cells[id(node)] | {"share": _share(node.share)}
         names = list(self.titles)
         if node.estimate is None and node.actual is None and not node.tried:
             names = [name for name in names if name in ("seconds", "share")]  # the label is wide

@@ -1,7 +1,7 @@
 """A plan as a tree of plain data, before it is drawn; and numbers as reports show them.
 
-Who draws it (`text`, `mermaid`, `html`) knows nothing of the engine; who builds it (`planned`,
-`happened`) knows nothing of terminals and pages.
+Who draws it (`text`, and `shown`) knows nothing of the engine; who builds it (`plan_tree`,
+`profile_tree`) knows nothing of terminals and pages.
 """
 
 from __future__ import annotations

@@ -84,11 +84,6 @@ def size_of(relation: Relation) -> str:
     return f"at most {amount(relation.at_most, 'tuples')}, on the workers"
 
 
-def short_size_of(relation: Relation) -> str:
-    """The same as a number, without a unit."""
-    return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
-
-
 def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
     """Lines of columns; those at the positions `right` are aligned right."""
     shown = [list(map(visible, row)) for row in rows]

@@ -19,7 +19,7 @@ from gdatalog.engine.session.texts import Log, ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
-from gdatalog.planner.check.walk import is_fact, walk
+from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.shell import ProgressLine, say
 from gdatalog.shell.output import Output
@@ -131,7 +131,8 @@ class History:
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that only `.undo` holds."""
         held = {id(relation): relation for relation in self.relations()}
-        return sum(_bytes(r) for key, r in held.items() if key not in in_use)
+        # Roughly, with one index.
+        return sum(r.at_most * 8 * len(r.types) for key, r in held.items() if key not in in_use)
 
     def take_back(self, repl: Conversation) -> str | None:
         """Restores the state before the last change; returns that change's description."""
@@ -188,30 +189,22 @@ class Conversation:
         return name
 
 
-def _bytes(relation: Relation) -> int:
-    return relation.at_most * 8 * len(relation.types)  # roughly, with one index
-
-
 # `.save` writes a program that restores the database.
 #
 # Relations that came from no file, or whose file has changed since, are written beside the
 # program as Parquet, which keeps every value; the program reads them from there.
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The text of a saved program, and the relations to write beside it, by path."""
-
-    text: str
-    statements: int
-    data: Mapping[str, Relation]
-    parameters: str  # as command-line options
-
-
-def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
+def saved(
+    session: Session, loaded: Mapping[str, Loaded], path: str
+) -> tuple[str, int, Mapping[str, Relation], str]:
     """Builds the program that `.save` writes to `path`; `session` covers all kept statements.
     Invalid statements and those that depend on them become comments, because reading them would
-    fail."""
+    fail.
+
+    Returns its text, the number of its statements, the relations to write beside it, by path, and
+    its parameters as command-line options.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
     aside: list[Statement] = []
@@ -243,7 +236,7 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
     if aside:
         lines.append("// These were not valid when this was saved:")
         lines += [f"// {line}" for s in aside for line in format_node(s).splitlines()]
-    return Saved("".join(line + "\n" for line in lines), len(statements), data, params)
+    return "".join(line + "\n" for line in lines), len(statements), data, params
 
 
 def _free(folder: str, name: str, taken: Iterable[str | None]) -> str:
@@ -396,8 +389,3 @@ def command(
         return run
 
     return register
-
-
-def numbered(statements: Iterable[Statement]) -> list[Statement]:
-    """The statements that `.rules` lists, in its order: all but facts."""
-    return [statement for statement in statements if not is_fact(statement)]

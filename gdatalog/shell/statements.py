@@ -18,7 +18,7 @@ from gdatalog.planner.check import Schema
 from gdatalog.planner.check.walk import ruled
 from gdatalog.progress import amount
 from gdatalog.relations import RelationEntry
-from gdatalog.shell import say, say_error, short_size_of
+from gdatalog.shell import say, say_error
 from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.program import answer_all, ruled_names
 from gdatalog.storage.relation import Relation
@@ -196,6 +196,9 @@ def schema_text(schema: Schema) -> str:
 
 def known_size(entry: RelationEntry) -> str:
     """The size of a relation, if it is known without evaluation."""
+    rows = entry.rows
     if entry.schema is None:
         return "invalid"
-    return NOT_EVALUATED if entry.rows is None else short_size_of(entry.rows)
+    if rows is None:
+        return NOT_EVALUATED
+    return f"{rows.length:,}" if rows.counted else f"≤ {rows.at_most:,}"

@@ -22,7 +22,7 @@ from gdatalog.relations import catalog
 from gdatalog.report import Shown
 from gdatalog.result import Result
 from gdatalog.shell import aligned, memory_used, say, size_of
-from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, numbered, saved
+from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
 from gdatalog.shell.editor.typed import OF_PART
 from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
 from gdatalog.storage import TEXT_OPTIONS, options_of_text
@@ -162,7 +162,7 @@ def _drop(repl: Conversation, words: list[str]) -> None:
 
 def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
     """The statements with the numbers that `.rules` shows."""
-    listed = numbered(repl.db.workspace.statements())
+    listed = [s for s in repl.db.workspace.statements() if not is_fact(s)]
     for number in numbers:
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule number {number}", hint=".rules lists them")
@@ -207,7 +207,7 @@ def rules_text(db: Database, only: str | None) -> str:
     """The kept rules and declarations, all or those of one relation, each with the size of its
     relation or with its error."""
     every = db.workspace.statements()
-    listed = numbered(every)
+    listed = [statement for statement in every if not is_fact(statement)]
     with db.call():
         session = db.workspace.session(Program(()))
         sizes = {name: _size(session, name) for name in ruled(every)}
@@ -280,18 +280,18 @@ def _save(repl: Conversation, words: list[str]) -> None:
     (path,) = words
     workspace = repl.db.workspace
     session = workspace.session(Program(()))
-    found = saved(session, repl.loaded, path)
-    for file in (path, *found.data):
+    text, count, data, parameters = saved(session, repl.loaded, path)
+    for file in (path, *data):
         workspace.policy.writing(file, None)
     with repl.line(path), repl.db.call():
-        for file, relation in found.data.items():
+        for file, relation in data.items():
             Result(relation, workspace.symbols).to_parquet(file)
-        write_text(found.text, path)
-    kept, files = amount(found.statements, "statements"), amount(len(found.data), "Parquet files")
-    beside = f", and {files} beside it" if found.data else ""
+        write_text(text, path)
+    kept, files = amount(count, "statements"), amount(len(data), "Parquet files")
+    beside = f", and {files} beside it" if data else ""
     say(f"{path}: {kept}{beside}; .read {shlex.quote(path)} brings them back")
-    if found.parameters:
-        say(f"its parameters are given by gdatalog {found.parameters}")
+    if parameters:
+        say(f"its parameters are given by gdatalog {parameters}")
 
 
 @command(
