@@ -229,9 +229,6 @@ def memory_used() -> int | None:
     """The resident memory of this process in bytes, or None if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-        import resource
-
-        return pages * resource.getpagesize()
-    except (OSError, ValueError, ImportError):
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):  # not on every system
         return None

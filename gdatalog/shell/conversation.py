@@ -318,7 +318,7 @@ def _one(plain: Value, own: TypeName, kind: str | None) -> str:
 # The registry of the prompt's commands.
 
 
-Group = Literal["data", "rules", "plans", "settings", "help"]
+Group = Literal["rules", "data", "plans", "settings", "help"]  # in the order of `.help`
 Run = Callable[[Conversation, list[str]], None]
 
 

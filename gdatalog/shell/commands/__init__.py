@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from textwrap import wrap
+from typing import get_args
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.words import DIRECTIVES
-from gdatalog.shell.commands import database, settings
-from gdatalog.shell.conversation import COMMANDS, Command, Conversation, Leave, command
+from gdatalog.shell.commands import database, settings  # noqa: F401  they register their commands
+from gdatalog.shell.conversation import COMMANDS, Command, Conversation, Group, Leave, command
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
-# In the order of `.help`. Importing these modules registers their commands in COMMANDS.
-GROUPS = {
-    "rules": database,
-    "data": database,
-    "plans": database,
-    "settings": settings,
-    "help": None,
-}
 STATEMENTS = """\
 e(1, 2).                     adds a fact
 p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
@@ -52,7 +45,7 @@ def help_text() -> str:
     """All commands, by group."""
     wide = max(len(found.usage) for found in COMMANDS.values()) + 2
     lines = [STATEMENTS]
-    for group in GROUPS:
+    for group in get_args(Group):
         lines += ["", group]
         for found in COMMANDS.values():
             if found.group == group:
