@@ -65,16 +65,13 @@ def say_error(error: BaseException) -> None:
 
 def say_unexpected(error: BaseException) -> None:
     """Prints an internal error, and asks to report it."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
     say(
-        f"internal error: {one_line(error)} -- please report this with what you ran "
+        f"internal error: {what} -- please report this with what you ran "
         "(GDATALOG_DEBUG=1 shows where it happened)"
     )
     if os.environ.get("GDATALOG_DEBUG"):
         say("".join(traceback.format_exception(error)).rstrip())
-
-
-def one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def size_of(relation: Relation) -> str:

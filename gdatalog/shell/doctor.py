@@ -16,11 +16,9 @@ from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gdatalog import __version__
 from gdatalog.account import default_limit
 from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass
-from gdatalog.shell import one_line
 from gdatalog.values import visible_lines
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
 
 
 def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
-    yield Finding("gdatalog", __version__)
+    yield Finding("gdatalog", sys.modules["gdatalog"].__version__)
     yield Finding("Python", f"{platform.python_version()} ({sys.executable})")
     system = f"{platform.system()} {platform.release()}, {platform.machine()}"
     yield Finding("system", system)
@@ -115,8 +113,12 @@ def _package(package: str, needed: bool) -> Iterator[Finding]:
             yield Finding(package, "not installed", f"python -m pip install {package}")
     except Exception as problem:
         cure = f"python -m pip install --force-reinstall {package}"
-        what = f"{found}, but it cannot be imported: {one_line(problem)}"
+        what = f"{found}, but it cannot be imported: {_one_line(problem)}"
         yield Finding(package, what, cure)
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
 def _processors() -> Finding:
@@ -251,7 +253,7 @@ def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
             warnings.simplefilter("error", RuntimeWarning)  # loops that fail to compile
             rows = ask()
     except Exception as problem:
-        return Finding(name, f"fails: {one_line(problem)}", "reinstall gdatalog, and report this")
+        return Finding(name, f"fails: {_one_line(problem)}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
         return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
     seconds = perf_counter() - started
