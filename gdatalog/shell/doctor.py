@@ -105,16 +105,19 @@ def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
 def _package(package: str, needed: bool) -> Iterator[Finding]:
     try:
         found = version(package)
-        if needed:
-            importlib.import_module(package)
-        yield Finding(package, found)
     except PackageNotFoundError:
         if needed:
             yield Finding(package, "not installed", f"python -m pip install {package}")
+        return
+    try:
+        if needed:
+            importlib.import_module(package)
     except Exception as problem:
         cure = f"python -m pip install --force-reinstall {package}"
         what = f"{found}, but it cannot be imported: {_one_line(problem)}"
         yield Finding(package, what, cure)
+    else:
+        yield Finding(package, found)
 
 
 def _one_line(problem: Exception) -> str:
