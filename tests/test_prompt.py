@@ -343,15 +343,15 @@ def test_options_do_not_keep_the_prompt_waiting(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time\n"
         "from gdatalog.shell import start\n"
-        "load = start.Begun._load\n"
-        "def wait(self):\n"
+        "load = start._load\n"
+        "def wait(prompt, *given):\n"
         "    late = 'numpy', 'lark', 'click', 'gdatalog.database', 'gdatalog.parser'\n"
         "    there = [name for name in late if name in sys.modules]\n"
         "    while not pathlib.Path('go').exists():\n"
         "        time.sleep(0.01)\n"
-        "    self.prompt.tell(f'imported before: {there}')\n"
-        "    load(self)\n"
-        "start.Begun._load = wait\n"
+        "    prompt.tell(f'imported before: {there}')\n"
+        "    load(prompt, *given)\n"
+        "start._load = wait\n"
         "start.main()\n"
     )
     args = [

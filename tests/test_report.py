@@ -241,7 +241,7 @@ def test_html_needs_nothing_else_and_is_escaped() -> None:
 
 
 def test_a_table_of_anything() -> None:
-    from gdatalog.report.html import fragment
+    from gdatalog.report.shown import fragment
     from gdatalog.report.tree import text
 
     table = TextTable(("at", "by"), ((1, "a<b"), (None, "c")))

@@ -2,140 +2,97 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
-from threading import Event, Thread
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from gdatalog.cancellation import Watch, interrupt_message
 from gdatalog.database import Database
 from gdatalog.engine.facts import Folders, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Strategy
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
 from gdatalog.present import html_table
-from gdatalog.progress import duration
+from gdatalog.progress import amount, duration
 from gdatalog.records import dataclass
 from gdatalog.relations import catalog
-from gdatalog.report import Explanation, Profile
+from gdatalog.report import Profile
 from gdatalog.result import Result
-from gdatalog.shell import ProgressLine, aligned, say, tuples
+from gdatalog.shell import ProgressPoll, aligned
 from gdatalog.shell.statements import known_size
 from gdatalog.values import visible_html, visible_lines
 
 
-@dataclass(frozen=True, slots=True)
-class CellText:
-    """The text of a cell, its name in errors, and the key that its rules are kept under."""
+def run(
+    db: Database,
+    text: str,
+    cells: NotebookCells,
+    params: Mapping[str, Any],
+    given: Namespace,
+) -> tuple[list[Result], list[str], Profile | None]:
+    """Keeps a cell's rules and answers its queries. On an error, nothing of the text is kept.
 
-    text: str
-    source: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """Options of running a text.
-
-    `named`: it must have one answer, for a variable. `quiet`: rules are kept, and queries without
-    visible output are not evaluated.
+    Returns the answers to show, in the text's order; lines about files that were written, and
+    sizes; and the profile, if `given`, the options of `%datalog`, asks for it.
     """
-
-    params: Mapping[str, Any]
-    strategy: str = "auto"
-    limit: int | None = None
-    profile: bool = False
-    named: bool = False
-    quiet: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """`results` are the answers to show, in the text's order. `lines` report files that were
-    written, and sizes."""
-
-    results: Sequence[Result]
-    lines: Sequence[str]
-    profile: Profile | None = None
-
-
-def run(db: Database, text: CellText, how: How) -> Answers:
-    """Keeps a text's rules and answers its queries. On an error, nothing of the text is kept."""
-    if how.limit is not None and how.limit < 0:
-        raise UsageError(f"a limit cannot be negative: {how.limit}")
+    key = cells.key(text, given.name)
+    if given.limit is not None and given.limit < 0:
+        raise UsageError(f"a limit cannot be negative: {given.limit}")
     workspace = db.workspace
     with db.call():
-        program = workspace.parse(text.text, text.source, bare=True)
-        if how.named:
+        program = workspace.parse(text, cells.source, bare=True)
+        if given.name is not None:
             _refuse_many(program)
-        metrics = Metrics() if how.profile else None
+        metrics = Metrics() if given.profile else None
         with workspace.rollback():
-            session = workspace.keep(
-                program,
-                text.key,
-                how.params,
-                Folders(),
-                reports=metrics,
-                strategy=how.strategy,
-            )
-            answers = _answer(db, session, how, metrics)
+            session = workspace.keep(program, key, params, Folders(), metrics, given.strategy)
+            results, lines = _answer(db, session, given)
+        profile = None
+        if metrics is not None:
+            profile = Profile.after(session.context, results[-1] if results else None)
         workspace.tell(session)
-        return answers
+        return results, lines, profile
 
 
-def explained(
-    db: Database, text: CellText, params: Mapping[str, Any], strategy: Strategy = "auto"
-) -> Explanation:
-    """The plan of a text, as if it replaced the rules under its key; those stay kept."""
-    with db.call(), db.workspace.without_texts([text.key]):
-        return db.explain(text.text, params, strategy=strategy)
-
-
-def forget(db: Database, keys: Sequence[str]) -> None:
-    """Removes the texts under these keys."""
-    with db.call():
-        db.workspace.forget_texts(keys)
-
-
-def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -> Answers:
+def _answer(db: Database, session: Session, given: Namespace) -> tuple[list[Result], list[str]]:
     results: list[Result] = []
     lines: list[str] = []
-    for ask in _asks(session, how):
+    limit: int | None = given.limit
+    for ask in _asks(session, given.name is not None, given.quiet):
         directive = ask.directive
-        wanted = max(1, how.limit) if directive is None and how.limit is not None else None
+        wanted = max(1, limit) if directive is None and limit is not None else None
         result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
         if directive is None or to_stdout(directive):
-            cut = how.limit is not None and result.columns
-            results.append(result.head(how.limit or 0) if cut else result)
+            cut = limit is not None and result.columns
+            results.append(result.head(limit or 0) if cut else result)
         elif directive.kind == "printsize":
-            lines.append(f"{ask.name}: {tuples(len(result))}")
+            lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
             policy, folders = db.workspace.policy, session.settings.folders
             written = write_relation(directive, ask.name, result, policy, folders)
-            lines.append(f"{ask.name}: {tuples(len(result))} -> {written}")
-    if metrics is None:
-        return Answers(results, lines)
-    shown = results[-1] if results else None
-    return Answers(results, lines, Profile.after(session.context, shown))
+            lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
+    return results, lines
 
 
-def _asks(session: Session, how: How) -> list[Ask]:
-    """The queries to answer: those of the text, or otherwise the relation of its last rule."""
+def _asks(session: Session, named: bool, quiet: bool) -> list[Ask]:
+    """The queries to answer: those of the text, or otherwise the relation of its last rule.
+
+    `named`: one answer is for a variable. `quiet`: queries without visible output are not
+    evaluated.
+    """
     asks = session.asks()
-    if how.quiet and not how.named:
+    if quiet and not named:
         return [ask for ask in asks if ask.directive is not None and not to_stdout(ask.directive)]
-    if asks and not (how.named and all(ask.directive is not None for ask in asks)):
+    if asks and not (named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
-        return sorted(asks, key=lambda ask: ask.directive is None) if how.named else asks
+        return sorted(asks, key=lambda ask: ask.directive is None) if named else asks
     rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
     if rules:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
-    if how.named:
+    if named:
         raise UsageError(
             "this text asks for nothing, so there is nothing to give a name",
             hint="end it with `?- body.`, or with the rule whose relation you want",
@@ -230,14 +187,6 @@ def _show_once(error: BaseException, text: str) -> None:
     error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython asks for it
 
 
-@contextmanager
-def warnings_on_stderr(db: Database) -> Iterator[None]:
-    """A context in which warnings go to stderr as text, not as Python warnings about our own
-    code."""
-    with db.workspace.warnings_to(lambda caution: say(caution.format())):
-        yield
-
-
 # The table of relations that `%datalog_relations` shows.
 
 INVALID = "invalid"
@@ -255,30 +204,25 @@ class Listing:
             return (
                 "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
             )
-        return aligned(
+        rows = (
             (name if rows == INVALID else f"{name}({columns})", rows, origin)
             for name, columns, rows, origin in self.lines
         )
+        return aligned(rows, right=(1,))
 
     def _repr_html_(self) -> str:
         if not self.lines:
             return f"<p>{visible_html(repr(self))}</p>"
-        names, kinds = (
-            ("relation", "columns", "rows", "from"),
-            ("symbol", "symbol", "int", "symbol"),
-        )
+        names = ("relation", "columns", "rows", "from")
+        kinds = ("symbol", "symbol", "int", "symbol")
         return html_table(names, kinds, self.lines, types=False)
 
 
 def list_relations(db: Database) -> Listing:
     """All relations, with their sizes if known without evaluation."""
     with db.call():
-        return Listing(
-            tuple(
-                (entry.name, entry.columns, known_size(entry), entry.origin)
-                for entry in catalog(db.workspace)
-            )
-        )
+        entries = catalog(db.workspace)
+        return Listing(tuple((e.name, e.columns, known_size(e), e.origin) for e in entries))
 
 
 # A progress bar in the output of a cell, which disappears when the work is done.
@@ -286,18 +230,16 @@ def list_relations(db: Database) -> Listing:
 # It shows the work of the magics' database, started by a magic or from Python.
 
 AFTER = 0.5  # seconds until the bar appears
-EVERY = 0.2
 
 # Content to display, by MIME type.
 Bundle = dict[str, str]
 NOTHING: Bundle = {"text/plain": "", "text/html": ""}
 
 
-class ProgressBar:
+class ProgressBar(ProgressPoll):
     """Shows a progress bar whenever a call of a database takes longer than `after`.
 
-    Its own thread polls the database's watch, because a long step reports nothing itself. `show` is
-    called with the content, and with whether it replaces the previous content.
+    `show` is called with the content, and with whether it replaces the previous content.
     """
 
     def __init__(
@@ -306,34 +248,23 @@ class ProgressBar:
         watch: Callable[[], Watch | None],
         after: float = AFTER,
     ) -> None:
+        super().__init__()
         self.show = show
         self.watch = watch
         self.after = after
-        self._ended = Event()
-        # In the context of the cell, so that the thread's output goes to the cell.
-        context = copy_context()
-        self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
+        self._placed = False
 
-    def start(self) -> None:
-        self._thread.start()
+    def _show(self) -> bool:
+        watch = self.watch()
+        seconds = None if watch is None else watch.seconds
+        if watch is None or seconds is None or seconds < self.after:
+            return False
+        self.show(bundle(watch, seconds), self._placed)
+        self._placed = True
+        return True
 
-    def end(self) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        placed = shown = False
-        while not self._ended.wait(EVERY):
-            watch = self.watch()
-            seconds = None if watch is None else watch.seconds
-            if watch is not None and seconds is not None and seconds >= self.after:
-                self.show(bundle(watch, seconds), placed)
-                placed = shown = True
-            elif shown:
-                self.show(NOTHING, True)
-                shown = False
-        if shown:
-            self.show(NOTHING, True)
+    def _clear(self) -> None:
+        self.show(NOTHING, True)
 
 
 def bundle(watch: Watch, seconds: float) -> Bundle:
@@ -352,21 +283,7 @@ def bundle(watch: Watch, seconds: float) -> Bundle:
     return {"text/plain": text, "text/html": html}
 
 
-def bar_of(shell: Any, watch: Callable[[], Watch | None]) -> ProgressBar | None:
-    """A progress bar for the running cell, if the front-end has outputs per cell."""
-    if getattr(shell, "kernel", None) is None:
-        return None
-    return ProgressBar(_displayer(), watch)
-
-
-def line_of(shell: Any, watch: Watch) -> AbstractContextManager[None]:
-    """A progress line on stderr, for front-ends without outputs per cell."""
-    if getattr(shell, "kernel", None) is not None:
-        return nullcontext()
-    return ProgressLine(sys.stderr, watch, AFTER)
-
-
-def _displayer() -> Callable[[Bundle, bool], None]:
+def displayer() -> Callable[[Bundle, bool], None]:
     """Returns a function that displays in the cell's output, always in the same place."""
     from uuid import uuid4
 

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.errors import Error, NameResolutionError, UsageError
+from gdatalog.notebook import options as magic
 from gdatalog.notebook.answers import (
-    Answers,
-    CellText,
-    How,
+    AFTER,
     Listing,
     NotebookCells,
     ProgressBar,
-    bar_of,
-    explained,
-    forget,
-    line_of,
+    displayer,
     list_relations,
     run,
     short_errors,
-    warnings_on_stderr,
 )
 from gdatalog.notebook.options import (
-    DATALOG,
-    DB,
-    EXPLAIN,
-    HELP,
-    HELP_OPTIONS,
-    LOAD,
-    PROFILE,
-    RELATIONS,
-    RULES,
     Completer,
     MagicOptions,
     data_named,
@@ -48,7 +36,7 @@ from gdatalog.planner.check import Schema
 from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell import size_of
+from gdatalog.shell import ProgressLine, say, size_of
 from gdatalog.shell.commands.database import rules_text
 from gdatalog.shell.statements import schema_text
 from gdatalog.values import visible, visible_lines
@@ -92,8 +80,8 @@ class Magics:
         self.registered = True
         for name, kinds, options, act in self._table():
             for kind in kinds:
-                magic = self._magic(name, options, act)
-                self.shell.register_magic_function(magic, kind, name)
+                function = self._magic(name, options, act)
+                self.shell.register_magic_function(function, kind, name)
         self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
         self.completer.register()
@@ -116,29 +104,32 @@ class Magics:
         """The magics: name, line or cell, options, and function."""
         both, line = ("line", "cell"), ("line",)
         return [
-            ("datalog", both, DATALOG, self.datalog),
-            ("datalog_explain", both, EXPLAIN, self.explain),
-            ("datalog_profile", both, PROFILE, self.profile),
-            ("datalog_load", line, LOAD, self.load),
-            ("datalog_relations", line, RELATIONS, self.relations),
-            ("datalog_rules", line, RULES, self.rules),
-            ("datalog_db", line, DB, self.use),
-            ("datalog_help", line, HELP_OPTIONS, self.help),
+            ("datalog", both, magic.DATALOG, self.datalog),
+            ("datalog_explain", both, magic.EXPLAIN, self.explain),
+            ("datalog_profile", both, magic.PROFILE, self.profile),
+            ("datalog_load", line, magic.LOAD, self.load),
+            ("datalog_relations", line, magic.RELATIONS, self.relations),
+            ("datalog_rules", line, magic.RULES, self.rules),
+            ("datalog_db", line, magic.DB, self.use),
+            ("datalog_help", line, magic.HELP_OPTIONS, self.help),
         ]
 
     def _magic(
         self, name: str, options: MagicOptions, act: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Wraps a function as IPython's magic, with short errors."""
+        """Wraps a function of options, a text and parameters, or of options alone, as IPython's
+        magic, with short errors."""
 
-        def magic(line: str, cell: str | None = None) -> Any:
+        def function(line: str, cell: str | None = None) -> Any:
             with short_errors(), self._telling_of_others():
-                return act(line, cell)
+                if name in self.completer.texts:
+                    return act(*self._text(options, line, cell))
+                return act(options.read(line))
 
-        magic.__name__ = name
-        magic.__doc__ = options.format_help()
-        setattr(magic, AS_IT_IS, True)
-        return magic
+        function.__name__ = name
+        function.__doc__ = options.format_help()
+        setattr(function, AS_IT_IS, True)
+        return function
 
     @contextmanager
     def _telling_of_others(self) -> Iterator[None]:
@@ -168,20 +159,31 @@ class Magics:
 
     def _start_bar(self) -> None:
         self._end_bar()
-        self._bar = bar_of(self.shell, self._watch)
-        if self._bar is not None:
+        if self._has_outputs():
+            self._bar = ProgressBar(displayer(), self._watch)
             self._bar.start()
 
     def _watch(self) -> Watch | None:
         return None if self._db is None else self._db.workspace.watch
+
+    def _has_outputs(self) -> bool:
+        """Whether the front-end has an output for each cell, which can show a progress bar."""
+        return getattr(self.shell, "kernel", None) is not None
 
     def _end_bar(self) -> None:
         if self._bar is not None:
             self._bar.end()
         self._bar = None
 
-    def _line(self) -> AbstractContextManager[None]:
-        return line_of(self.shell, self.db.workspace.watch)
+    @contextmanager
+    def _working(self) -> Iterator[Database]:
+        """The database, in a context in which warnings go to stderr as text, not as Python warnings
+        about our own code. Front-ends without outputs per cell get a progress line there."""
+        workspace = self.db.workspace
+        line = ProgressLine(sys.stderr, workspace.watch, AFTER)
+        warned = workspace.warnings_to(lambda caution: say(caution.format()))
+        with warned, nullcontext() if self._has_outputs() else line:
+            yield self.db
 
     def _cell_ends(self, result: Any) -> None:
         if not result.info.store_history:
@@ -189,8 +191,8 @@ class Magics:
         self._end_bar()
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db.closed:
-            with warnings_on_stderr(self._db):
-                forget(self._db, gone)
+            with self._working() as db, db.call():
+                db.workspace.forget_texts(gone)
 
     @property
     def db(self) -> Database:
@@ -204,28 +206,32 @@ class Magics:
 
     # ---------------------------------------------------------------------------- what they do
 
-    def datalog(self, line: str, cell: str | None) -> Result | Explanation | None:
-        given, text = self._text(DATALOG, line, cell)
-        _check_options(given)
+    def datalog(
+        self, given: Namespace, text: str, params: Mapping[str, Any]
+    ) -> Result | Explanation | None:
+        if given.profile and (given.explain or given.quiet):
+            option = "--explain" if given.explain else "--quiet"
+            raise UsageError(
+                f"{option} evaluates nothing, so there is nothing for --profile to tell"
+            )
         name = given.name
         if name is not None and not name.isidentifier():
             raise UsageError(
                 f"{name!r} cannot be the name of a variable",
                 hint="the program begins on the line below %%datalog, a name is optional",
             )
-        params = parameters(given, self.shell.user_ns)
-        own = CellText(text, self.cells.source, self.cells.key(text, name))
         if given.explain:
-            with warnings_on_stderr(self.db), self._line():
-                plan = explained(self.db, own, params, given.strategy)
+            # As if the text replaced the rules under its key; those stay kept.
+            keys = [self.cells.key(text, name)]
+            with self._working() as db, db.call(), db.workspace.without_texts(keys):
+                plan = db.explain(text, params, strategy=given.strategy)
             return plan if name is None else self._named(name, plan, given.show)
-        how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
-        answers = self._run(own, how)
-        for line in answers.lines:
-            print(visible(line))
-        results = list(answers.results)
-        if answers.profile is not None:
-            self._display(answers.profile)
+        with self._working() as db:
+            results, lines, profile = run(db, text, self.cells, params, given)
+        for said in lines:
+            print(visible(said))
+        if profile is not None:
+            self._display(profile)
         if name is not None:
             return self._named(name, results[-1], given.show)
         for result in results[:-1]:
@@ -237,78 +243,62 @@ class Magics:
         self.shell.push({name: value})
         return value if show else None
 
-    def _run(self, text: CellText, how: How) -> Answers:
-        db = self.db
-        with warnings_on_stderr(db), self._line():
-            return run(db, text, how)
+    def explain(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Explanation:
+        with self._working() as db:
+            return db.explain(text, params)
 
-    def explain(self, line: str, cell: str | None) -> Explanation:
-        given, text = self._text(EXPLAIN, line, cell)
-        params = parameters(given, self.shell.user_ns)
-        with warnings_on_stderr(self.db), self._line():
-            return self.db.explain(text, params)
+    def profile(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Profile:
+        with self._working() as db:
+            return db.profile(text, params, strategy=given.strategy)
 
-    def profile(self, line: str, cell: str | None) -> Profile:
-        given, text = self._text(PROFILE, line, cell)
-        params = parameters(given, self.shell.user_ns)
-        with warnings_on_stderr(self.db), self._line():
-            return self.db.profile(text, params, strategy=given.strategy)
-
-    def load(self, line: str, cell: str | None) -> None:
-        given = LOAD.read(line)
+    def load(self, given: Namespace) -> None:
         *names, data = given.data
         if len(names) > 1:
-            LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
+            magic.LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
-        with self._line():
-            self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
+        with self._working() as db:
+            db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         stored = self.db.workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
         message = count_line(stored.length) if stored.counted else size_of(stored)
         print(visible(f"{schema_text(schema)}: {message}"))
 
-    def relations(self, line: str, cell: str | None) -> Listing:
-        RELATIONS.read(line)
+    def relations(self, given: Namespace) -> Listing:
         return list_relations(self.db)
 
-    def rules(self, line: str, cell: str | None) -> None:
-        wanted = RULES.read(line).relation
+    def rules(self, given: Namespace) -> None:
+        wanted = given.relation
         if wanted is not None and wanted not in self.db.relations:
             hint = self.db.workspace.near(wanted)
             raise NameResolutionError(f"there is no relation {wanted!r}", hint=hint)
         print(visible_lines(rules_text(self.db, wanted)))
 
-    def use(self, line: str, cell: str | None) -> Database:
-        name = DB.read(line).variable
-        if name is not None:
-            self._db = database_named(name, self.shell.user_ns)
+    def use(self, given: Namespace) -> Database:
+        if given.variable is not None:
+            self._db = database_named(given.variable, self.shell.user_ns)
         return self.db
 
-    def help(self, line: str, cell: str | None) -> None:
-        HELP_OPTIONS.read(line)
-        print(HELP)
+    def help(self, given: Namespace) -> None:
+        print(magic.HELP)
 
     # -------------------------------------------------------------------------------- helpers
 
-    def _text(self, options: MagicOptions, line: str, cell: str | None) -> tuple[Any, str]:
-        """The options of a magic, and its text: the cell, or the rest of the line."""
+    def _text(
+        self, options: MagicOptions, line: str, cell: str | None
+    ) -> tuple[Namespace, str, dict[str, Any]]:
+        """The options of a magic, its text (the cell, or the rest of the line), and the values of
+        parameters."""
         if cell is not None:
             # An empty line replaces the magic's, so that errors have the cell's line numbers.
-            return options.read(line), "\n" + cell
-        given, text = options.read_before(line)
+            given, text = options.read(line), "\n" + cell
+        else:
+            given, text = options.read_before(line)
         if not text:
             options.error("a text is needed")
-        return given, text
+        return given, text, parameters(given, self.shell.user_ns)
 
-    def _display(self, thing: Any) -> None:
+    def _display(self, thing: object) -> None:
         from IPython.display import display
 
         display(thing)
-
-
-def _check_options(given: Any) -> None:
-    if given.explain and given.profile:
-        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
-    if given.quiet and given.profile:
-        raise UsageError("--quiet evaluates nothing, so there is nothing for --profile to tell")

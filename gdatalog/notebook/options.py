@@ -29,14 +29,21 @@ _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 class MagicOptions(argparse.ArgumentParser):
     """The option parser of one magic; wrong options raise `UsageError`."""
 
-    def __init__(self, magic: str, summary: str) -> None:
-        super().__init__(
-            magic,
-            description=summary,
-            add_help=False,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+    def __init__(
+        self, magic: str, summary: str, *, params: bool = False, strategy: bool = False
+    ) -> None:
+        """`params`, `strategy`: it has the options of parameters, and of evaluating a text."""
+        super().__init__(magic, description=summary, add_help=False, allow_abbrev=False)
+        if params:
+            values = 'a value for $NAME; "..." inside quotes is text'
+            self.add_argument(
+                "--param", action="append", default=[], metavar="NAME=VALUE", help=values
+            )
+            named = "a dict of the notebook, with values for $names"
+            self.add_argument("--params", metavar="VARIABLE", help=named)
+        if strategy:
+            how = "how rules are run"
+            self.add_argument("--strategy", choices=STRATEGIES, default="auto", help=how)
 
     def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]  # it takes no namespace
         given, rest = self.parse_known_args(words)
@@ -87,34 +94,9 @@ class MagicOptions(argparse.ArgumentParser):
         action = self._option_string_actions.get(option)
         return action is not None and action.nargs != 0
 
-    def choices(self, option: str) -> Sequence[str]:
-        """The values of an option, if they are limited."""
-        return list(self._option_string_actions[option].choices or ())
-
     def names(self) -> Sequence[str]:
         """The names of the options."""
         return sorted(self._option_string_actions)
-
-
-def with_answers(options: MagicOptions) -> MagicOptions:
-    """Adds the options of evaluating a text."""
-    with_parameters(options)
-    options.add_argument("--strategy", choices=STRATEGIES, default="auto", help="how rules are run")
-    return options
-
-
-def with_parameters(options: MagicOptions) -> MagicOptions:
-    options.add_argument(
-        "--param",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help='a value for $NAME; "..." inside quotes is text',
-    )
-    options.add_argument(
-        "--params", metavar="VARIABLE", help="a dict of the notebook, with values for $names"
-    )
-    return options
 
 
 # The help, and the options of each magic.
@@ -135,10 +117,11 @@ HELP = """\
 %%datalog_explain and %%datalog_profile take a cell. `?` after a magic shows its options, as in
 %datalog?"""
 
-DATALOG = with_answers(
-    MagicOptions(
-        "%datalog", "Keeps the rules of a cell or a line, and answers its `?-` or last rule."
-    )
+DATALOG = MagicOptions(
+    "%datalog",
+    "Keeps the rules of a cell or a line, and answers its `?-` or last rule.",
+    params=True,
+    strategy=True,
 )
 DATALOG.add_argument("name", nargs="?", help="of a cell: the variable that gets the answer")
 DATALOG.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
@@ -147,11 +130,14 @@ DATALOG.add_argument("--profile", action="store_true", help="show what each step
 DATALOG.add_argument("--show", action="store_true", help="show an answer that gets a name too")
 DATALOG.add_argument("--quiet", action="store_true", help="keep the rules, and show nothing")
 
-EXPLAIN = with_parameters(
-    MagicOptions("%datalog_explain", "Shows the plan of a text; nothing is evaluated.")
+EXPLAIN = MagicOptions(
+    "%datalog_explain", "Shows the plan of a text; nothing is evaluated.", params=True
 )
-PROFILE = with_answers(
-    MagicOptions("%datalog_profile", "Evaluates a text, and tells rows and time of each step.")
+PROFILE = MagicOptions(
+    "%datalog_profile",
+    "Evaluates a text, and tells rows and time of each step.",
+    params=True,
+    strategy=True,
 )
 LOAD = MagicOptions(
     "%datalog_load", "Puts data under a relation's name, in place of what was there."
@@ -229,21 +215,14 @@ def near(word: str, names: Iterable[str]) -> str | None:
 
 _CELL = re.compile(r"\s*%%(datalog\w*)([^\n]*)(\n?)")
 _LINE = re.compile(r"\s*(?:[\w.\[\], ]+=\s*)?%(datalog\w*)[ \t](.*)", re.DOTALL)
-_LAST_WORD = re.compile(r"\S*\Z")
 _NAME = re.compile(r"\w*\Z")
-_LAST_WORDS = re.compile(r"(\S*)\s+\S*\Z")
+
+# The text of a completion, how many characters before the cursor it replaces, and its kind, by
+# which front-ends choose an icon.
+Offered = tuple[str, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """A completion: `text` replaces the last `over` characters. Front-ends choose an icon by
-    `kind`."""
-
-    text: str
-    over: int
-    kind: str
-
-
+@dataclass(eq=False)
 class Completer:
     """Completes in the magics of these names.
 
@@ -251,18 +230,11 @@ class Completer:
     call.
     """
 
-    def __init__(
-        self,
-        shell: Any,
-        options: Mapping[str, MagicOptions],
-        texts: Collection[str],
-        database: Callable[[], Database],
-    ) -> None:
-        self.shell = shell
-        self.options = options
-        self.texts = texts
-        self.database = database
-        self._matcher: Any = None
+    shell: Any
+    options: Mapping[str, MagicOptions]
+    texts: Collection[str]
+    database: Callable[[], Database]
+    _matcher: Any = None
 
     def register(self) -> None:
         from IPython.core.completer import SimpleCompletion, context_matcher
@@ -276,17 +248,14 @@ class Completer:
                 found = self.offered(before, context.full_text)
             except Error:  # a closed database: running the cell reports it
                 found = []
-            if (
-                found == []
-            ):  # offer the word itself: otherwise IPython offers Python names and files
-                word = _end(_NAME, before)
-                found = [Offered(word, len(word), "")]
-            over = found[0].over if found else 0
+            if found == []:
+                # Offer the word itself: otherwise IPython offers Python names and files.
+                word = _NAME.findall(before)[0]
+                found = [(word, len(word), "")]
+            over = found[0][1] if found else 0
             return {
                 "completions": [
-                    SimpleCompletion(one.text, type=one.kind)
-                    for one in found or ()
-                    if one.over == over
+                    SimpleCompletion(text, type=kind) for text, n, kind in found or () if n == over
                 ],
                 "matched_fragment": before[len(before) - over :],
                 "ordered": True,
@@ -313,7 +282,7 @@ class Completer:
         if line is None or line[1] not in self.options:
             return None
         found = self._of_line(line[1], line[2], cell=False)
-        if found or line[1] not in self.texts or _end(_LAST_WORD, line[2]).startswith("--"):
+        if found or line[1] not in self.texts or _last_words(line[2])[1].startswith("--"):
             return found
         after = text[len(before) :].split("\n")[0]
         return self._in_text(line[2], line[2] + after)
@@ -330,56 +299,50 @@ class Completer:
                 kind = "class"
             elif name in FUNCTIONS:
                 kind = "function"
-            found.append(Offered(one.text, len(before) - one.start, kind))
+            found.append((one.text, len(before) - one.start, kind))
         return found
 
     def _of_line(self, magic: str, line: str, *, cell: bool) -> list[Offered]:
         """Completes options and words on a magic's line; empty where Datalog text begins."""
         options = self.options[magic]
-        word = _end(_LAST_WORD, line)
-        earlier = _LAST_WORDS.search(line)
-        last = earlier[1] if earlier is not None else ""
+        last, word = _last_words(line)
         if last == "--strategy":
-            return _fitting(word, options.choices(last), "keyword")
+            return _fitting(word, STRATEGIES, "keyword")
         if last == "--params":
-            return _fitting(word, self._variables(Mapping), "instance")
+            names = self._variables(lambda value: isinstance(value, Mapping))
+            return _fitting(word, names, "instance")
         if options.takes_value(last):
             return []
         if word.startswith("--"):
             return _fitting(word, options.names(), "keyword")
         if magic == "datalog_load":
-            frames = self._variables_with("__dataframe__", "__arrow_c_stream__", "__array__")
-            return [
-                *_fitting(word, frames, "instance"),
-                *_fitting(word, files_at(word), "path"),
-            ]
+            frames = _fitting(word, self._variables(_is_frame), "instance")
+            return [*frames, *_fitting(word, files_at(word), "path")]
         if magic == "datalog_db":
-            return _fitting(word, self._variables(Database), "instance")
+            names = self._variables(lambda value: isinstance(value, Database))
+            return _fitting(word, names, "instance")
         if magic == "datalog_rules":
             return _fitting(word, self.database().relations, "class")
         return []
 
-    def _variables(self, kind: type) -> list[str]:
-        variables = self.shell.user_ns.items()
-        return [name for name, value in variables if _public(name) and isinstance(value, kind)]
-
-    def _variables_with(self, *attributes: str) -> list[str]:
+    def _variables(self, fits: Callable[[object], bool]) -> list[str]:
         return [
             name
             for name, value in self.shell.user_ns.items()
-            if _public(name) and any(hasattr(type(value), one) for one in attributes)
+            if not name.startswith("_") and name not in ("In", "Out") and fits(value)
         ]
 
 
-def _end(pattern: re.Pattern[str], text: str) -> str:
-    """The match of a pattern at the end of a text, or ""."""
-    found = pattern.search(text)
-    return "" if found is None else found[0]
+def _is_frame(value: object) -> bool:
+    kinds = ("__dataframe__", "__arrow_c_stream__", "__array__")
+    return any(hasattr(type(value), kind) for kind in kinds)
 
 
-def _public(name: str) -> bool:
-    return not name.startswith("_") and name not in ("In", "Out")
+def _last_words(line: str) -> tuple[str, str]:
+    """The last complete word of a line, and the word being typed."""
+    *earlier, typed = re.split(r"\s+", line)
+    return earlier[-1] if earlier else "", typed
 
 
 def _fitting(word: str, names: Iterable[str], kind: str) -> list[Offered]:
-    return [Offered(name, len(word), kind) for name in names if name.startswith(word)]
+    return [(name, len(word), kind) for name in names if name.startswith(word)]

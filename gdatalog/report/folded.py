@@ -5,12 +5,13 @@ Cost is measured seconds in a profile, and the rows that a plan expects to read 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gdatalog.engine.fixpoint import UNKNOWN
 from gdatalog.errors import UsageError
 from gdatalog.planner.check import did_you_mean
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.report.tree import ReportNode, many
 
 LARGE = 24  # rules: larger plans are folded
@@ -124,13 +125,6 @@ def _relations(stratum: ReportNode) -> set[str]:
 # --------------------------------------------------------------------------------- what is costly
 
 
-@dataclass(frozen=True, slots=True)
-class _Dear:
-    node: ReportNode
-    number: str
-    cost: float
-
-
 def _cost(node: ReportNode) -> float:
     """Measured seconds, or else the rows that the plan expects to read."""
     if node.seconds is not None:
@@ -146,17 +140,14 @@ def _costliest(root: ReportNode) -> tuple[ReportNode, ...]:
     if root.seconds is not None:
         return ()
     rules = [
-        _Dear(rule, rule_number(number, at), _cost(rule))
+        (_cost(rule), f"rule {rule_number(number, at)}: {rule.label}")
         for number, stratum in enumerate(_strata(root), 1)
         for at, rule in enumerate(_rules(stratum), 1)
     ]
-    costly = sorted(rules, key=lambda each: -each.cost)[:COSTLIEST]
-    if not costly or not costly[0].cost:
+    costly = sorted(rules, key=lambda each: -each[0])[:COSTLIEST]
+    if not costly or not costly[0][0]:
         return ()
-    children = tuple(
-        ReportNode("costly rule", f"rule {each.number}: {each.node.label}", estimate=each.cost)
-        for each in costly
-    )
+    children = tuple(ReportNode("costly rule", label, estimate=cost) for cost, label in costly)
     return (ReportNode("costliest", "the costliest rules", children=children),)
 
 
@@ -193,11 +184,8 @@ def _stratum(stratum: ReportNode, bare: bool) -> ReportNode:
 
 def _executors(stratum: ReportNode) -> list[str]:
     """The executors of a stratum's rules; if there are several, the number of plans for each."""
-    counts: dict[str, int] = {}
-    for node in stratum.walk():
-        executor = dict(node.facts).get("executor")
-        if isinstance(executor, str):
-            counts[executor] = counts.get(executor, 0) + 1
+    executors = (dict(node.facts).get("executor") for node in stratum.walk())
+    counts = Counter(executor for executor in executors if isinstance(executor, str))
     if len(counts) < 2:
         return list(counts)
     return [f"{executor} {count:,}" for executor, count in counts.items()]

@@ -6,10 +6,11 @@ mostly waited for compilation is not slow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gdatalog.engine.choose import unprintable
-from gdatalog.engine.metrics import Index, Metrics
+from gdatalog.engine.metrics import Index, Metrics, Way
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan import Compact, Join, TrieRef
@@ -79,7 +80,7 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     """An index that only this rule reads and that took much of the rule's time."""
     own = [
         known.indexes[ref]
-        for ref in ran.reads
+        for ref in _reads(ran)
         if ref in known.indexes and known.readers.get(ref) == 1
     ]
     index = max(own, key=lambda index: index.seconds or 0.0, default=None)
@@ -95,6 +96,12 @@ def _indexing(ran: RuleRan, known: KnownIndexes) -> str | None:
     if index.ref.relation in known.made:
         return text
     return f"{text}; it is kept, so the next query of this database finds it there"
+
+
+def _reads(ran: RuleRan) -> set[TrieRef]:
+    """The indexes that a rule's plans read."""
+    plans = (*ran.plans, *(run.plan for run in ran.runs))
+    return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
 
 
 # ------------------------------------------------------------------------------ its joins
@@ -235,68 +242,48 @@ def _blank(node: Literal) -> Literal:
 FEW = 3  # rules: smaller programs get no list of the most expensive ones
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A rule, or a whole stratum whose rules run in the same loops."""
-
-    label: str
-    seconds: float
-    details: tuple[str, ...]
-    facts: tuple[tuple[str, Fact], ...]
-    hint: str | None
-
-
 def costliest(
     strata: Sequence[StratumRan], metrics: Metrics, seconds: float
 ) -> tuple[ReportNode, ...]:
     """Returns one node with the rules that took most of these seconds."""
-    readers: dict[TrieRef, int] = {}
-    for stratum in strata:
-        for rule in stratum.rules:
-            for ref in rule.reads:
-                readers[ref] = readers.get(ref, 0) + 1
+    readers = Counter(ref for stratum in strata for rule in stratum.rules for ref in _reads(rule))
     made = {name for stratum in strata for name in stratum.metrics.rows}
     known = KnownIndexes({index.ref: index for index in metrics.indexes}, readers, frozenset(made))
-    entries = [
-        entry
-        for number, stratum in enumerate(strata, 1)
-        for entry in _entries(number, stratum, known)
-    ]
-    costly = sorted(entries, key=lambda entry: -entry.seconds)[:COSTLIEST]
-    if len(entries) < FEW and not any(entry.hint for entry in costly):
+    every = [node for at, stratum in enumerate(strata, 1) for node in _entries(at, stratum, known)]
+    costly = sorted(every, key=lambda node: -(node.seconds or 0.0))[:COSTLIEST]
+    if not costly or (len(every) < FEW and not any(dict(node.facts)["hint"] for node in costly)):
         return ()
     children = tuple(
-        ReportNode(
-            "costly rule",
-            entry.label,
-            (*entry.details, *(() if entry.hint is None else (f"hint: {entry.hint}",))),
-            seconds=entry.seconds,
-            share=entry.seconds / seconds if seconds else None,
-            facts=(*entry.facts, ("hint", entry.hint)),
-        )
-        for entry in costly
+        replace(node, share=node.seconds / seconds if node.seconds and seconds else None)
+        for node in costly
     )
-    return (ReportNode("costliest", "the costliest rules", children=children),) if children else ()
+    return (ReportNode("costliest", "the costliest rules", children=children),)
 
 
-def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[_Entry]:
-    way = stratum.metrics.way
-    if way is not None:
-        yield _together(number, stratum, known)
+def _entries(number: int, stratum: StratumRan, known: KnownIndexes) -> Iterator[ReportNode]:
+    """A node for each rule, or for the whole stratum if one set of loops evaluates its rules."""
+    if stratum.metrics.way is not None:
+        yield _together(number, stratum, stratum.metrics.way, known)
         return
     numbered = {rule_number(number, at): rule for at, rule in enumerate(stratum.rules, 1)}
     for called, rule in numbered.items():
         if rule.runs and rule.seconds:
-            label = f"rule {called}: {rule_text(rule.rule)}"
             others = {n: other.rule for n, other in numbered.items() if other is not rule}
             hint = hint_of(rule, known, stratum.metrics.rows, others)
-            yield _Entry(label, rule.seconds, *_counted(rule), hint)
+            label = f"rule {called}: {rule_text(rule.rule)}"
+            yield _entry(label, rule.seconds, *_counted(rule), hint)
 
 
-def _together(number: int, stratum: StratumRan, known: KnownIndexes) -> _Entry:
-    """The rules of a fixpoint that one set of loops evaluates."""
+def _entry(
+    label: str, seconds: float, text: str, facts: Mapping[str, Fact], hint: str | None
+) -> ReportNode:
+    details = (text,) if hint is None else (text, f"hint: {hint}")
+    every = (*facts.items(), ("hint", hint))
+    return ReportNode("costly rule", label, details, seconds=seconds, facts=every)
+
+
+def _together(number: int, stratum: StratumRan, way: Way, known: KnownIndexes) -> ReportNode:
     metrics, rules = stratum.metrics, stratum.rules
-    seconds = 0.0 if metrics.way is None else metrics.way.seconds
     last = rule_number(number, max(1, len(rules)))
     which = f"rules {rule_number(number, 1)} to {last}" if len(rules) > 1 else f"rule {last}"
     both = RuleRan(
@@ -306,16 +293,16 @@ def _together(number: int, stratum: StratumRan, known: KnownIndexes) -> _Entry:
         (),
     )
     rows = sum(metrics.rows.values())
-    return _Entry(
+    return _entry(
         f"{which}, together: {', '.join(metrics.stratum.relations)}",
-        seconds,
-        (f"{many(rows, 'row')} came out; {metrics.way}",),
-        (("new", rows), ("looked at", both.looked_at or None)),
+        way.seconds,
+        f"{many(rows, 'row')} came out; {way}",
+        {"new": rows, "looked at": both.looked_at or None},
         hint_of(both, known, metrics.rows, {}),
     )
 
 
-def _counted(rule: RuleRan) -> tuple[tuple[str, ...], tuple[tuple[str, Fact], ...]]:
+def _counted(rule: RuleRan) -> tuple[str, Mapping[str, Fact]]:
     """A rule's counters, as text and as facts for programs."""
     looked, candidates, new, rounds = rule.looked_at, rule.candidates, rule.new, rule.rounds_run
     text = [f"{many(looked, 'value')} tried"] if looked else []
@@ -324,10 +311,9 @@ def _counted(rule: RuleRan) -> tuple[tuple[str, ...], tuple[tuple[str, Fact], ..
         text[-1] += f", {new:,} of them new"
     if rounds:
         text.append(f"in {many(rounds, 'round')}")
-    facts: Mapping[str, Fact] = {
+    return "; ".join(text), {
         "looked at": looked or None,
         "came out": candidates,
         "new": new,
         "rounds": rounds or None,
     }
-    return ("; ".join(text),), tuple(facts.items())

@@ -1,27 +1,36 @@
-"""The plan of a program as a tree, with the indexes that it reads and must build."""
+"""`Explanation`: how a program will be evaluated, and the indexes that it reads and must build."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 
+from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import UNKNOWN
+from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
+from gdatalog.engine.metrics import RuleRun
+from gdatalog.engine.pages import PlannedPlacement, plan_placement
 from gdatalog.engine.session import Knobs
+from gdatalog.engine.session.evaluation import Evaluation
+from gdatalog.engine.session.magic_sets import part_of, rewritten_for
+from gdatalog.engine.session.text_session import Session
+from gdatalog.parser import format_node
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, OnWorkers, Spread
-from gdatalog.plan.stratum import InPlaceLattice, Partitioned, StratumPlan
+from gdatalog.plan.stratum import InPlaceLattice, OnTheHost, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass
 from gdatalog.report.folded import WORK
 from gdatalog.report.rules import Executor, order_of, plan_nodes, rule_text, with_dedup
-from gdatalog.report.tree import ReportNode, many
+from gdatalog.report.shown import Shown
+from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
 
@@ -29,6 +38,8 @@ from gdatalog.values import shown_name
 BY_PARTS = {Partitioned: "value by value", InPlaceLattice: "group by group"}
 # Share of the memory limit above which the limit is shown.
 WORTH_A_WORD = 0.01
+
+RelationOf = Callable[[str], Relation | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,45 +67,67 @@ class PlannedStratum:
     rules: tuple[PlannedRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanReport:
-    """The whole plan and its device; `why` says why that device was chosen.
+@dataclass(eq=False)
+class Explanation(Shown):
+    """How a program will be evaluated: its strata, and a plan for each rule.
 
-    `asked`: the values that parts of relations are evaluated for. `notes`: why magic sets were not
-    used. `limit`: the memory limit in bytes, if one was set. `members`: the devices that work
-    together as `device`.
+    Each variable shows how many bindings are expected once it is bound. `tree` has everything as
+    plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
+
+    `strata` are in evaluation order. `why` says why that device was chosen. `asked`: the values
+    that parts of relations are evaluated for. `notes`: why magic sets were not used. `indexes`: by
+    their display names. `limit`: the memory limit in bytes, if one was set. `members`: the devices
+    that work together as `device`.
+
+    >>> import gdatalog as gd
+    >>> db = gd.connect(device="cpu")
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
+    >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
+    on cpu, strategy auto, a thread for each core  expected
+    stratum 1: p
+    └ p(x, z) <- E(x, y), E(y, z).
+      │ breadth-first: about 9 rows to look at
+      ├ y in E[1,0]([y], x) and E([y], z)                ~3
+      │ └ x in E[1,0](y, [x])                            ~3
+      │   └ z in E(y, [z])                               ~3
+      └ give p(x, z)
+    indexes: 1 to build, 72 B
+    └ E by column1, column0: 3 entries, 72 B
     """
 
-    strata: tuple[PlannedStratum, ...]
-    device: str = "cpu"
-    why: str = ""
-    knobs: Knobs = Knobs()
-    tuning: Tuning = Tuning()
-    asked: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    indexes: tuple[NamedIndex, ...] = ()
-    limit: int | None = None
-    members: tuple[str, ...] = ("cpu",)
+    title = "gdatalog: a plan"
+    __repr__ = Shown.__repr__
 
+    strata: tuple[PlannedStratum, ...]
+    device: str
+    why: str
+    knobs: Knobs
+    tuning: Tuning
+    asked: Sequence[str]
+    notes: Iterable[str]
+    indexes: Mapping[str, AskedIndex]
+    limit: int | None
+    members: tuple[str, ...]
+
+    @cached_property
     def tree(self) -> ReportNode:
         """The whole plan as a tree."""
         if not self.strata:
             label = "nothing to evaluate: only stored relations are read"
             return ReportNode("plan", label, facts=(("device", self.device),))
-        index = indexes_node(self.indexes, self.limit)
         return ReportNode(
             "plan",
             f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
             (f"asked for: {', '.join(self.asked)}",) if self.asked else (),
-            facts=(
-                ("device", self.device),
-                ("why", self.why),
-                ("strategy", self.knobs.strategy),
-                ("threads", self.knobs.threads or None),
+            facts=facts(
+                device=self.device,
+                why=self.why,
+                strategy=self.knobs.strategy,
+                threads=self.knobs.threads or None,
             ),
             children=(
                 *(self._stratum(n, planned) for n, planned in enumerate(self.strata, 1)),
-                *(() if index is None else (index,)),
+                *((indexes_node(self.indexes, self.limit),) if self.indexes else ()),
                 *(ReportNode("note", note) for note in self.notes),
             ),
         )
@@ -121,24 +154,16 @@ class PlanReport:
 
     def _rule(self, plans: Sequence[PlannedRule], by_parts: str | None) -> ReportNode:
         rule = plans[0].rule
+        whole = Executor(facts=(("relation", rule.head.name),))
         found = [self._plan(planned, by_parts) for planned in plans]
         if len(found) == 1:
-            (executor, children) = found[0]
-            return ReportNode("rule", rule_text(rule), executor.details, facts=(
-                ("relation", rule.head.name), *executor.facts), children=children)  # fmt: skip
+            ((executor, children),) = found
+            return (whole + executor).node("rule", rule_text(rule), children)
         parts = tuple(
-            ReportNode(
-                "plan of a rule",
-                plan_label(planned.plan),
-                executor.details,
-                facts=executor.facts,
-                children=children,
-            )
+            executor.node("plan of a rule", plan_label(planned.plan), children)
             for planned, (executor, children) in zip(plans, found, strict=True)
         )
-        return ReportNode(
-            "rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts
-        )
+        return whole.node("rule", rule_text(rule), parts)
 
     def _plan(
         self, planned: PlannedRule, by_parts: str | None
@@ -146,14 +171,8 @@ class PlanReport:
         plan = planned.plan
         executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
-        placed = placement(planned, self.device)
-        facts = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
-        return (
-            Executor(
-                (*placed.details, *executor.details), (*placed.facts, *facts, *executor.facts)
-            ),
-            children,
-        )
+        order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
+        return placement(planned, self.device) + Executor(facts=order) + executor, children
 
     def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
@@ -167,24 +186,78 @@ class PlanReport:
         reason = unprintable(join)
         if reason is None or ("reason", reason) in executor.facts:
             return executor
-        return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
+        return executor + Executor((f"never depth-first: {reason}",))
 
 
-class PlacedRun(Protocol):
-    """Where a rule runs, or ran."""
+def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
+    """Plans the evaluation of these relations; `why` says why this device was chosen."""
+    whole = session.whole_asks()
+    context = session.context
+    device = context.device
+    parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
+    notes: dict[str, None] = {}
+    for name in names:
+        part = part_of(session.evaluation, name, whole)
+        rewritten = rewritten_for(session.evaluation, name, whole)
+        if rewritten is not None:
+            covered = (rewritten.covered,) if rewritten.covered else ()
+            notes.update(dict.fromkeys((*rewritten.program.notes, *covered)))
+        if part is None:
+            parts[0][1].append(name)
+        else:
+            parts.append((part, [name]))
+    strata: list[PlannedStratum] = []
+    indexes: dict[str, AskedIndex] = {}
+    for evaluation, wanted in parts:
+        inputs, at_hand = evaluation.inputs(), partial(_at_hand, evaluation)
+        for stratum in evaluation.strata_of(wanted):
+            ready = evaluation.planned(stratum)
+            rules = tuple(_rule(ready, rule, plan, inputs, at_hand) for rule, plan in ready.planned)
+            strata.append(PlannedStratum(stratum, ready.plan, rules))
+            for _, plan in ready.planned:
+                indexes.update(indexes_of(plan, at_hand, device))
+    asked = [
+        format_node(fact)
+        for part, _ in parts[1:]
+        for name, facts in part.checked.facts.items()
+        if name.endswith("?")
+        for fact in facts
+    ]
+    memory = context.memory
+    needed = sum(index.bytes or 0 for index in indexes.values() if not index.there)
+    limit = memory if memory != default_limit() or needed > WORTH_A_WORD * memory else None
+    return Explanation(
+        tuple(strata), device.name, why, context.knobs, context.tuning, asked, notes, indexes,
+        limit, device.members,
+    )  # fmt: skip
 
-    @property
-    def left(self) -> str | None: ...
-    @property
-    def spread(self) -> Spread | None: ...
-    @property
-    def in_cells(self) -> InCells | None: ...
-    @property
-    def in_pages(self) -> InPages | None: ...
+
+def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
+    """A relation that is stored already. Split rules' parts are in no schema."""
+    return evaluation.known(name) if name in evaluation.checked.schemas else None
 
 
-def placement(placed: PlacedRun, device: str) -> Executor:
-    """Where a rule runs, as text, and as facts for programs."""
+def _rule(
+    ready: Ready, rule: CheckedRule, plan: RulePlan, inputs: StratumInputs, at_hand: RelationOf
+) -> PlannedRule:
+    """A rule with its plan, and where it runs. A cluster runs a fixpoint as a whole."""
+    context = inputs.context
+    left, beyond, spread = context.device.refuses(plan), PlannedPlacement(), None
+    on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
+    by_itself = plan.joins and not ready.stratum.recursive
+    if on_host is not None:
+        left = on_host.reason
+    elif left is None and by_itself:
+        whole = plan.otherwise or plan
+        beyond = PlannedPlacement() if whole.terms else plan_placement(whole, at_hand, context)
+        left = beyond.left
+    if context.cluster is not None and by_itself:
+        spread = context.cluster.plan_placement(plan, inputs, at_hand)
+    return PlannedRule(rule, plan, left, spread, beyond.cells, beyond.pages)
+
+
+def placement(placed: PlannedRule | RuleRun, device: str) -> Executor:
+    """Where a rule runs, or ran, as text, and as facts for programs."""
     parts = [p for p in (placed.spread, placed.in_cells, placed.in_pages) if p is not None]
     left = () if placed.left is None else (f"run on the CPU: {placed.left}",)
     where = ("device", device if placed.left is None else "cpu")
@@ -208,26 +281,23 @@ def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
     if by_parts is not None:
-        return Executor(
-            (f"depth-first, {by_parts}; small work breadth-first, by rounds",),
-            (("executor", "depth-first"), ("reason", by_parts)),
-        )
+        text = f"depth-first, {by_parts}; small work breadth-first, by rounds"
+        return Executor((text,), facts(executor="depth-first", reason=by_parts))
     if knobs.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
-    return Executor(
-        ("breadth-first, by rounds; depth-first once compiling pays",),
-        (("executor", "breadth-first"), ("reason", "rounds are small at first")),
-    )
+    text = "breadth-first, by rounds; depth-first once compiling pays"
+    reason = "rounds are small at first"
+    return Executor((text,), facts(executor="breadth-first", reason=reason))
 
 
 def chosen(choice: ExecutorChoice, planned: bool = False) -> Executor:
     """An executor and why it was chosen. If it is only `planned`, also until when."""
-    facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
+    known: dict[str, Fact] = {"executor": choice.kind, "reason": choice.reason}
     if choice.shared is not None:
-        facts.append(("devices", ", ".join(choice.shared.devices)))
+        known["devices"] = ", ".join(choice.shared.devices)
     if planned and choice.allowed is not None:
-        facts.append(("depth-first after rows", choice.allowed))
-    return Executor((str(choice),), tuple(facts))
+        known["depth-first after rows"] = choice.allowed
+    return Executor((str(choice),), tuple(known.items()))
 
 
 def where(device: str, why: str) -> str:
@@ -251,8 +321,8 @@ def stratum_label(number: int, stratum: Stratum) -> str:
     return f"stratum {number}: {names}" + (" (recursive)" if stratum.recursive else "")
 
 
-def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
-    return ("relations", ", ".join(stratum.relations)), ("recursive", stratum.recursive)
+def stratum_facts(stratum: Stratum) -> Facts:
+    return facts(relations=", ".join(stratum.relations), recursive=stratum.recursive)
 
 
 def plan_label(plan: RulePlan) -> str:
@@ -262,49 +332,16 @@ def plan_label(plan: RulePlan) -> str:
 
 # The indexes that plans read, and the estimated memory of those that must be built.
 
-RelationOf = Callable[[str], Relation | None]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedIndex:
-    """An index, its display name, and what is known of it."""
-
-    label: str
-    asked: AskedIndex
-
-    @property
-    def node(self) -> ReportNode:
-        asked = self.asked
-        if asked.rows is None or asked.bytes is None:
-            return ReportNode("index", self.label, ("rows not known yet",))
-        size = format_bytes(asked.bytes)
-        text = f"{size}, cached" if asked.there else size if asked.exact else f"about {size}"
-        return ReportNode(
-            "index",
-            self.label,
-            (f"{many(asked.rows, 'entry')}, {text}",),
-            facts=(
-                ("relation", asked.relation),
-                ("rows", asked.rows),
-                ("bytes", asked.bytes),
-                ("there", asked.there),
-            ),
-        )
-
 
 def indexes_of(
-    plans: Iterable[RulePlan], relation_of: RelationOf, device: Device
-) -> list[NamedIndex]:
-    """Returns the indexes that joins read, once each, without prefixes of other indexes."""
-    found = []
-    for plan in plans:
-        asked = memory_asked(plan, relation_of, device)
-        for ref, index in zip(relations_read(plan), asked, strict=True):
-            if ref.columns and (index.bytes != 0 or index.there or not index.rows):
-                relation = relation_of(ref.relation)
-                columns = None if relation is None else relation.columns
-                found.append(NamedIndex(index_label(ref, columns), index))
-    return found
+    plan: RulePlan, relation_of: RelationOf, device: Device
+) -> Iterator[tuple[str, AskedIndex]]:
+    """Gives the indexes that joins read, with their display names, without prefixes of others."""
+    asked = memory_asked(plan, relation_of, device)
+    for ref, index in zip(relations_read(plan), asked, strict=True):
+        if ref.columns and (index.bytes != 0 or index.there or not index.rows):
+            relation = relation_of(ref.relation)
+            yield index_label(ref, None if relation is None else relation.columns), index
 
 
 def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
@@ -317,7 +354,10 @@ def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
     """
     which = "" if ref.version == "full" else f"{ref.version} "
     which = f"ranked {which}" if ref.ranked else which
-    column = partial(_column, names=names)
+
+    def column(number: int) -> str:
+        return f"column {number}" if names is None else names[number]
+
     text = f"{which}{shown_name(ref.relation)} by {', '.join(map(column, ref.columns))}"
     if ref.tests:
         tests = (f"{column(t.left)} {t.op} {column(t.right)}" for t in ref.tests)
@@ -325,25 +365,32 @@ def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
     return f"{text} with counts" if ref.weighted else text
 
 
-def _column(column: int, names: Sequence[str] | None) -> str:
-    return f"column {column}" if names is None else names[column]
-
-
-def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> ReportNode | None:
+def indexes_node(indexes: Mapping[str, AskedIndex], limit: int | None) -> ReportNode:
     """A node with all indexes and their total size; `limit`: the memory limit, if shown."""
-    if not indexes:
-        return None
-    missing = [index.asked for index in indexes if not index.asked.there]
+    missing = [index for index in indexes.values() if not index.there]
     bytes_asked = sum(index.bytes or 0 for index in missing)
     text = f"{len(missing)} to build" if missing else "all cached"
-    unknown = any(index.bytes is None for index in missing)
     if bytes_asked:
         about = "" if all(index.exact for index in missing) else "about "
-        text += f", {about if not unknown else 'at least '}{format_bytes(bytes_asked)}"
+        unknown = any(index.bytes is None for index in missing)
+        text += f", {'at least ' if unknown else about}{format_bytes(bytes_asked)}"
     within = "" if limit is None else f"; memory limit {format_bytes(limit)}"
     return ReportNode(
         "indexes",
         f"indexes: {text}{within}",
         facts=(("bytes", bytes_asked), ("limit", limit)),
-        children=tuple(index.node for index in indexes),
+        children=tuple(_index_node(label, index) for label, index in indexes.items()),
+    )
+
+
+def _index_node(label: str, index: AskedIndex) -> ReportNode:
+    if index.rows is None or index.bytes is None:
+        return ReportNode("index", label, ("rows not known yet",))
+    size = format_bytes(index.bytes)
+    text = f"{size}, cached" if index.there else size if index.exact else f"about {size}"
+    return ReportNode(
+        "index",
+        label,
+        (f"{many(index.rows, 'entry')}, {text}",),
+        facts=facts(relation=index.relation, rows=index.rows, bytes=index.bytes, there=index.there),
     )

@@ -1,82 +1,134 @@
-"""The tree of a profile: the plan's tree with actual rows, time and memory."""
+"""`Profile`: the plan's tree with actual rows, time and memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import Costs
-from gdatalog.engine.metrics import Index, Metrics, RuleRun
+from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.plan import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
+from gdatalog.report import plan_tree, rules
 from gdatalog.report.hints import costliest
-from gdatalog.report.plan_tree import (
-    chosen,
-    index_label,
-    placement,
-    plan_label,
-    stratum_facts,
-    stratum_label,
-    where,
-)
-from gdatalog.report.rules import (
-    Executor,
-    Happened,
-    Matches,
-    StratumRan,
-    order_of,
-    plan_nodes,
-    ran,
-    rounds_node,
-    rule_key,
-    rule_text,
-    with_dedup,
-)
-from gdatalog.report.tree import Fact, Kind, ReportNode, many, per_second, took
+from gdatalog.report.rules import Executor, Happened, StratumRan, rule_text
+from gdatalog.report.shown import Shown
+from gdatalog.report.tree import Facts, Kind, ReportNode, facts, many, per_second, took
 from gdatalog.values import shown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gdatalog.result import Result
 
 LITTLE = 3e-5  # seconds: anything faster was a cache hit
 MANY_WORDS = 1_000_000  # partial matches: smaller numbers are shown as facts only
 MOST_HELD = 8  # owners of memory that are shown
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A finished evaluation: its metrics, seconds, peak memory, and final memory by owner."""
+@dataclass(eq=False)
+class Profile(Shown):
+    """How a program was evaluated: the tree of `explain`, with actual rows and time.
+
+    Expected bindings stand beside actual ones; a mark shows estimates that were wrong by a factor
+    of ten or more. `result` is the answer, `rounds` a pandas DataFrame with each rule's metrics in
+    each round of each fixpoint. `held`: final memory by owner. `spilled`: bytes written to
+    temporary files.
+
+    >>> import gdatalog as gd
+    >>> db = gd.connect()
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
+    >>> text = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."
+    >>> db.profile(text, strategy="levelwise").rounds[["rule", "round", "tried", "new"]]
+                                     rule  round  tried  new
+    0              path(x, y) <- E(x, y).      0      3    3
+    1  path(x, z) <- path(x, y), E(y, z).      1      3    3
+    2  path(x, z) <- path(x, y), E(y, z).      2      3    3
+    3  path(x, z) <- path(x, y), E(y, z).      3      3    0
+    """
+
+    title = "gdatalog: a profile"
+    __repr__ = Shown.__repr__
 
     metrics: Metrics
     seconds: float
     peak: int
+    result: Result | None
     device: str = "cpu"
     held: Mapping[str, int] = field(default_factory=dict)
-    spilled: int = 0  # bytes written to temporary files
+    spilled: int = 0
 
+    @classmethod
+    def after(cls, context: ExecutionContext, result: Result | None) -> Profile:
+        """The profile of what an evaluation has done so far."""
+        metrics, limits, account = context.metrics, context.limits, context.limits.account
+        return cls(
+            metrics, metrics.seconds, account.peak, result, context.device.name,
+            dict(account.held), limits.spilled,
+        )  # fmt: skip
+
+    @property
+    def runs(self) -> list[RuleRun]:
+        """The metrics of each plan of a rule."""
+        return self.metrics.runs
+
+    @property
+    def strata(self) -> list[StratumMetrics]:
+        """The metrics of each stratum, in evaluation order."""
+        return self.metrics.strata
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """A pandas DataFrame with each rule's metrics in each round of each stratum.
+
+        Columns: `stratum`, `relation` and `rule`; `round`, 0 for the rules before recursion;
+        `tried`, the rows that the rule's joins produced, `new`, those that were not known before,
+        and `duplicates`, the others; `seconds`; `bytes`, the peak memory; and `executor`. A
+        fixpoint without rounds, because it runs for each value or group separately, is one line:
+        its `round` is missing and its `rule` names the strategy.
+        """
+        import pandas as pd
+
+        lines = [line for stratum in self.strata for line in rules.round_lines(stratum)]
+        frame = pd.DataFrame(lines, columns=list(rules.COLUMNS))
+        return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain data, with the rows of `rounds`."""
+        lines = (line for stratum in self.strata for line in rules.round_lines(stratum))
+        rounds = [dict(zip(rules.COLUMNS, line, strict=True)) for line in lines]
+        return {**super().to_dict(), "rounds": rounds}
+
+    @cached_property
     def tree(self) -> ReportNode:
         """The whole profile as a tree."""
         metrics = self.metrics
-        did, left = ran(metrics)
+        did, left = rules.ran(metrics)
         strata = [self._stratum(number, each) for number, each in enumerate(did, 1)]
-        others = [
-            self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
-        ]
+        others = [self._named(f"for {run.plan.relation}", [run.plan], [run], {}) for run in left]
         costs = metrics.costs
         texts = _apart(costs)
+        spilled = f", {format_bytes(self.spilled)} written to temporary files" * bool(self.spilled)
         if not strata and not others:
             texts.append("nothing to evaluate: only stored relations are read")
         return ReportNode(
             "plan",
-            f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(metrics)}, "
-            f"{format_bytes(self.peak)} held at the most{self._in_files}",
+            f"{self.seconds:.3f} s {plan_tree.where(self.device, '')}{_and_workers(metrics)}, "
+            f"{format_bytes(self.peak)} held at the most{spilled}",
             (", ".join(texts),) if texts else (),
             seconds=self.seconds,
-            facts=(
-                ("device", self.device),
-                ("workers", metrics.workers or None),
-                ("seconds", self.seconds),
-                ("peak_bytes", self.peak),
-                ("spilled_bytes", self.spilled or None),
-                *_cost_facts(costs),
-            ),
+            facts=facts(
+                device=self.device,
+                workers=metrics.workers or None,
+                seconds=self.seconds,
+                peak_bytes=self.peak,
+                spilled_bytes=self.spilled or None,
+            )
+            + _cost_facts(costs),
             children=(
                 *costliest(did, metrics, self.seconds),
                 *strata,
@@ -86,12 +138,8 @@ class Evaluated:
             ),
         )
 
-    @property
-    def _in_files(self) -> str:
-        return f", {format_bytes(self.spilled)} written to temporary files" if self.spilled else ""
-
-    def _share(self, seconds: float) -> float | None:
-        return seconds / self.seconds if self.seconds else None
+    def _share(self, seconds: float | None) -> float | None:
+        return seconds / self.seconds if seconds is not None and self.seconds else None
 
     # ------------------------------------------------------------------------------- strata
 
@@ -110,41 +158,35 @@ class Evaluated:
         details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(metrics.peak)} held")
         if metrics.way is not None:
             details.append(str(metrics.way))
-        numbers = {rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
-        nodes = [
-            self._named(
-                "rule",
-                f"rule {number}: {rule_text(own.rule)}"
-                if metrics.rounds and len(each.rules) > 1
-                else rule_text(own.rule),
-                own.plans,
-                own.runs,
-                followed,
-            )
-            for number, own in enumerate(each.rules, 1)
-        ]
+        numbers = {rules.rule_key(own.rule): number for number, own in enumerate(each.rules, 1)}
+        nodes = []
+        for at, own in enumerate(each.rules, 1):
+            name = f"rule {at}: " if metrics.rounds and len(each.rules) > 1 else ""
+            label = f"{name}{rule_text(own.rule)}"
+            nodes.append(self._named(label, own.plans, own.runs, followed))
         if metrics.stratum.recursive:
-            table = rounds_node(metrics, numbers)
+            table = rules.rounds_node(metrics, numbers)
             nodes += [] if table is None else [table]
-        facts: list[tuple[str, Fact]] = [*stratum_facts(metrics.stratum)]
-        facts += [(f"rows of {shown_name(name)}", count) for name, count in metrics.rows.items()]
-        facts += [("rounds", metrics.rounds), ("peak_bytes", metrics.peak)]
-        if metrics.way is not None:
-            facts.append(("way", str(metrics.way)))
+        rows_of = ((f"rows of {shown_name(name)}", count) for name, count in metrics.rows.items())
+        known = (
+            *plan_tree.stratum_facts(metrics.stratum),
+            *rows_of,
+            *facts(rounds=metrics.rounds, peak_bytes=metrics.peak),
+            *(() if metrics.way is None else facts(way=str(metrics.way))),
+        )
         seconds = max(metrics.seconds, 0.0 if metrics.way is None else metrics.way.seconds)
         return ReportNode(
             "stratum",
-            stratum_label(number, metrics.stratum),
+            plan_tree.stratum_label(number, metrics.stratum),
             tuple(details),
             seconds=seconds,
             share=self._share(seconds),
-            facts=tuple(facts),
+            facts=known,
             children=tuple(nodes),
         )
 
     def _named(
         self,
-        kind: Kind,
         label: str,
         plans: Sequence[RulePlan],
         runs: Sequence[RuleRun],
@@ -155,33 +197,33 @@ class Evaluated:
         every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
         every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
         if len(every) == 1:
-            return self._plan(kind, label, every[0], by_plan.get(id(every[0])), followed)
-        seconds = sum(run.seconds for run in runs)
-        seen: dict[str, int] = {}
+            return self._plan("rule", label, every[0], by_plan.get(id(every[0])), followed)
+        seen: Counter[str] = Counter()
         parts = []
         for plan in every:
-            name = plan_label(plan)
-            seen[name] = seen.get(name, 0) + 1
-            again = f", planned again ({seen[name] - 1})" if seen[name] > 1 else ""
-            run = by_plan.get(id(plan))
+            name = plan_tree.plan_label(plan)
+            again = f", planned again ({seen[name]})" if seen[name] else ""
+            seen[name] += 1
             # Rows are not counted separately for several plans.
             given = {} if again else followed
+            run = by_plan.get(id(plan))
             parts.append(self._plan("plan of a rule", name + again, plan, run, given))
+        seconds = sum(run.seconds for run in runs) if runs else None
         return ReportNode(
-            kind,
+            "rule",
             label,
-            seconds=seconds if runs else None,
-            share=self._share(seconds) if runs else None,
+            seconds=seconds,
+            share=self._share(seconds),
             facts=(("relation", every[0].relation),) if every else (),
             children=tuple(parts),
         )
 
     def _executor(self, run: RuleRun, plan: RulePlan, number: int) -> Executor:
         choice = run.executors[number]
-        executor = chosen(choice)
+        executor = plan_tree.chosen(choice)
         if choice.breadth_first or plan.gathers or (self.device != "cpu" and run.left is None):
             return executor
-        return with_dedup(executor, plan.joins[number])
+        return rules.with_dedup(executor, plan.joins[number])
 
     def _plan(
         self,
@@ -192,23 +234,24 @@ class Evaluated:
         followed: Mapping[str, int],
     ) -> ReportNode:
         if run is None:
-            executors = [Executor()] * len(plan.joins)
-            _, children = plan_nodes(plan, executors)
-            return ReportNode(kind, label, facts=(("relation", plan.relation),), children=children)
+            _, children = rules.plan_nodes(plan)
+            return ReportNode(kind, label, facts=facts(relation=plan.relation), children=children)
         executors = [
             self._executor(run, plan, number) if number in run.executors else Executor()
             for number in range(len(plan.joins))
         ]
         whole = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
-        executor, children = plan_nodes(
+        executor, children = rules.plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
         work = run.seconds - run.compiling - run.indexing - run.moving
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
-        placed = placement(run, self.device)
-        matches = Matches.of(run)
+        placed = plan_tree.placement(run, self.device)
+        as_rows, as_tree = rules.partial_matches(run)
+        words = f"{as_rows:,} words as rows, {as_tree:,} as a tree"
+        matches = f"partial matches: {words} ({as_rows / max(1, as_tree):.2f}x)"
         return ReportNode(
             kind,
             label,
@@ -216,19 +259,16 @@ class Evaluated:
                 *placed.details,
                 *executor.details,
                 ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
-                *((str(matches),) if matches.rows >= MANY_WORDS else ()),
+                *((matches,) if as_rows >= MANY_WORDS else ()),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
             facts=(
-                ("relation", plan.relation),
-                ("rows", run.rows),
-                ("bytes", run.bytes),
-                ("words_as_rows", matches.rows or None),
-                ("words_as_tree", matches.tree or None),
+                *facts(relation=plan.relation, rows=run.rows, bytes=run.bytes),
+                *facts(words_as_rows=as_rows or None, words_as_tree=as_tree or None),
                 *_cost_facts(costs),
                 *placed.facts,
-                ("order", ", ".join(order_of(plan))),
+                ("order", ", ".join(rules.order_of(plan))),
                 *executor.facts,
             ),
             children=children,
@@ -239,14 +279,12 @@ class Evaluated:
     def _memory(self) -> tuple[ReportNode, ...]:
         """The final memory by owner, the largest first."""
         parts = sorted(((size, name) for name, size in self.held.items() if size), reverse=True)
-        if not parts:
-            return ()
-        shown = parts[:MOST_HELD]
-        rest = sum(size for size, _ in parts[MOST_HELD:])
-        texts = [f"{shown_name(name)} {format_bytes(size)}" for size, name in shown]
-        texts += [f"other {format_bytes(rest)}"] if rest else []
-        facts = tuple((name, size) for size, name in parts)
-        return (ReportNode("memory", "held in the end", (", ".join(texts),), facts=facts),)
+        texts = [f"{shown_name(name)} {format_bytes(size)}" for size, name in parts[:MOST_HELD]]
+        if rest := sum(size for size, _ in parts[MOST_HELD:]):
+            texts.append(f"other {format_bytes(rest)}")
+        held = tuple((name, size) for size, name in parts)
+        node = ReportNode("memory", "held in the end", (", ".join(texts),), facts=held)
+        return (node,) if parts else ()
 
 
 def _and_workers(metrics: Metrics) -> str:
@@ -263,17 +301,16 @@ def _indexes(indexes: Sequence[Index]) -> tuple[ReportNode, ...]:
     if not indexes:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
-    size = format_bytes(sum(index.bytes for index in indexes))
+    held = sum(index.bytes for index in indexes)
     text = f"{len(made)} built in {took(sum(made))}" if made else "all cached"
-    return (
-        ReportNode(
-            "indexes",
-            f"indexes: {text}, {size} in all",
-            seconds=sum(made) if made else None,
-            facts=(("bytes", sum(index.bytes for index in indexes)),),
-            children=tuple(map(_index, indexes)),
-        ),
+    node = ReportNode(
+        "indexes",
+        f"indexes: {text}, {format_bytes(held)} in all",
+        seconds=sum(made) if made else None,
+        facts=(("bytes", held),),
+        children=tuple(map(_index, indexes)),
     )
+    return (node,)
 
 
 def _index(index: Index) -> ReportNode:
@@ -281,7 +318,7 @@ def _index(index: Index) -> ReportNode:
     text = "cached" if index.seconds is None else f"built {times}in {took(index.seconds)}"
     return ReportNode(
         "index",
-        index_label(index.ref, index.names),
+        plan_tree.index_label(index.ref, index.names),
         (f"{many(index.rows, 'entry')}, {text}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
@@ -302,5 +339,5 @@ def _apart(costs: Costs) -> list[str]:
     return texts
 
 
-def _cost_facts(costs: Costs) -> tuple[tuple[str, Fact], ...]:
+def _cost_facts(costs: Costs) -> Facts:
     return tuple((field.name, getattr(costs, field.name)) for field in fields(costs))

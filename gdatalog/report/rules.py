@@ -4,37 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
+from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
-from gdatalog.plan import (
-    Branch,
-    Generate,
-    GivenRows,
-    Join,
-    JoinPlan,
-    RulePlan,
-    Step,
-    Tally,
-    TrieRef,
-)
+from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
+from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.format import (
-    Labels,
-    alternative_label,
-    ending_labels,
-    given_label,
-    orbit_label,
-    table_label,
-    term_label,
-)
 from gdatalog.plan.nest import groups_of
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.report.tree import Cell, Fact, Kind, ReportNode, TextTable, about, wrong_by
 
 
@@ -106,40 +89,21 @@ class RuleRan:
         """In how many rounds the rule had work."""
         return len({stats.round for stats in self.rounds if stats.tried or stats.executors})
 
-    @property
-    def reads(self) -> set[TrieRef]:
-        """The indexes that its plans read."""
-        plans = (*self.plans, *(run.plan for run in self.runs))
-        return {ref for plan in plans for join in plan.joins for ref in join.tries if ref.columns}
 
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """The partial matches of two or more variables, and the memory for storing all of them.
-
-    As rows, each takes a word per variable; in cuTS' prefix tree, a word for its last variable and
-    one for its parent.
-    """
-
-    rows: int = 0
-    tree: int = 0
-
-    @staticmethod
-    def of(run: RuleRun) -> Matches:
-        rows = tree = 0
-        for join in run.plan.joins:
-            bound = 0 if join.given is None else len(join.given.slots)
-            for step in join.steps:
-                if isinstance(step, Join | Generate):
-                    bound += 1
-                    count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
-                    if bound > 1:
-                        rows, tree = rows + bound * count, tree + 2 * count
-        return Matches(rows, tree)
-
-    def __str__(self) -> str:
-        share = f"{self.rows / max(1, self.tree):.2f}x"
-        return f"partial matches: {self.rows:,} words as rows, {self.tree:,} as a tree ({share})"
+def partial_matches(run: RuleRun) -> tuple[int, int]:
+    """The words of memory for storing all partial matches of two or more variables: as rows, each a
+    word per variable; and as cuTS' prefix tree, a word for its last variable and one for its
+    parent."""
+    rows = tree = 0
+    for join in run.plan.joins:
+        bound = 0 if join.given is None else len(join.given.slots)
+        for step in join.steps:
+            if isinstance(step, Join | Generate):
+                bound += 1
+                count = saw.rows_out if (saw := run.seen.get(id(step))) is not None else 0
+                if bound > 1:
+                    rows, tree = rows + bound * count, tree + 2 * count
+    return rows, tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +123,13 @@ def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
 def _rules(metrics: StratumMetrics, left: list[RuleRun]) -> Iterator[RuleRan]:
     rules = metrics.stratum.rules
     plans = [[plan for own, plan in metrics.plans if own is rule] for rule in rules]
-    runs: list[list[RuleRun]] = [
-        _claimed(left, [run for run in left if any(run.plan is plan for plan in own)])
-        for own in plans
-    ]
-    for rule, own in zip(rules, runs, strict=True):
+    runs: list[list[RuleRun]] = []
+    for mine in plans:
+        runs.append(_claimed(left, [run for run in left if any(run.plan is p for p in mine)]))
+    for rule, again in zip(rules, runs, strict=True):
         # Plans that were made again while the rule ran. Where one rule became several, all of
         # them are at the same place of the text: then the first has them.
-        again = [run for run in left if _is_of(run.plan, rule)]
-        own += _claimed(left, again)
+        again += _claimed(left, [run for run in left if _is_of(run.plan, rule)])
     by_rule: dict[object, list[RuleRound]] = {}
     for stats in metrics.rules:
         by_rule.setdefault(rule_key(stats.rule), []).append(stats)
@@ -181,9 +143,9 @@ def _is_of(plan: RulePlan, rule: CheckedRule) -> bool:
     return plan.relation == rule.head.name and plan.span is rule.span
 
 
-def _claimed(left: list[RuleRun], found: Sequence[RuleRun]) -> list[RuleRun]:
+def _claimed(left: list[RuleRun], found: list[RuleRun]) -> list[RuleRun]:
     left[:] = [run for run in left if not any(run is other for other in found)]
-    return list(found)
+    return found
 
 
 # The rounds of a fixpoint: metrics by rule and round, as a data frame and as a table.
@@ -195,7 +157,7 @@ COLUMNS = (
 ENDS = 3  # rounds shown from the start and end of a long fixpoint; and its largest ones
 
 
-def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Any, ...]]:
+def round_lines(metrics: StratumMetrics) -> Iterator[tuple[Cell, ...]]:
     """A line of `Profile.rounds` for each rule and round, or for a fixpoint without rounds."""
     names = ", ".join(metrics.stratum.relations)
     for stats in metrics.rules:
@@ -283,15 +245,6 @@ def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:
 # A rule's plan as nodes: the steps of its joins, with expected and actual bindings.
 
 
-class Saw(Protocol):
-    """The metrics of a step."""
-
-    rows_in: int
-    tried: int
-    rows_out: int
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Happened:
     """The metrics of a plan's steps, by their ids; `whole`: seconds of the whole evaluation.
@@ -300,7 +253,7 @@ class Happened:
     not reached. `followed`: how many rows of a relation were new in all rounds.
     """
 
-    seen: Mapping[int, Saw]
+    seen: Mapping[int, StepCounts]
     whole: float
     complete: frozenset[int] = frozenset()
     followed: Mapping[str, int] = field(default_factory=dict)
@@ -313,78 +266,74 @@ class Executor:
     details: tuple[str, ...] = ()
     facts: tuple[tuple[str, Fact], ...] = ()
 
+    def __add__(self, other: Executor) -> Executor:
+        return Executor(self.details + other.details, self.facts + other.facts)
 
-_NONE = (Executor(),)
+    def node(self, kind: Kind, label: str, children: tuple[ReportNode, ...]) -> ReportNode:
+        return ReportNode(kind, label, self.details, facts=self.facts, children=children)
 
 
 def plan_nodes(
-    plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
+    plan: RulePlan, executors: Sequence[Executor] = (), happened: Happened | None = None
 ) -> tuple[Executor, tuple[ReportNode, ...]]:
     """The nodes of a plan. The plan's node describes its only join; each of several has its own."""
-    ending = tuple(ReportNode("end", label) for label in ending_labels(plan))
+    executors = executors or [Executor()] * len(plan.joins)
+    ending = tuple(ReportNode("end", label) for label in words.ending_labels(plan))
     nodes = [
-        _Join(join, happened, happened is not None and number in happened.complete).nodes()
+        _JoinNodes(join, words.Labels.of(join), happened, number).nodes()
         for number, join in enumerate(plan.joins)
     ]
     tables = tuple(
-        ReportNode(
-            "term", table_label(inner), children=plan_nodes(inner, _NONE * len(inner.joins))[1]
-        )
+        ReportNode("term", words.table_label(inner), children=plan_nodes(inner)[1])
         for inner in plan.within
     )
     if len(nodes) == 1 and not plan.terms:
         return executors[0], (*tables, *nodes[0], *ending)
+    labels = [words.term_label(term) for term in plan.terms] or [
+        words.alternative_label(number, len(nodes)) for number in range(len(nodes))
+    ]
+    kind: Kind = "term" if plan.terms else "alternative"
     alternatives = (
-        ReportNode(
-            "term" if plan.terms else "alternative",
-            term_label(plan.terms[number]) if plan.terms else alternative_label(number, len(nodes)),
-            executor.details,
-            facts=executor.facts,
-            children=children,
-        )
-        for number, (executor, children) in enumerate(zip(executors, nodes, strict=True))
+        executor.node(kind, label, children)
+        for executor, label, children in zip(executors, labels, nodes, strict=True)
     )
     return Executor(), (*tables, *alternatives, *ending)
 
 
 @dataclass(slots=True)
-class _Join:
-    """A join that is being converted to nodes. `scale`: actual input rows over expected ones."""
+class _JoinNodes:
+    """A join that is being converted to nodes, the `number`-th of its plan. `scale`: actual input
+    rows over expected ones."""
 
     join: JoinPlan
+    labels: words.Labels
     happened: Happened | None
-    complete: bool
+    number: int
     scale: float | None = 1.0
-    labels: Labels = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.labels = Labels.of(self.join)
 
     def nodes(self) -> tuple[ReportNode, ...]:
-        orbit = (ReportNode("note", orbit_label(self.join.orbit)),) if self.join.orbit > 1 else ()
-        if self.join.given is None:
-            return (*self._steps(self.join.steps), *orbit)
-        return (self._given(self.join.given), *orbit)
+        join = self.join
+        orbit = (ReportNode("note", words.orbit_label(join.orbit)),) if join.orbit > 1 else ()
+        steps = self._steps(join.steps) if join.given is None else (self._given(join.given),)
+        return (*steps, *orbit)
+
+    @property
+    def _complete(self) -> bool:
+        return self.happened is not None and self.number in self.happened.complete
 
     def _given(self, given: GivenRows) -> ReportNode:
         """The new rows of all rounds together; their number scales the estimates of the later
         steps."""
-        expected: float | None = given.rows or None
-        came: int | None = None
-        if self.happened is not None:
-            came = self.happened.followed.get(given.relation)
-            first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
-            if came is None and self.complete and first is not None:
-                came = first.rows_in  # loops do not count their input
-            self.scale = came / given.rows if came and given.rows else None
-            expected = None
-        return ReportNode(
-            "given",
-            given_label(given),
-            estimate=expected,
-            actual=came,
-            children=self._steps(self.join.steps),
-        )
+        label, steps = words.given_label(given), self.join.steps
+        if self.happened is None:
+            rows = given.rows or None
+            return ReportNode("given", label, estimate=rows, children=self._steps(steps))
+        came = self.happened.followed.get(given.relation)
+        first = self.happened.seen.get(id(steps[0])) if steps else None
+        if came is None and self._complete and first is not None:
+            came = first.rows_in  # loops do not count their input
+        self.scale = came / given.rows if came and given.rows else None
+        return ReportNode("given", label, actual=came, children=self._steps(steps))
 
     def _steps(self, steps: Sequence[Step]) -> tuple[ReportNode, ...]:
         """Steps after a step that binds a variable to several values become its children."""
@@ -401,46 +350,34 @@ class _Join:
         return tuple(found)
 
     def _alternatives(self, branch: Branch) -> tuple[ReportNode, ...]:
-        if len(branch.alternatives) == 1 and not branch.terms:
-            return self._steps(branch.alternatives[0])
-        return tuple(
-            ReportNode("or", _which(branch, number), children=self._steps(inner))
-            for number, inner in enumerate(branch.alternatives)
-        )
+        inner = list(map(self._steps, branch.alternatives))
+        if len(inner) == 1 and not branch.terms:
+            return inner[0]
+        names = ["either", *["or"] * (len(inner) - 1)]
+        if branch.terms:
+            names = [f"#{number}" for number in range(1, len(inner) + 1)]
+        parts = zip(names, inner, strict=True)
+        return tuple(ReportNode("or", name, children=children) for name, children in parts)
 
     def _step(self, step: Step, kind: Kind, children: tuple[ReportNode, ...]) -> ReportNode:
         label, details = self.labels.head(step), self.labels.remarks(step)
         estimate = step.estimate if isinstance(step, Join) else None
-        if self.happened is None:
-            return ReportNode(kind, label, details, estimate, children=children)
         estimate = None if estimate is None or self.scale is None else estimate * self.scale
-        saw = self.happened.seen.get(id(step))
-        if saw is None:
-            marks = ("not reached",) if self.complete else ()
-            return ReportNode(kind, label, details, estimate, marks=marks, children=children)
+        node = ReportNode(kind, label, details, estimate, children=children)
+        saw = None if self.happened is None else self.happened.seen.get(id(step))
+        if self.happened is None or saw is None:
+            return replace(node, marks=("not reached",)) if self._complete else node
         wrong = None if estimate is None else wrong_by(estimate, saw.rows_out)
-        seconds = saw.seconds or None
-        return ReportNode(
-            kind,
-            label,
-            details,
-            estimate,
-            saw.rows_out,
-            (saw.tried or None)
-            if isinstance(step, Join)
-            else None,  # loops do not always count them
-            seconds,
-            seconds / self.happened.whole if seconds and self.happened.whole else None,
-            () if wrong is None else (wrong,),
-            children=children,
+        seconds, whole = saw.seconds or None, self.happened.whole
+        return replace(
+            node,
+            actual=saw.rows_out,
+            # Loops do not always count them.
+            tried=(saw.tried or None) if isinstance(step, Join) else None,
+            seconds=seconds,
+            share=seconds / whole if seconds and whole else None,
+            marks=() if wrong is None else (wrong,),
         )
-
-
-def _which(branch: Branch, number: int) -> str:
-    """The name of an alternative."""
-    if branch.terms:
-        return f"#{number + 1}"
-    return "or" if number else "either"
 
 
 def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
@@ -450,8 +387,7 @@ def with_dedup(executor: Executor, join: JoinPlan) -> Executor:
         return executor
     by, keys = ", ".join(groups.by), ", ".join(groups.keys)
     text = f"equal rows are told apart for each ({by}), by ({keys}): {about(groups.estimate)} rows"
-    facts = (("dedup for each", by), ("dedup by", keys))
-    return Executor((*executor.details, text), (*executor.facts, *facts))
+    return executor + Executor((text,), (("dedup for each", by), ("dedup by", keys)))
 
 
 def order_of(plan: RulePlan) -> list[str]:

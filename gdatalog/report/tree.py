@@ -1,7 +1,7 @@
 """A plan as a tree of plain data, before it is drawn; and numbers as reports show them.
 
-Who draws it (`text`, `mermaid`, `html`) knows nothing of the engine; who builds it (`planned`,
-`happened`) knows nothing of terminals and pages.
+Who draws it (`text`, and `shown`) knows nothing of the engine; who builds it (`plan_tree`,
+`profile_tree`) knows nothing of terminals and pages.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ Kind = Literal[
     "note",
 ]
 Fact = str | int | float | bool | None
+Facts = tuple[tuple[str, Fact], ...]
 Cell = str | int | float | None
 
 
@@ -72,7 +73,7 @@ class ReportNode:
     marks: tuple[str, ...] = ()
     series: tuple[int, ...] = ()
     table: TextTable | None = None
-    facts: tuple[tuple[str, Fact], ...] = ()
+    facts: Facts = ()
     children: tuple[ReportNode, ...] = ()
 
     def walk(self) -> Iterator[ReportNode]:
@@ -109,6 +110,10 @@ class ReportNode:
                 value = value.to_dict()
             found[field.name] = list(value) if isinstance(value, tuple) else value
         return found
+
+
+def facts(**named: Fact) -> Facts:
+    return tuple(named.items())
 
 
 # Numbers as reports show them.
@@ -225,9 +230,9 @@ def text(root: ReportNode, width: int = WIDTH) -> str:
     >>> leaf = ReportNode("level", "y in E(x, [y])", estimate=1234.0)
     >>> rule = ReportNode("rule", "p(x) <- E(x, y).", children=(leaf,))
     >>> print(text(ReportNode("plan", "on cpu", children=(rule,))))
-    on cpu             expected
+    on cpu            expected
     p(x) <- E(x, y).
-    └ y in E(x, [y])     ~1,200
+    └ y in E(x, [y])    ~1,200
     """
     rows = [replace(row, text=visible(row.text)) for row in _rows(root)]
     names = [name for name in _TITLES if any(name in row.cells for row in rows)]
@@ -277,8 +282,9 @@ def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) 
     return (first + "".join(parts)[shown_width(first) :]).rstrip()
 
 
-def _cells(node: ReportNode, short: bool) -> dict[str, str]:
-    """`short`: times were so short that hundredths of a millisecond matter."""
+def number_cells(node: ReportNode, short: bool) -> dict[str, str]:
+    """A node's numbers by column, and its marks. `short`: times were so short that hundredths of a
+    millisecond matter."""
     cells = {}
     if node.estimate is not None:
         cells["estimate"] = about(node.estimate)
@@ -301,7 +307,7 @@ def _rows(root: ReportNode) -> Iterator[Row]:
     yield Row(root.label, "", "  ", {})
     yield from (Row(detail, "  ", "  ", {}) for detail in root.details)
     for child in root.children:
-        yield from _below(child, "", "", partial(_cells, short=short))
+        yield from _below(child, "", "", partial(number_cells, short=short))
 
 
 def _below(
@@ -370,7 +376,7 @@ def table_lines(table: TextTable) -> list[str]:
     ['round  by', '    1  loops', '   10  loops']
     """
     cells = [tuple(map(str, table.columns))]
-    cells += [tuple("" if cell is None else cell_text(cell) for cell in row) for row in table.rows]
+    cells += [tuple(map(cell_text, row)) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:
@@ -379,5 +385,5 @@ def table_lines(table: TextTable) -> list[str]:
     return lines
 
 
-def cell_text(cell: str | int | float) -> str:
-    return f"{cell:,}" if isinstance(cell, (int, float)) else visible(cell)
+def cell_text(cell: Cell) -> str:
+    return f"{cell:,}" if isinstance(cell, (int, float)) else visible(cell or "")

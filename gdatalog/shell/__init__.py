@@ -7,15 +7,15 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextvars import copy_context
 from threading import Event, Thread
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from gdatalog import __version__
 from gdatalog.errors import Error
-from gdatalog.progress import Progress, duration, format_bytes
+from gdatalog.progress import Progress, amount, duration, format_bytes
 from gdatalog.values import cut, visible, visible_lines, width
 
 if TYPE_CHECKING:
@@ -42,25 +42,17 @@ def took(seconds: float, whom: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints text on stderr, with control characters escaped."""
+    """Prints text on stderr, with control characters escaped, and colours on a terminal that has
+    them, unless the user disabled them."""
     text = visible_lines(text)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(painted(text) if _has_colours() else text, file=sys.stderr, flush=True)
-
-
-def _has_colours() -> bool:
-    """Whether stderr is a terminal with colours, and the user did not disable them."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stderr.isatty()
-
-
-def painted(text: str) -> str:
-    """Adds terminal colours to a message."""
-    for what, colour in _PAINTED:
-        text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
-    return text
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        if not plain and sys.stderr.isatty():
+            for what, colour in _PAINTED:
+                text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
+        print(text, file=sys.stderr, flush=True)
 
 
 def say_error(error: BaseException) -> None:
@@ -82,29 +74,26 @@ def say_unexpected(error: BaseException) -> None:
         say("".join(traceback.format_exception(error)).rstrip())
 
 
-def tuples(count: int) -> str:
-    return "1 tuple" if count == 1 else f"{count:,} tuples"
-
-
 def size_of(relation: Relation) -> str:
     """The size of a relation; an upper bound where workers have not removed duplicates yet."""
     if relation.counted:
-        return tuples(relation.length)
-    return f"at most {tuples(relation.at_most)}, on the workers"
+        return amount(relation.length, "tuples")
+    return f"at most {amount(relation.at_most, 'tuples')}, on the workers"
 
 
-def short_size_of(relation: Relation) -> str:
-    """The same as a number, without a unit."""
-    return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
-
-
-def aligned(rows: Iterable[tuple[str, str, str]]) -> str:
-    """Lines of three columns; the second is aligned right."""
-    shown = [(visible(first), second, visible(third)) for first, second, third in rows]
-    wide, deep = (max((width(row[at]) for row in shown), default=0) for at in (0, 1))
-    return "\n".join(
-        f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in shown
-    )
+def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Lines of columns; those at the positions `right` are aligned right."""
+    shown = [list(map(visible, row)) for row in rows]
+    widths = [max(map(width, column)) for column in zip(*shown, strict=True)]
+    lines = []
+    for row in shown:
+        pads = [" " * (size - width(cell)) for cell, size in zip(row, widths, strict=True)]
+        cells = [
+            pad + cell if at in right else cell + pad
+            for at, (cell, pad) in enumerate(zip(row, pads, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def banner(device: str = "") -> str:
@@ -122,20 +111,52 @@ EVERY = 0.2
 LONGEST_BAR, LEAST_BAR = 30, 8
 
 
-class ProgressLine:
-    """A context manager that shows a progress line on a terminal.
+class ProgressPoll:
+    """A thread that shows the progress of calls until it ends: a long step reports nothing
+    itself."""
 
-    Its own thread polls the database's watch, so that times advance also while a long step reports
-    nothing.
-    """
+    def __init__(self) -> None:
+        self._ended = Event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._ended.clear()
+        # In this context, so that what a cell's thread shows goes to the cell.
+        self._thread = Thread(target=copy_context().run, args=(self._poll,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            thread.join()
+
+    def _poll(self) -> None:
+        shown = False
+        while not self._ended.wait(EVERY):
+            before, shown = shown, self._show()
+            if before and not shown:
+                self._clear()
+        if shown:
+            self._clear()
+
+    def _show(self) -> bool:
+        """Shows the progress if it is time; returns whether it is shown."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        raise NotImplementedError
+
+
+class ProgressLine(ProgressPoll):
+    """A context manager that shows a progress line on a terminal."""
 
     def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
+        super().__init__()
         self.stream = stream
         self.watch = watch
         self.after = after
         self.what = ""
-        self._ended = Event()
-        self._thread: Thread | None = None
         self._started = 0.0
 
     def __call__(self, what: str) -> ProgressLine:
@@ -146,40 +167,30 @@ class ProgressLine:
     def __enter__(self) -> None:
         if self._thread is None and self.stream.isatty():
             self._started = perf_counter()
-            self._ended.clear()
-            self._thread = Thread(target=self._show, daemon=True)
-            self._thread.start()
+            self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._ended.set()
-            thread.join()
+    def __exit__(self, *error: object) -> None:
+        self.end()
 
-    def _show(self) -> None:
-        shown = ""
-        while not self._ended.wait(EVERY):
-            before = shown
-            shown = self.text(self._columns()) if self._is_time() else ""
-            if shown or before:
-                self.stream.write(f"\r\x1b[2K{shown}")
-                self.stream.flush()
-        if shown:
-            self.stream.write("\r\x1b[2K")
-            self.stream.flush()
+    def _show(self) -> bool:
+        if self._is_time():
+            self._write(self.text(self._columns()))
+            return True
+        return False
+
+    def _clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(f"\r\x1b[2K{text}")
+        self.stream.flush()
 
     def _is_time(self) -> bool:
         """Whether to show the line: after a delay, but at once during compilation, which users do
         not expect."""
-        if perf_counter() - self._started >= self.after:
-            return True
         now = self.watch.now
-        return now is not None and now.stage == "compiling"
+        compiling = now is not None and now.stage == "compiling"
+        return compiling or perf_counter() - self._started >= self.after
 
     def _columns(self) -> int:
         try:
@@ -215,9 +226,6 @@ def memory_used() -> int | None:
     """The resident memory of this process in bytes, or None if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-        import resource
-
-        return pages * resource.getpagesize()
-    except (OSError, ValueError, ImportError):
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):  # not on every system
         return None

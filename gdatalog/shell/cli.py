@@ -11,30 +11,38 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from gdatalog import __version__
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
-from gdatalog.engine.facts import Folders
-from gdatalog.engine.session import FORMS, STRATEGIES, Strategy, parse_seconds, parse_threads
+from gdatalog.engine.session import FORMS, STRATEGIES, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.editor import give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import Job, ProgramText, read_parameters, run_job
+from gdatalog.shell.program import CommandLine, read_parameters, run_job
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from gdatalog.shell.editor.prompt import Prompt
 
+    # A prompt that was drawn before the engine was imported, its first input, and its database.
+    BegunPrompt = tuple[Prompt, str, Future[Database]]
 
+# The options of `connect`, by name.
+CONNECTION = (
+    "device", "cluster", "memory_limit", "temp_directory", "timeout", "untrusted", "threads",
+)  # fmt: skip
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 CONNECTING = 0.3  # seconds until the progress line appears
 
@@ -52,16 +60,6 @@ HELP = """Run Datalog programs; without FILES and -c, start an interactive promp
 Answers go to stdout: a box on a terminal, otherwise tab-separated rows
 with a header line. Everything else goes to stderr.
 """
-
-
-class BegunPrompt(Protocol):
-    """A prompt that was drawn before the engine was imported: its first input, and its database
-    once that is ready."""
-
-    prompt: Prompt
-    first: str
-
-    def database(self) -> Database: ...
 
 
 class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of choices in older versions
@@ -116,37 +114,8 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.version_option(__version__, message="gdatalog %(version)s")
 def command(**given: Any) -> CommandLine:
-    return CommandLine(**given)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLine:
-    """The parsed options of a command line."""
-
-    files: tuple[str, ...]
-    commands: tuple[str, ...]
-    facts: str
-    out: str
-    params: tuple[str, ...]
-    include: tuple[str, ...]
-    device: str
-    cluster: str | None
-    memory_limit: str | None
-    temp_directory: str | None
-    timeout: str | None
-    untrusted: bool
-    threads: str | None
-    strategy: Strategy
-    form: str | None
-    limit: int | None
-    explain: bool
-    profile: bool
-    of: str | None
-    timing: bool
-    bail: bool
-    no_warnings: bool
-    doctor: bool
-    clear_cache: bool
+    connection = {name: given.pop(name) for name in CONNECTION}
+    return CommandLine(connection=connection, **given)
 
 
 def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
@@ -154,7 +123,8 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
 
-        found = doctor(clear_cache=options.clear_cache, cluster=options.cluster)
+        cluster = options.connection["cluster"]
+        found = doctor(clear_cache=options.clear_cache, cluster=cluster)
         print(found)
         return DONE if found.well else WRONG
     asked = bool(options.files or options.commands)
@@ -176,50 +146,36 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
-    db = begun.database() if begun is not None else _connect(options)
+    db = _connect(options.connection) if begun is None else begun[2].result()
     if options.strategy != "auto":
         db.workspace.force(strategy=options.strategy)
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
-    folders = Folders(options.facts, options.out, options.include)
     if not asked:
-        return _interact(db, folders, params, options, begun)
-    texts = [ProgramText(name) for name in options.files]
-    texts += [ProgramText("<command line>", text) for text in options.commands]
-    plans = options.explain, options.profile, options.of
-    job = Job(texts, params, folders, *plans, options.timing, options.bail)
+        return _interact(db, params, options, begun)
     output = Output(sys.stdout, None if options.explain else options.form)
     output.limit = options.limit
     with heeding(db.workspace.watch), db.call():
-        failed = run_job(db, job, output, options.form if options.explain else None)
+        failed = run_job(db, options, params, output)
     return max(map(exit_code, failed), default=DONE)
 
 
 def connected(args: Sequence[str]) -> Database:
     """Opens the database for a command line that starts a prompt."""
     options: CommandLine = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
-    return _connect(options)
+    return _connect(options.connection)
 
 
-def _connect(options: CommandLine) -> Database:
+def _connect(given: Mapping[str, Any]) -> Database:
+    """Opens the database that options of `connect` ask for."""
+    threads, timeout = given["threads"], given["timeout"]
     line = ProgressLine(sys.stderr, Watch(), CONNECTING)
-    with line("connecting to the cluster") if options.cluster is not None else nullcontext():
-        return connect(
-            device=options.device,
-            memory_limit=options.memory_limit,
-            temp_directory=options.temp_directory,
-            threads=parse_threads(options.threads),
-            timeout=None if options.timeout is None else parse_seconds(options.timeout),
-            cluster=options.cluster,
-            untrusted=options.untrusted,
-        )
+    with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
+        limit = None if timeout is None else parse_seconds(timeout)
+        return connect(**{**given, "threads": parse_threads(threads), "timeout": limit})
 
 
 def _interact(
-    db: Database,
-    folders: Folders,
-    params: Mapping[str, Any],
-    options: CommandLine,
-    begun: BegunPrompt | None = None,
+    db: Database, params: Mapping[str, Any], options: CommandLine, begun: BegunPrompt | None
 ) -> int:
     from gdatalog.shell.repl import Repl
 
@@ -228,21 +184,18 @@ def _interact(
     output = Output(sys.stdout, options.form, spaced=spaced)
     output.timed = not spaced
     output.limit = options.limit
-    repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
+    repl = Repl(db, output, options.folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
     if options.no_warnings:
         db.workspace.on_caution = lambda caution: None
-    failed = repl.loop() if begun is None else repl.loop(begun.prompt, begun.first)
+    failed = repl.loop() if begun is None else repl.loop(*begun[:2])
     return DONE if interactive else max(map(exit_code, failed), default=DONE)
 
 
 def exit_code(error: BaseException) -> int:
     """The exit code for an error of a program. A `UsageError` there is an error in the program."""
-    return (
-        RESOURCES
-        if isinstance(error, (DeviceError, MemoryError, TimeLimitError, RowLimitError))
-        else WRONG
-    )
+    resources = (DeviceError, MemoryError, TimeLimitError, RowLimitError)
+    return RESOURCES if isinstance(error, resources) else WRONG
 
 
 def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> int:
@@ -254,8 +207,8 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
         if about := pattern_command(given):
             name = f"gdatalog {about.name}"
             asked = about.main(given[1:], prog_name=name, standalone_mode=False)
-            if isinstance(asked, PatternCommand):
-                asked.run()
+            if callable(asked):
+                asked()
             sys.stdout.flush()
             return DONE
         options = command.main(given, prog_name="gdatalog", standalone_mode=False)
@@ -327,6 +280,7 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
 # --------------------------------------------- `gdatalog count` and `gdatalog frequent`
 
 F = TypeVar("F", bound=Callable[..., Any])
+PatternRows = Iterable[tuple[object, object]]
 
 COUNT = """Count the occurrences of patterns in a file of edges, each once.
 
@@ -398,15 +352,15 @@ def _on_a_graph(command: F) -> F:
               help="Pattern to count; repeatable.")  # fmt: skip
 @click.option("--induced", is_flag=True, help="Count induced occurrences only.")
 @_on_a_graph
-def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternCommand:
-    def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
+def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> Callable[[], None]:
+    def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
         from gdatalog.patterns import named
 
         asked = [named(name) for name in patterns]
         counts = db.count(asked, induced=induced, directed=directed)
         return zip([pattern.name for pattern in asked], counts, strict=True)
 
-    return PatternCommand("count", answer, **given)
+    return partial(_print_patterns, "count", answer, **given)
 
 
 @click.command("frequent", help=FREQUENT, context_settings={"help_option_names": ["-h", "--help"]})
@@ -415,53 +369,39 @@ def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> PatternComm
 @click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
               show_default=True, help="Definition of the support.")  # fmt: skip
 @_on_a_graph
-def frequent(edges: int, support: int, measure: Any, **given: Any) -> PatternCommand:
-    def answer(db: Database, directed: bool, labels: str | None) -> Iterable[tuple[object, object]]:
+def frequent(edges: int, support: int, measure: Any, **given: Any) -> Callable[[], None]:
+    def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
         table = db.frequent(edges, support, measure=measure, labels=labels, directed=directed)
         return zip(table["support"], table["drawing"], strict=True)
 
-    return PatternCommand("frequent", answer, **given)
+    return partial(_print_patterns, "frequent", answer, **given)
 
 
-@dataclass(frozen=True, slots=True)
-class PatternCommand:
-    """The parsed options of one of the two commands."""
-
-    name: str
-    answer: Callable[[Database, bool, str | None], Iterable[tuple[object, object]]]
-    file: str
-    columns: str | None
-    labels: str | None
-    directed: bool
-    device: str
-    memory_limit: str | None
-    timeout: str | None
-    threads: str | None
-
-    def run(self) -> None:
-        """Prints a line per pattern: two columns, separated by a tab."""
-        db = connect(
-            device=self.device,
-            memory_limit=self.memory_limit,
-            timeout=None if self.timeout is None else parse_seconds(self.timeout),
-            threads=parse_threads(self.threads),
-        )
-        # Hints are about options of Python.
-        db.workspace.on_caution = lambda caution: say(replace(caution, hint=None).format())
-        watch = db.workspace.watch
-        with db, heeding(watch), ProgressLine(sys.stderr, watch)(self.name):
-            columns = self.columns and [name.strip() for name in self.columns.split(",")]
-            db.load("E", self.file, columns=columns or None)
-            self._check_edges(db["E"].columns)
-            if self.labels is not None:
-                db.load("L", self.labels)
-            rows = self.answer(db, self.directed, None if self.labels is None else "L")
-        for row in rows:
-            print(*row, sep="\t")
-
-    def _check_edges(self, columns: Sequence[str]) -> None:
-        if len(columns) != 2:
+def _print_patterns(
+    name: str,
+    answer: Callable[[Database, bool, str | None], PatternRows],
+    file: str,
+    columns: str | None,
+    labels: str | None,
+    directed: bool,
+    **connection: Any,
+) -> None:
+    """Prints a line per pattern: two columns, separated by a tab."""
+    db = _connect(connection)
+    # Hints are about options of Python.
+    db.workspace.on_caution = lambda caution: say(replace(caution, hint=None).format())
+    watch = db.workspace.watch
+    with db, heeding(watch), ProgressLine(sys.stderr, watch)(name):
+        named = [each.strip() for each in columns.split(",")] if columns else None
+        db.load("E", file, columns=named)
+        there = db["E"].columns
+        if len(there) != 2:
             raise UsageError(
-                f"edges have two columns, {self.file} has {len(columns)}: {', '.join(columns)}",
-                hint=f"--columns {','.join(columns[:2])} chooses two" if len(columns) > 2 else None,
+                f"edges have two columns, {file} has {len(there)}: {', '.join(there)}",
+                hint=f"--columns {','.join(there[:2])} chooses two" if len(there) > 2 else None,
             )
+        if labels is not None:
+            db.load("L", labels)
+        rows = answer(db, directed, None if labels is None else "L")
+    for row in rows:
+        print(*row, sep="\t")

@@ -19,7 +19,7 @@ from gdatalog.engine.session.texts import Log, ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
-from gdatalog.planner.check.walk import is_fact, walk
+from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.shell import ProgressLine, say
 from gdatalog.shell.output import Output
@@ -131,7 +131,8 @@ class History:
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that only `.undo` holds."""
         held = {id(relation): relation for relation in self.relations()}
-        return sum(_bytes(r) for key, r in held.items() if key not in in_use)
+        # Roughly, with one index.
+        return sum(r.at_most * 8 * len(r.types) for key, r in held.items() if key not in in_use)
 
     def take_back(self, repl: Conversation) -> str | None:
         """Restores the state before the last change; returns that change's description."""
@@ -146,7 +147,10 @@ class History:
 
 
 class Conversation:
-    """What commands work on: a database, its output, parameters and history."""
+    """What commands work on: a database, its output, parameters and history.
+
+    `interactive`: the input is a terminal. `bail`: it ends at the first error.
+    """
 
     def __init__(
         self,
@@ -156,12 +160,14 @@ class Conversation:
         params: Mapping[str, Any] | None = None,
         *,
         interactive: bool = True,
+        bail: bool = False,
     ) -> None:
         self.db = db
         self.output = output
         self.folders = db.workspace.folders = folders or Folders()
         self.params = dict(params or {})
         self.interactive = interactive
+        self.bail = bail
         self.timer = False
         self.line = ProgressLine(sys.stderr, db.workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
@@ -170,9 +176,17 @@ class Conversation:
         db.workspace.set_aside = self.history.relations
         db.workspace.on_caution = lambda caution: say(caution.format())
 
+    def check_trusted(self, what: str) -> None:
+        """Raises if the prompt runs with --untrusted."""
+        if self.db.workspace.untrusted:
+            raise UsageError(f"{what} is not allowed with --untrusted")
 
-def _bytes(relation: Relation) -> int:
-    return relation.at_most * 8 * len(relation.types)  # roughly, with one index
+    def known(self, name: str) -> str:
+        """Returns the name if such a relation exists; otherwise raises."""
+        if name not in self.db.relations:
+            hint = self.db.workspace.near(name) or ".relations lists them"
+            raise NameResolutionError(f"there is no relation {name!r}", hint=hint)
+        return name
 
 
 # `.save` writes a program that restores the database.
@@ -181,20 +195,16 @@ def _bytes(relation: Relation) -> int:
 # program as Parquet, which keeps every value; the program reads them from there.
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The text of a saved program, and the relations to write beside it, by path."""
-
-    text: str
-    statements: int
-    data: Mapping[str, Relation]
-    parameters: str  # as command-line options
-
-
-def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
+def saved(
+    session: Session, loaded: Mapping[str, Loaded], path: str
+) -> tuple[str, int, Mapping[str, Relation], str]:
     """Builds the program that `.save` writes to `path`; `session` covers all kept statements.
     Invalid statements and those that depend on them become comments, because reading them would
-    fail."""
+    fail.
+
+    Returns its text, the number of its statements, the relations to write beside it, by path, and
+    its parameters as command-line options.
+    """
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
     aside: list[Statement] = []
@@ -226,7 +236,7 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
     if aside:
         lines.append("// These were not valid when this was saved:")
         lines += [f"// {line}" for s in aside for line in format_node(s).splitlines()]
-    return Saved("".join(line + "\n" for line in lines), len(statements), data, params)
+    return "".join(line + "\n" for line in lines), len(statements), data, params
 
 
 def _free(folder: str, name: str, taken: Iterable[str | None]) -> str:
@@ -308,8 +318,8 @@ def _one(plain: Value, own: TypeName, kind: str | None) -> str:
 # The registry of the prompt's commands.
 
 
-Group = Literal["data", "rules", "plans", "settings", "help"]
-Run = Callable[[Conversation, str], None]
+Group = Literal["rules", "data", "plans", "settings", "help"]  # in the order of `.help`
+Run = Callable[[Conversation, list[str]], None]
 
 
 class Leave(Exception):
@@ -319,7 +329,8 @@ class Leave(Exception):
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command. `.help` shows `arguments` and `summary`, `.help COMMAND` also `examples` and
-    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits."""
+    `more`. `trusted`: refused with --untrusted, because it uses files, other machines or limits.
+    `raw`: it takes all that follows its name as one argument."""
 
     name: str
     arguments: str
@@ -329,10 +340,33 @@ class Command:
     run: Run
     more: str = ""
     trusted: bool = False
+    raw: bool = False
 
     @property
     def usage(self) -> str:
         return f".{self.name} {self.arguments}".rstrip()
+
+    @property
+    def example(self) -> str | None:
+        return f"for example {self.examples[0]}" if self.examples else None
+
+    def misused(self) -> UsageError:
+        return UsageError(f"usage: {self.usage}", hint=self.example)
+
+    def words(self, rest: str) -> list[str]:
+        """Splits what follows the name into as many arguments as `arguments` shows, of which those
+        in brackets may be missing; quotes keep spaces together."""
+        if self.raw:
+            return [rest]
+        try:
+            words = shlex.split(rest)
+        except ValueError:
+            raise UsageError(f"a quote is not closed: {rest}") from None
+        shown = self.arguments.split()
+        least = sum(not word.startswith(("[", "...")) for word in shown)
+        if not least <= len(words) <= (1000 if "..." in shown else len(shown)):
+            raise self.misused()
+        return words
 
 
 COMMANDS: dict[str, Command] = {}
@@ -346,51 +380,12 @@ def command(
     *examples: str,
     more: str = "",
     trusted: bool = False,
+    raw: bool = False,
 ) -> Callable[[Run], Run]:
     """Registers a function as a command."""
 
     def register(run: Run) -> Run:
-        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted)
+        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted, raw)
         return run
 
     return register
-
-
-def check_trusted(repl: Conversation, what: str) -> None:
-    """Raises if the prompt runs with --untrusted."""
-    if repl.db.workspace.untrusted:
-        raise UsageError(f"{what} is not allowed with --untrusted")
-
-
-def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
-    """Splits a command's arguments; quotes keep spaces together."""
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        raise UsageError(f"a quote is not closed: {rest}") from None
-    if not least <= len(words) <= most:
-        raise UsageError(f"usage: {COMMANDS[name].usage}", hint=example_of(name))
-    return words
-
-
-def example_of(name: str) -> str | None:
-    examples = COMMANDS[name].examples
-    return f"for example {examples[0]}" if examples else None
-
-
-# ------------------------------------------------------------------------------- relations
-
-
-def known(repl: Conversation, name: str) -> str:
-    """Returns the name if such a relation exists; otherwise raises."""
-    if name not in repl.db.relations:
-        raise NameResolutionError(
-            f"there is no relation {name!r}",
-            hint=repl.db.workspace.near(name) or ".relations lists them",
-        )
-    return name
-
-
-def numbered(statements: Iterable[Statement]) -> list[Statement]:
-    """The statements that `.rules` lists, in its order: all but facts."""
-    return [statement for statement in statements if not is_fact(statement)]

@@ -1,17 +1,23 @@
 """`gdatalog --doctor`: checks the installation, for users and for bug reports.
 
-Functions import what they check: `import gdatalog` imports this file.
+Functions import what they check.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import platform
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.account import default_limit
+from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass
 from gdatalog.values import visible_lines
 
@@ -72,54 +78,50 @@ def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
     >>> gd.doctor().to_dict()["a query"]
     'answered'
     """
-    import platform
-
-    return Diagnosis(
-        (
-            Finding("gdatalog", sys.modules["gdatalog"].__version__),
-            Finding("Python", f"{platform.python_version()} ({sys.executable})"),
-            Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}"),
-            *map(_needed, NEEDED),
-            *filter(None, map(_optional, OPTIONAL)),
-            _processors(),
-            _memory(),
-            _code_cache(clear_cache),
-            *_gpu(clear_cache),
-            _device(),
-            _query("a query", SIMPLE, "levelwise"),
-            *(() if clear_cache else (_query("a compiled one", COMPILED, "lftj"),)),
-            *(() if cluster is None else _cluster(cluster)),
-        )
-    )
+    return Diagnosis(tuple(_findings(clear_cache, cluster)))
 
 
-def _needed(package: str) -> Finding:
-    from importlib import import_module
+def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
+    yield Finding("gdatalog", sys.modules["gdatalog"].__version__)
+    yield Finding("Python", f"{platform.python_version()} ({sys.executable})")
+    system = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    yield Finding("system", system)
+    for package in NEEDED:
+        yield from _package(package, needed=True)
+    for package in OPTIONAL:
+        yield from _package(package, needed=False)
+    yield _processors()
+    yield Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
+    yield _code_cache(clear_cache)
+    yield from _gpu(clear_cache)
+    yield _device()
+    yield _query("a query", SIMPLE, "levelwise")
+    if not clear_cache:
+        yield _query("a compiled one", COMPILED, "lftj")
+    if cluster is not None:
+        yield from _cluster(cluster)
 
-    found = _version(package)
-    if found is None:
-        return Finding(package, "not installed", f"python -m pip install {package}")
+
+def _package(package: str, needed: bool) -> Iterator[Finding]:
     try:
-        import_module(package)
-    except Exception as problem:
-        what = " ".join(f"{type(problem).__name__}: {problem}".split())
-        cure = f"python -m pip install --force-reinstall {package}"
-        return Finding(package, f"{found}, but it cannot be imported: {what}", cure)
-    return Finding(package, found)
-
-
-def _optional(package: str) -> Finding | None:
-    found = _version(package)
-    return None if found is None else Finding(package, found)
-
-
-def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
+        found = version(package)
     except PackageNotFoundError:
-        return None
+        if needed:
+            yield Finding(package, "not installed", f"python -m pip install {package}")
+        return
+    try:
+        if needed:
+            importlib.import_module(package)
+    except Exception as problem:
+        cure = f"python -m pip install --force-reinstall {package}"
+        what = f"{found}, but it cannot be imported: {_one_line(problem)}"
+        yield Finding(package, what, cure)
+    else:
+        yield Finding(package, found)
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
 def _processors() -> Finding:
@@ -129,13 +131,6 @@ def _processors() -> Finding:
     except AttributeError:  # not on every system
         ours = there
     return Finding("processors", str(there) if ours == there else f"{ours} of {there}")
-
-
-def _memory() -> Finding:
-    from gdatalog.account import default_limit
-    from gdatalog.progress import format_bytes
-
-    return Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
 
 
 def _code_cache(clear: bool) -> Finding:
@@ -157,10 +152,7 @@ def _code_cache(clear: bool) -> Finding:
 
 
 def _modules(size: CacheSize) -> str:
-    from gdatalog.progress import format_bytes
-
-    number = "1 module" if size.modules == 1 else f"{size.modules:,} modules"
-    return f"{number}, {format_bytes(size.bytes)}"
+    return f"{amount(size.modules, 'modules')}, {format_bytes(size.bytes)}"
 
 
 def _gpu(clear: bool) -> Iterator[Finding]:
@@ -187,7 +179,6 @@ def _gpu(clear: bool) -> Iterator[Finding]:
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
     """The cache of compiled kernels, if it holds any."""
     from gdatalog.codegen import cache
-    from gdatalog.progress import format_bytes
 
     if clear:
         went = cache.free_kernels(0)
@@ -212,7 +203,6 @@ def _cluster(named: Any) -> Iterator[Finding]:
     """Checks a cluster's workers, and runs a query on them."""
     from gdatalog.errors import Error
     from gdatalog.opening import connect
-    from gdatalog.progress import format_bytes
 
     try:
         db = connect(device="cpu", cluster=named)
@@ -224,8 +214,8 @@ def _cluster(named: Any) -> Iterator[Finding]:
         alike = Counter((worker.threads, worker.memory) for worker in db.cluster.workers)
         for (threads, memory), number in alike.items():
             each = f"{number} of " if number > 1 else ""
-            text = "1 thread" if threads == 1 else f"{threads} threads"
-            yield Finding("workers", f"{each}{text} and {format_bytes(memory)}")
+            text = f"{amount(threads, 'threads')} and {format_bytes(memory)}"
+            yield Finding("workers", f"{each}{text}")
         db.workspace.force(spread="replicate")
         yield _asked("a query on them", lambda: _rows(db), timed=True)
 
@@ -260,16 +250,13 @@ def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Fin
 
 
 def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
-    import warnings
-
     started = perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # loops that fail to compile
             rows = ask()
     except Exception as problem:
-        what = " ".join(f"{type(problem).__name__}: {problem}".split())
-        return Finding(name, f"fails: {what}", "reinstall gdatalog, and report this")
+        return Finding(name, f"fails: {_one_line(problem)}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
         return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
     seconds = perf_counter() - started

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gdatalog.engine.session import MOST_THREADS, STRATEGIES, parse_seconds, parse_size
+from gdatalog.engine.session import STRATEGIES, parse_seconds, parse_size, parse_threads
 from gdatalog.errors import UsageError, meant
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
@@ -27,8 +27,11 @@ def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
     (None, None)
     """
     pairs = _pairs(args)
-    if pairs is None or not all(_is_right(*pair) for pair in pairs):
+    if pairs is None:
         return None
+    for option, value in pairs:
+        if option not in _RIGHT or value.startswith(("-", "=")) or not _RIGHT[option](value):
+            return None
     named = [value.partition("=")[0] for option, value in pairs if option == "-M"]
     return dict(pairs) if len({*named}) == len(named) else None  # a repeated parameter is an error
 
@@ -62,27 +65,15 @@ def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
     return found
 
 
-def _is_right(option: str, value: str) -> bool:
-    return option in _RIGHT and not value.startswith(("-", "=")) and bool(_RIGHT[option](value))
+def _parsed_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def is_right(text: str) -> bool:
+        try:
+            parse(text)
+        except UsageError:
+            return False
+        return True
 
-
-def _is_size(text: str) -> bool:
-    try:
-        return parse_size(text) > 0
-    except UsageError:
-        return False
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_THREADS
-
-
-def _is_seconds(text: str) -> bool:
-    try:
-        parse_seconds(text)
-    except UsageError:
-        return False
-    return True
+    return is_right
 
 
 _RIGHT: Mapping[str, Callable[[str], object]] = {
@@ -90,11 +81,11 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "-D": bool,
     "-I": bool,
     "-M": _PARAMETER.fullmatch,
-    "-j": _is_count,
+    "-j": _parsed_by(parse_threads),
     "--device": ("auto", "cpu").__contains__,  # a GPU may be missing or unusable
-    "--memory-limit": _is_size,
+    "--memory-limit": _parsed_by(parse_size),
     "--temp-directory": os.path.isdir,
-    "--timeout": _is_seconds,
+    "--timeout": _parsed_by(parse_seconds),
     "--strategy": STRATEGIES.__contains__,
     "--format": FORMATS.__contains__,
     "--limit": re.compile(r"[0-9]{1,18}").fullmatch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from shutil import get_terminal_size
 from time import perf_counter
@@ -15,11 +15,13 @@ from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
 from gdatalog.engine.facts import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
+from gdatalog.engine.session import Strategy
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
+from gdatalog.present import count_line
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, say_error, took
@@ -28,79 +30,94 @@ from gdatalog.values import timestamp_from_text
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramText:
-    """A file to read (`-` is stdin), or text from the command line."""
+class CommandLine:
+    """The parsed options of a command line. `connection`: those of `connect`."""
 
-    name: str
-    text: str | None = None
+    connection: Mapping[str, Any]
+    files: tuple[str, ...]
+    commands: tuple[str, ...]
+    facts: str
+    out: str
+    params: tuple[str, ...]
+    include: tuple[str, ...]
+    strategy: Strategy
+    form: str | None
+    limit: int | None
+    explain: bool
+    profile: bool
+    of: str | None
+    timing: bool
+    bail: bool
+    no_warnings: bool
+    doctor: bool
+    clear_cache: bool
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(self.facts, self.out, self.include)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The program of a command line, and how to run it. `of`: the part of a plan to show."""
-
-    texts: Sequence[ProgramText]
-    params: Mapping[str, Any]
-    folders: Folders
-    explain: bool = False
-    profile: bool = False
-    of: str | None = None
-    timing: bool = False
-    bail: bool = False
-
-
-def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> list[Error]:
-    """Runs the texts as one program; reports and returns its errors. `form`: format of a plan."""
+def run_job(
+    db: Database, options: CommandLine, params: Mapping[str, Any], output: Output
+) -> list[Error]:
+    """Runs the texts of a command line as one program; reports and returns its errors."""
     free_at_once()
     try:
-        program = _read(db, job.texts)
-        reports = Metrics() if job.profile else None
+        program = _read(db, options)
+        reports = Metrics() if options.profile else None
         line = ProgressLine(sys.stderr, db.workspace.watch)
         with db.call():
             with line("reading"):
                 session = db.workspace.keep(
-                    program, "<program>", job.params, job.folders, reports=reports,
-                    ends=not job.explain,
+                    program, "<program>", params, options.folders, reports=reports,
+                    ends=not options.explain,
                 )  # fmt: skip
-            if job.explain:
+            if options.explain:
                 from gdatalog.report import explain
 
-                plan = explain(session, _explained_names(session), db.workspace.why)
-                output.plan(plan if job.of is None else plan.of(job.of), form)
+                asked = [ask.name for ask in session.asks()]
+                plan = explain(session, asked or ruled_names(session), db.workspace.why)
+                output.plan(plan if options.of is None else plan.of(options.of), options.form)
                 return []
             started, before = perf_counter(), time_spent()
-            shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
+            shown = sum(_to_stdout(ask, session) for ask in session.asks())
             with output.document(shown), session.reading_ahead():
-                failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
+                failed = answer_all(db, session, output, line, options.timing, options.bail)
             seconds = perf_counter() - started
-            if job.timing:
+            if options.timing:
                 spent = time_spent() - before
                 parts = {"loading": spent.loading, "writing": spent.writing}
                 shares = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
                 say(f"total: {seconds:.3f} s{', of it ' if shares else ''}{', '.join(shares)}")
             if reports is not None:
-                from gdatalog.report import Profile
-
-                profile = Profile.after(session.context, None)
-                if job.of is not None:
-                    try:
-                        profile = profile.of(job.of)
-                    except UsageError as error:  # show the whole profile instead
-                        say_error(error)
-                        failed.append(error)
-                at_terminal = sys.stderr.isatty()
-                say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
+                failed += _say_profile(session, options.of)
             return failed
     except Error as error:
         say_error(error)
         return [error]
 
 
+def _say_profile(session: Session, of: str | None) -> list[Error]:
+    """Prints the profile, in full if it has no part `of`; reports and returns that error."""
+    from gdatalog.report import Profile
+
+    profile = Profile.after(session.context, None)
+    failed: list[Error] = []
+    if of is not None:
+        try:
+            profile = profile.of(of)
+        except UsageError as error:
+            say_error(error)
+            failed.append(error)
+    at_terminal = sys.stderr.isatty()
+    say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
+    return failed
+
+
 def answer_all(
     db: Database,
     session: Session,
     output: Output,
-    folders: Folders,
     line: ProgressLine,
     timing: bool = False,
     bail: bool = False,
@@ -114,15 +131,16 @@ def answer_all(
     metrics = session.context.metrics
     for ask in asked:
         started, spread = perf_counter(), metrics.spread
+        title = "query" if ask.name.startswith("?") else ask.name
         try:
-            with line(_title(ask)):
+            with line(title):
                 wanted = None
                 if ask.directive is None and output.limit is not None:
                     wanted = max(1, output.limit)  # a proposition needs one row
                 result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
                 len(result)  # include its evaluation in the time
             time = took(perf_counter() - started, session.done_by(spread))
-            give(session, ask, result, output, folders, time, line(_title(ask)))
+            _give(session, ask, result, output, time, line(title))
         except Error as error:
             if str(error) not in seen:
                 say_error(error)
@@ -131,69 +149,57 @@ def answer_all(
             if bail or isinstance(error, TimeLimitError):
                 break
         if timing:
-            say(f"{_title(ask)}: {took(perf_counter() - started, session.done_by(spread))}")
+            say(f"{title}: {took(perf_counter() - started, session.done_by(spread))}")
     db.workspace.tell(session)
     return failed
 
 
-def give(
-    session: Session,
-    ask: Ask,
-    result: Result,
-    output: Output,
-    folders: Folders,
-    time: str | None = None,
-    line: ProgressLine | None = None,
+def _give(
+    session: Session, ask: Ask, result: Result, output: Output, time: str, line: ProgressLine
 ) -> None:
     """Writes an answer to its destination, stdout or a file. `line` shows the progress, unless the
     answer itself goes to a terminal."""
     directive = ask.directive
-    shown = line or nullcontext()
     if directive is None:
-        with nullcontext() if output.stream.isatty() else shown:
+        with nullcontext() if output.stream.isatty() else line:
             output.answer(ask.name, result, time)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
-    elif _to_stdout(ask, folders):
+    elif _to_stdout(ask, session):
         output.relation(ask.name, result, directive)
     else:
-        with shown, spending("writing"):
-            written = write_relation(directive, ask.name, result, session.settings.policy, folders)
+        policy, folders = session.settings.policy, session.settings.folders
+        with line, spending("writing"):
+            written = write_relation(directive, ask.name, result, policy, folders)
         if sys.stderr.isatty():
-            rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
-            say(f"{ask.name}: {rows} -> {written}")
+            say(f"{ask.name}: {count_line(len(result))} -> {written}")
 
 
-def _to_stdout(ask: Ask, folders: Folders) -> bool:
+def _to_stdout(ask: Ask, session: Session) -> bool:
     """Whether an answer goes to stdout instead of a file."""
     directive = ask.directive
     if directive is None or directive.kind == "printsize":
         return True
-    return to_stdout(directive) or (folders.out == "-" and directive.path is None)
+    return to_stdout(directive) or (session.settings.folders.out == "-" and directive.path is None)
 
 
-def _title(ask: Ask) -> str:
-    return "query" if ask.name.startswith("?") else ask.name
-
-
-def _explained_names(session: Session) -> list[str]:
-    """The relations that are queried; without queries, all that have rules."""
-    names = [ask.name for ask in session.asks()]
+def ruled_names(session: Session) -> list[str]:
+    """The relations that have rules in a session's program."""
     rules = [s for s in session.parts.rules if isinstance(s, Rule)]
-    return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
+    return list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 
-def _read(db: Database, texts: Sequence[ProgramText]) -> Program:
-    """Parses several texts into one program; raises the errors of all of them together."""
+def _read(db: Database, options: CommandLine) -> Program:
+    """Parses the texts of a command line into one program; raises the errors of all of them
+    together."""
     statements: list[Statement] = []
     errors: list[Error] = []
-    for text in texts:
+    texts = [(name, None) for name in options.files]
+    for name, text in (*texts, *(("<command line>", text) for text in options.commands)):
         try:
-            name, source = text.name, text.text
-            if source is None:
-                name, source = _read_file(db, name)
+            called, source = _read_file(db, name) if text is None else (name, text)
             # On the command line, a body without `?-` is a query.
-            program = db.workspace.parse(source, name, bare=text.text is not None)
+            program = db.workspace.parse(source, called, bare=text is not None)
             statements += program.statements
         except Error as error:
             errors += error.all

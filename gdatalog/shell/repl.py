@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from threading import Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import interrupt_message
-from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
-from gdatalog.engine.facts import Folders
 from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
@@ -22,7 +20,6 @@ from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
 from gdatalog.shell.editor.typed import command_of, divide, is_whole
-from gdatalog.shell.output import Output
 from gdatalog.shell.statements import take
 
 if TYPE_CHECKING:
@@ -36,21 +33,9 @@ class Repl(Conversation):
     may lack its dot.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        output: Output,
-        folders: Folders | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        interactive: bool = True,
-        bail: bool = False,
-    ) -> None:
-        super().__init__(db, output, folders, params, interactive=interactive)
-        self.bail = bail
-        self._typed = ""  # an unfinished statement
-        self._count = 0
-        self._stopped = False  # the last statement was interrupted
+    _typed = ""  # an unfinished statement
+    _count = 0
+    _stopped = False  # the last statement was interrupted
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
         """Reads and evaluates input until its end; returns the errors that were reported.
@@ -79,7 +64,10 @@ class Repl(Conversation):
                 if not self._step() or (self.failed and self.bail):
                     return self.failed
             except KeyboardInterrupt:
-                self._interrupted()
+                if not self.interactive:
+                    raise KeyboardInterrupt from None
+                self._typed = ""
+                say("")
 
     def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
         """The loop with a line editor, which returns whole statements."""
@@ -119,12 +107,6 @@ class Repl(Conversation):
         found = command_of(line)
         assert found is not None
         return self._guarded(lambda: run_command(self, *found))
-
-    def _interrupted(self) -> None:
-        if not self.interactive:
-            raise KeyboardInterrupt
-        self._typed = ""
-        say("")
 
     def _step(self) -> bool:
         """Reads a line and runs it once it completes a statement; returns False at the end."""
@@ -176,15 +158,13 @@ class Repl(Conversation):
     def _run(self, text: str) -> bool:
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))
 
-    def _limited(self) -> AbstractContextManager[None]:
-        """A context with the time limit of `.set timeout`."""
-        return nullcontext() if self.db.workspace.timeout is None else self.db.call()
-
-    def _guarded(self, action: Any) -> bool:
+    def _guarded(self, action: Callable[[], None]) -> bool:
         """Runs an action and reports its errors; returns False to leave."""
         started = perf_counter()
         try:
-            with heeding(self.db.workspace.watch), self._limited():
+            workspace = self.db.workspace
+            limited = nullcontext() if workspace.timeout is None else self.db.call()
+            with heeding(workspace.watch), limited:
                 action()
         except Leave:
             return False

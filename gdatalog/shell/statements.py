@@ -16,10 +16,11 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.walk import ruled
+from gdatalog.progress import amount
 from gdatalog.relations import RelationEntry
-from gdatalog.shell import say, say_error, short_size_of, tuples
+from gdatalog.shell import say, say_error
 from gdatalog.shell.conversation import Conversation
-from gdatalog.shell.program import answer_all
+from gdatalog.shell.program import answer_all, ruled_names
 from gdatalog.storage.relation import Relation
 from gdatalog.values import visible
 
@@ -72,7 +73,7 @@ def _keep(
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
             repl.history.keep(repl, title or _title(rules), state)
         if asked:
-            repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
+            repl.failed += answer_all(db, session, repl.output, repl.line)
         else:
             db.workspace.tell(session)
 
@@ -137,14 +138,14 @@ def _evaluate(
             say(f"declared the type {statement.name}")
     for name in _names_read(statements):
         count, seconds = _count(repl, session, name)
-        say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
+        say(f"{name}: {amount(count, 'tuples')} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
         # A terminal's bottom bar shows the number of rows, which needs the relation.
         said = None if repl.interactive else session.said(name)
         count = _count(repl, session, name)[0] if said is None else said
         new = {head for head in facts if head.name == name and not before.has_fact(head)}
-        added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
-        say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
+        added = f"{amount(len(new), 'facts')} added" if new else "nothing new"
+        say(f"{name}: {added}, {amount(count, 'tuples')}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
         if name in session.checked.inline:
             say(f"{name}: inline, expanded where it is read")
@@ -152,7 +153,7 @@ def _evaluate(
         spread = session.context.metrics.spread
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))
-        say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {session.done_by(spread)})")
+        say(f"{name}: {amount(count, 'tuples')}{came} ({seconds:.3f} s, {session.done_by(spread)})")
 
 
 def _came(relation: Relation, before: Relation | None) -> str:
@@ -165,8 +166,7 @@ def _came(relation: Relation, before: Relation | None) -> str:
 
 
 def _tell_kept(session: Session) -> None:
-    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
-    names = dict.fromkeys(head.name for rule in rules for head in rule.heads)
+    names = ruled_names(session)
     if names:
         say(f"kept the rules of {', '.join(names)}")
 
@@ -196,6 +196,9 @@ def schema_text(schema: Schema) -> str:
 
 def known_size(entry: RelationEntry) -> str:
     """The size of a relation, if it is known without evaluation."""
+    rows = entry.rows
     if entry.schema is None:
         return "invalid"
-    return NOT_EVALUATED if entry.rows is None else short_size_of(entry.rows)
+    if rows is None:
+        return NOT_EVALUATED
+    return f"{rows.length:,}" if rows.counted else f"≤ {rows.at_most:,}"

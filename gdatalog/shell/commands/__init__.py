@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from textwrap import wrap
+from typing import get_args
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.words import DIRECTIVES
-from gdatalog.shell.commands import database, settings
-from gdatalog.shell.conversation import (
-    COMMANDS,
-    Command,
-    Conversation,
-    Leave,
-    check_trusted,
-    command,
-    words_of,
-)
+from gdatalog.shell.commands import database, settings  # noqa: F401  they register their commands
+from gdatalog.shell.conversation import COMMANDS, Command, Conversation, Group, Leave, command
 
 __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
-# In the order of `.help`. Importing these modules registers their commands in COMMANDS.
-GROUPS = {
-    "rules": database,
-    "data": database,
-    "plans": database,
-    "settings": settings,
-    "help": None,
-}
 STATEMENTS = """\
 e(1, 2).                     adds a fact
 p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
@@ -38,8 +23,8 @@ def run_command(repl: Conversation, name: str, rest: str) -> None:
     """Runs a command; for an unknown one, raises with a suggestion."""
     found = _found("quit" if name == "exit" else name)
     if found.trusted:
-        check_trusted(repl, f".{found.name}")
-    found.run(repl, rest)
+        repl.check_trusted(f".{found.name}")
+    found.run(repl, found.words(rest))
 
 
 def _found(name: str) -> Command:
@@ -52,16 +37,15 @@ def _found(name: str) -> Command:
 
 
 @command("help", "help", "[COMMAND]", "this list, or details of a command", ".help save")
-def _help(repl: Conversation, rest: str) -> None:
-    words = words_of(rest.lstrip("."), "help", 0, 1)
-    repl.output.text(_help_of(_found(words[0])) if words else help_text())
+def _help(repl: Conversation, words: list[str]) -> None:
+    repl.output.text(_help_of(_found(words[0].lstrip("."))) if words else help_text())
 
 
 def help_text() -> str:
     """All commands, by group."""
     wide = max(len(found.usage) for found in COMMANDS.values()) + 2
     lines = [STATEMENTS]
-    for group in GROUPS:
+    for group in get_args(Group):
         lines += ["", group]
         for found in COMMANDS.values():
             if found.group == group:
@@ -79,5 +63,5 @@ def _help_of(found: Command) -> str:
 
 
 @command("help", "quit", "", "leave (Ctrl-D does too)")
-def _quit(repl: Conversation, rest: str) -> None:
+def _quit(repl: Conversation, words: list[str]) -> None:
     raise Leave

@@ -2,72 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, cast
 
+from gdatalog.database import Database
+from gdatalog.engine.facts import write_answer
 from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.check.program import Validity
-from gdatalog.planner.check.walk import is_fact, names_of, ruled
+from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled
+from gdatalog.progress import amount, format_bytes
+from gdatalog.relations import catalog
 from gdatalog.report import Shown
 from gdatalog.result import Result
-from gdatalog.shell import say, size_of
-from gdatalog.shell.conversation import (
-    Conversation,
-    check_trusted,
-    command,
-    example_of,
-    known,
-    numbered,
-    words_of,
-)
+from gdatalog.shell import aligned, memory_used, say, size_of
+from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
 from gdatalog.shell.editor.typed import OF_PART
-from gdatalog.shell.statements import NOT_EVALUATED, take_file
-from gdatalog.values import visible
-
-if TYPE_CHECKING:
-    from gdatalog.database import Database
-import os
-from time import perf_counter
-from typing import cast
-
-from gdatalog.engine.facts import write_answer
-from gdatalog.planner.check.walk import Part
-from gdatalog.progress import format_bytes
-from gdatalog.relations import catalog
-from gdatalog.shell import aligned, memory_used, tuples
-from gdatalog.shell.conversation import COMMANDS, Loaded
-from gdatalog.shell.statements import known_size, schema_text
+from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
 from gdatalog.storage import TEXT_OPTIONS, options_of_text
-from gdatalog.storage.relation import Relation
+from gdatalog.storage.writers import write_text
+from gdatalog.values import visible
 
 _OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
 
 @command("data", "relations", "", "all relations, with their sizes")
-def _relations(repl: Conversation, rest: str) -> None:
-    words_of(rest, "relations", 0, 0)
+def _relations(repl: Conversation, words: list[str]) -> None:
     with repl.db.call():
         rows = [
             (str(entry), known_size(entry), "" if entry.origin == "data" else entry.origin)
             for entry in catalog(repl.db.workspace)
         ]
     nothing = "no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv"
-    repl.output.text(aligned(rows) or nothing)
-
-
-def _rows(relation: Relation) -> int:
-    return relation.length if relation.counted else relation.at_most
+    repl.output.text(aligned(rows, right=(1,)) or nothing)
 
 
 @command("data", "schema", "[RELATION]", "columns and types, as .decl writes them", ".schema edge")
-def _schema(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "schema", 0, 1)
+def _schema(repl: Conversation, words: list[str]) -> None:
     relations = repl.db.relations
-    names = [known(repl, words[0])] if words else list(repl.db.workspace.standing()[0])
+    names = [repl.known(words[0])] if words else list(repl.db.workspace.standing()[0])
     lines = [f".decl {schema_text(relations.schema(name))}" for name in names]
     repl.output.text("\n".join(lines) or "no relations")
 
@@ -83,12 +62,12 @@ def _schema(repl: Conversation, rest: str) -> None:
     "fill=age=0,city=unknown fills values in. row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip
-def _load(repl: Conversation, rest: str) -> None:
-    said = words_of(rest, "load", 1, 20)
-    given = dict(word.split("=", 1) for word in said if _OPTION.match(word))
-    words = [word for word in said if not _OPTION.match(word)]
+def _load(repl: Conversation, words: list[str]) -> None:
+    options_said = [word for word in words if _OPTION.match(word)]
+    given = dict(word.split("=", 1) for word in options_said)
+    words = [word for word in words if not _OPTION.match(word)]
     if not 1 <= len(words) <= 2:
-        words_of("", "load", 1, 2)
+        raise COMMANDS["load"].misused()
     options = options_of_text(given)
     path = words[-1]
     own = os.path.basename(os.path.normpath(path)).split(".")[0]
@@ -108,7 +87,7 @@ def _load(repl: Conversation, rest: str) -> None:
     if guess is not None:  # `.read` of a saved session does not guess again
         given = {**given, "header": "true"}
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
-    repl.history.keep(repl, shlex.join([".load", name, path, *said[len(words) :]]), before)
+    repl.history.keep(repl, shlex.join([".load", name, path, *options_said]), before)
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
     if again:
         duplicates = f"{again:,} duplicate row{'s' * (again != 1)}"
@@ -124,24 +103,23 @@ def _load(repl: Conversation, rest: str) -> None:
     more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl; / a folder of Parquet files",
     trusted=True,
 )  # fmt: skip
-def _export(repl: Conversation, rest: str) -> None:
-    name, path = words_of(rest, "export", 2, 2)
+def _export(repl: Conversation, words: list[str]) -> None:
+    name, path = words
     repl.db.workspace.policy.writing(path, None)
-    with repl.line(known(repl, name)), repl.db.call():
+    with repl.line(repl.known(name)), repl.db.call():
         result = repl.db.relations[name]
         write_answer(result, path)
-    say(f"{name}: {tuples(len(result))} -> {path}")
+    say(f"{name}: {amount(len(result), 'tuples')} -> {path}")
 
 
 @command("data", "stats", "", "what the database holds, and the memory it uses")
-def _stats(repl: Conversation, rest: str) -> None:
-    words_of(rest, "stats", 0, 0)
+def _stats(repl: Conversation, words: list[str]) -> None:
     db = repl.db
     workspace = db.workspace
     lines = [
         f"relations     {len(db.relations):,}",
         f"statements    {len(workspace.statements()):,}",
-        f"loaded rows   {sum(map(_rows, workspace.stored.values())):,}",
+        f"loaded rows   {sum(r.at_most for r in workspace.stored.values()):,}",
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]
@@ -157,15 +135,14 @@ def _stats(repl: Conversation, rest: str) -> None:
     more="What depended on them is invalid then. A number is that of .rules. --rules drops rules "
     "alone, --data facts, rows that were loaded, and what .input reads. .undo brings it back.",
 )  # fmt: skip
-def _drop(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "drop", 1, 1000)
+def _drop(repl: Conversation, words: list[str]) -> None:
     part: Part = "all"
     for option, only in (("--rules", "rules"), ("--data", "data")):
         if option in words:
             part = cast(Part, only)
     names = [word for word in words if word not in ("--rules", "--data")]
     if not names or len(words) - len(names) > 1 or names[0].startswith("-"):
-        raise UsageError(f"usage: {COMMANDS['drop'].usage}", hint=example_of("drop"))
+        raise COMMANDS["drop"].misused()
     workspace = repl.db.workspace
     before = repl.history.state(repl)
     with repl.db.call():
@@ -178,14 +155,14 @@ def _drop(repl: Conversation, rest: str) -> None:
             workspace.drop(names, part)
             lines = [f"{'' if part == 'all' else f'{part} of '}{', '.join(dict.fromkeys(names))}"]
     repl.loaded = {k: loaded for k, loaded in repl.loaded.items() if k in workspace.stored}
-    repl.history.keep(repl, f".drop {rest.strip()}", before)
+    repl.history.keep(repl, shlex.join([".drop", *words]), before)
     for line in lines:
         say(f"dropped: {line}")
 
 
 def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
     """The statements with the numbers that `.rules` shows."""
-    listed = numbered(repl.db.workspace.statements())
+    listed = [s for s in repl.db.workspace.statements() if not is_fact(s)]
     for number in numbers:
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule number {number}", hint=".rules lists them")
@@ -196,13 +173,13 @@ def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
     "data", "clear", "all", "drop everything: an empty database",
     ".clear all",
     more=".undo brings it back.",
+    raw=True,
 )  # fmt: skip
-def _clear(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "clear", 1, 1000)
-    if words != ["all"]:
-        raise UsageError(
-            ".clear empties the database: .clear all", hint=f".drop {rest.strip()} drops these"
-        )
+def _clear(repl: Conversation, words: list[str]) -> None:
+    said = words[0].strip()
+    if said != "all":
+        hint = f".drop {said} drops these" if said else COMMANDS["clear"].example
+        raise UsageError(".clear empties the database: .clear all", hint=hint)
     before = repl.history.state(repl)
     repl.db.workspace.clear()
     repl.loaded = {}
@@ -218,12 +195,11 @@ def _clear(repl: Conversation, rest: str) -> None:
     ".rules path",
     more="Facts are counted, not listed. Nothing is evaluated.",
 )  # fmt: skip
-def _rules(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "rules", 0, 1)
+def _rules(repl: Conversation, words: list[str]) -> None:
     only = words[0] if words else None
     kept = repl.db.workspace.statements()
     if only is not None and not any(only in names_of(statement) for statement in kept):
-        known(repl, only)
+        repl.known(only)
     repl.output.text(rules_text(repl.db, only))
 
 
@@ -231,7 +207,7 @@ def rules_text(db: Database, only: str | None) -> str:
     """The kept rules and declarations, all or those of one relation, each with the size of its
     relation or with its error."""
     every = db.workspace.statements()
-    listed = numbered(every)
+    listed = [statement for statement in every if not is_fact(statement)]
     with db.call():
         session = db.workspace.session(Program(()))
         sizes = {name: _size(session, name) for name in ruled(every)}
@@ -251,7 +227,7 @@ def rules_text(db: Database, only: str | None) -> str:
     facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
     if facts:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
-        count = "1 fact" if len(facts) == 1 else f"{len(facts):,} facts"
+        count = amount(len(facts), "facts")
         lines.append(f"{'and' if lines else 'no rules;'} {count} of {', '.join(names)}")
     return "\n".join(lines) or "no rules"
 
@@ -284,8 +260,7 @@ def _size(session: Session, name: str) -> str:
     "rules", "undo", "", "take back what was kept or dropped last",
     more="A rule, a fact, a declaration, .load, .read, .drop, .clear; again, what was before that.",
 )  # fmt: skip
-def _undo(repl: Conversation, rest: str) -> None:
-    words_of(rest, "undo", 0, 0)
+def _undo(repl: Conversation, words: list[str]) -> None:
     what = repl.history.take_back(repl)
     if what is not None:
         say(f"taken back: {what}")
@@ -301,26 +276,22 @@ def _undo(repl: Conversation, rest: str) -> None:
     more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
     trusted=True,
 )  # fmt: skip
-def _save(repl: Conversation, rest: str) -> None:
-    from gdatalog.shell.conversation import saved
-    from gdatalog.storage.writers import write_text
-
-    (path,) = words_of(rest, "save", 1, 1)
+def _save(repl: Conversation, words: list[str]) -> None:
+    (path,) = words
     workspace = repl.db.workspace
     session = workspace.session(Program(()))
-    found = saved(session, repl.loaded, path)
-    for file in (path, *found.data):
+    text, count, data, parameters = saved(session, repl.loaded, path)
+    for file in (path, *data):
         workspace.policy.writing(file, None)
     with repl.line(path), repl.db.call():
-        for file, relation in found.data.items():
+        for file, relation in data.items():
             Result(relation, workspace.symbols).to_parquet(file)
-        write_text(found.text, path)
-    count = "1 statement" if found.statements == 1 else f"{found.statements:,} statements"
-    files = "1 Parquet file" if len(found.data) == 1 else f"{len(found.data):,} Parquet files"
-    beside = f", and {files} beside it" if found.data else ""
-    say(f"{path}: {count}{beside}; .read {shlex.quote(path)} brings them back")
-    if found.parameters:
-        say(f"its parameters are given by gdatalog {found.parameters}")
+        write_text(text, path)
+    kept, files = amount(count, "statements"), amount(len(data), "Parquet files")
+    beside = f", and {files} beside it" if data else ""
+    say(f"{path}: {kept}{beside}; .read {shlex.quote(path)} brings them back")
+    if parameters:
+        say(f"its parameters are given by gdatalog {parameters}")
 
 
 @command(
@@ -328,8 +299,8 @@ def _save(repl: Conversation, rest: str) -> None:
     ".read session.dl",
     trusted=True,
 )  # fmt: skip
-def _read(repl: Conversation, rest: str) -> None:
-    (path,) = words_of(rest, "read", 1, 1)
+def _read(repl: Conversation, words: list[str]) -> None:
+    (path,) = words
     take_file(repl, repl.db.workspace.parse_file(path), path)
 
 
@@ -343,12 +314,10 @@ def _read(repl: Conversation, rest: str) -> None:
     more="Nothing is evaluated. A plan of many rules is folded: --of shows the rules of one "
     "relation, stratum (3) or rule (3.2) in full, --of * all. A file's ending says how it is "
     "drawn: .html, .json, .mmd (mermaid) or .txt.",
+    raw=True,
 )  # fmt: skip
-def _explain(repl: Conversation, rest: str) -> None:
-    text, path, of = _divided(repl, "explain", rest)
-    with repl.line("explain"):
-        plan = repl.db.explain(text, repl.params)
-    _give(repl, plan, path, of)
+def _explain(repl: Conversation, words: list[str]) -> None:
+    _show_plan(repl, "explain", words[0], repl.db.explain)
 
 
 @command(
@@ -357,12 +326,10 @@ def _explain(repl: Conversation, rest: str) -> None:
     ".profile path(1, y). > profile.html",
     more="Nothing that is known already is used. --of shows a part in full, as .explain does. A "
     "file's ending says how it is drawn: .html, .json, .mmd (mermaid) or .txt.",
+    raw=True,
 )  # fmt: skip
-def _profile(repl: Conversation, rest: str) -> None:
-    text, path, of = _divided(repl, "profile", rest)
-    with repl.line("profile"):
-        found = repl.db.profile(text, repl.params)
-    _give(repl, found, path, of)
+def _profile(repl: Conversation, words: list[str]) -> None:
+    _show_plan(repl, "profile", words[0], repl.db.profile)
 
 
 # The file's ending tells `> FILE` from a comparison.
@@ -370,23 +337,24 @@ _NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
 _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
-def _divided(repl: Conversation, name: str, rest: str) -> tuple[str, str | None, str | None]:
-    """Splits the arguments into the query, the file for its plan, and the part to show."""
+def _show_plan(
+    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, Any]], Shown]
+) -> None:
+    """Shows the plan of a query, or the part after `--of`, or writes it to the file after `>`."""
     part = OF_PART.match(rest)
-    of, rest = (part[1], rest[part.end() :]) if part else (None, rest)
+    rest = rest[part.end() :] if part else rest
     found = _INTO.fullmatch(rest)
-    text, path = (found[1], f"{found[3]}.{found[4]}") if found else (rest, None)
-    if path is not None:
-        check_trusted(repl, f".{name} into a file")
+    text = found[1] if found else rest
+    if found:
+        repl.check_trusted(f".{name} into a file")
     if not text:
-        raise UsageError(f".{name} needs a query or a rule", hint=example_of(name))
-    return text, path, of
-
-
-def _give(repl: Conversation, plan: Shown, path: str | None, of: str | None) -> None:
-    plan = plan if of is None else plan.of(of)
-    if path is None:
-        repl.output.plan(plan)
-    else:
+        raise UsageError(f".{name} needs a query or a rule", hint=COMMANDS[name].example)
+    with repl.line(name):
+        plan = plan_of(text, repl.params)
+    plan = plan.of(part[1]) if part else plan
+    if found:
+        path = f"{found[3]}.{found[4]}"
         plan.save(repl.db.workspace.policy.writing(path, None))
         say(f"-> {path}")
+    else:
+        repl.output.plan(plan)

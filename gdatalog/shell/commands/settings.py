@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.session import STRATEGIES, parse_seconds, threads_of
+from gdatalog.engine.session import STRATEGIES, parse_seconds, parse_threads
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
-from gdatalog.shell import say
-from gdatalog.shell.conversation import Conversation, Loaded, check_trusted, command, words_of
+from gdatalog.records import dataclass, replace
+from gdatalog.shell import aligned, say
+from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, parameter_text
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
 from gdatalog.storage import options_of_text
@@ -23,117 +23,78 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting; without `change` it is read-only. `values` appear in help. `trusted`: cannot be
+    """A setting; without `values`, as help shows them, it is read-only. `trusted`: it cannot be
     changed with --untrusted."""
 
     values: str
     summary: str
-    show: Callable[[Conversation], str]
-    change: Callable[[Conversation, str], None] | None = None
     trusted: bool = False
 
 
-def _mode_of(repl: Conversation) -> str:
-    return repl.output.format
-
-
-def _change_mode(repl: Conversation, value: str) -> None:
-    repl.output.format = chosen(value, FORMATS, "mode")
-    repl.output.given = True
-
-
-def _maxrows_of(repl: Conversation) -> str:
-    return str(repl.output.max_rows or "auto")
-
-
-def _change_maxrows(repl: Conversation, value: str) -> None:
-    if value != "auto" and (not value.isdecimal() or int(value) == 0):
-        raise UsageError(
-            f"not a number of rows: {value!r}", hint=".maxrows 100, or .maxrows auto for as fits"
-        )
-    repl.output.max_rows = None if value == "auto" else int(value)
-
-
-def _limit_of(repl: Conversation) -> str:
-    return "off" if repl.output.limit is None else f"{repl.output.limit:,}"
-
-
-def _change_limit(repl: Conversation, value: str) -> None:
-    if value != "off" and not (value.isascii() and value.isdecimal()):
-        raise UsageError(
-            f"not a number of rows: {value!r}", hint=".limit 20, or .limit off for all"
-        )
-    repl.output.limit = None if value == "off" else int(value)
-
-
-def _change_timer(repl: Conversation, value: str) -> None:
-    repl.timer = chosen(value, ("on", "off"), "timer") == "on"
-
-
-def _change_strategy(repl: Conversation, value: str) -> None:
-    repl.db.workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
-
-
-def _change_threads(repl: Conversation, value: str) -> None:
-    count = int(value) if value.isdecimal() else value
-    repl.db.workspace.force(threads=threads_of(None if value == "auto" else count))
-
-
-def _change_timeout(repl: Conversation, value: str) -> None:
-    repl.db.workspace.timeout = parse_seconds(value)
-
-
-def _timeout_of(repl: Conversation) -> str:
-    seconds = repl.db.workspace.timeout
-    return "off" if seconds is None else f"{seconds:g} s"
-
-
-def _timer_of(repl: Conversation) -> str:
-    return "on" if repl.timer else "off"
-
-
-def _strategy_of(repl: Conversation) -> str:
-    return repl.db.workspace.knobs.strategy
-
-
-def _threads_of(repl: Conversation) -> str:
-    return str(repl.db.workspace.knobs.threads or "auto")
-
-
-def _device_of(repl: Conversation) -> str:
-    return f"{repl.db.device} ({repl.db.workspace.why})"
-
-
-def _memory_of(repl: Conversation) -> str:
-    return format_bytes(repl.db.memory_limit)
-
-
 SETTINGS: dict[str, Setting] = {
-    "mode": Setting("|".join(FORMATS), "how answers are written", _mode_of, _change_mode),
-    "maxrows": Setting("N|auto", "how many rows a box shows", _maxrows_of, _change_maxrows),
-    "limit": Setting("N|off", "how many rows an answer has at most", _limit_of, _change_limit),
-    "timer": Setting("on|off", "whether times are printed", _timer_of, _change_timer),
-    "strategy": Setting(
-        "|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy, True
-    ),
-    "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads, True),
-    "timeout": Setting(
-        "SECONDS|off", "how long a statement may take", _timeout_of, _change_timeout, True
-    ),
-    "device": Setting("", "where queries run: --device chooses", _device_of),
-    "memory": Setting("", "what a query may hold: --memory-limit chooses", _memory_of),
+    "mode": Setting("|".join(FORMATS), "how answers are written"),
+    "maxrows": Setting("N|auto", "how many rows a box shows"),
+    "limit": Setting("N|off", "how many rows an answer has at most"),
+    "timer": Setting("on|off", "whether times are printed"),
+    "strategy": Setting("|".join(STRATEGIES), "how rules are run", trusted=True),
+    "threads": Setting("N|auto", "for compiled loops", trusted=True),
+    "timeout": Setting("SECONDS|off", "how long a statement may take", trusted=True),
+    "device": Setting("", "where queries run: --device chooses"),
+    "memory": Setting("", "what a query may hold: --memory-limit chooses"),
 }
 
 
-def _setting(repl: Conversation, rest: str, name: str) -> None:
+def _values(repl: Conversation) -> dict[str, str]:
+    """The values of the settings, as they are shown."""
+    output, db, workspace = repl.output, repl.db, repl.db.workspace
+    timeout = workspace.timeout
+    return {
+        "mode": output.format,
+        "maxrows": str(output.max_rows or "auto"),
+        "limit": "off" if output.limit is None else f"{output.limit:,}",
+        "timer": "on" if repl.timer else "off",
+        "strategy": workspace.knobs.strategy,
+        "threads": str(workspace.knobs.threads or "auto"),
+        "timeout": "off" if timeout is None else f"{timeout:g} s",
+        "device": f"{db.device} ({workspace.why})",
+        "memory": format_bytes(db.memory_limit),
+    }
+
+
+def _change(repl: Conversation, name: str, value: str) -> None:
+    output, workspace = repl.output, repl.db.workspace
+    match name:
+        case "mode":
+            output.format, output.given = chosen(value, FORMATS, "mode"), True
+        case "maxrows":
+            hint = ".maxrows 100, or .maxrows auto for as fits"
+            output.max_rows = None if value == "auto" else _rows(value, 1, hint)
+        case "limit":
+            hint = ".limit 20, or .limit off for all"
+            output.limit = None if value == "off" else _rows(value, 0, hint)
+        case "timer":
+            repl.timer = chosen(value, ("on", "off"), "timer") == "on"
+        case "strategy":
+            workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
+        case "threads":
+            workspace.force(threads=parse_threads(value) or 0)
+        case "timeout":
+            workspace.timeout = parse_seconds(value)
+
+
+def _rows(value: str, least: int, hint: str) -> int:
+    if not (value.isascii() and value.isdecimal() and int(value) >= least):
+        raise UsageError(f"not a number of rows: {value!r}", hint=hint)
+    return int(value)
+
+
+def _setting(repl: Conversation, words: list[str], name: str) -> None:
     """Changes a setting if a value is given, then shows it."""
-    words = words_of(rest, name, 0, 1)
-    setting = SETTINGS[name]
-    if words and setting.change is not None:
-        if setting.trusted:
-            check_trusted(repl, f"a change of {name}")
-        setting.change(repl, words[0])
-    say(f"{name}: {setting.show(repl)}")
+    if words and SETTINGS[name].values:
+        if SETTINGS[name].trusted:
+            repl.check_trusted(f"a change of {name}")
+        _change(repl, name, words[0])
+    say(f"{name}: {_values(repl)[name]}")
 
 
 def _commands() -> None:
@@ -156,9 +117,8 @@ _commands()
 
 
 @command("settings", "device", "", "where queries run, and why")
-def _device(repl: Conversation, rest: str) -> None:
-    words_of(rest, "device", 0, 0)
-    repl.output.text(f"device: {SETTINGS['device'].show(repl)}")
+def _device(repl: Conversation, words: list[str]) -> None:
+    repl.output.text(f"device: {_values(repl)['device']}")
 
 
 @command(
@@ -168,8 +128,7 @@ def _device(repl: Conversation, rest: str) -> None:
     "machine: one for each core, or as many as .set threads says. They share what takes long.",
     trusted=True,
 )  # fmt: skip
-def _cluster(repl: Conversation, rest: str) -> None:
-    words = words_of(rest, "cluster", 0, 1)
+def _cluster(repl: Conversation, words: list[str]) -> None:
     if words:
         before = repl.db.workspace.stored
         with repl.line("connecting to the cluster"):
@@ -181,38 +140,30 @@ def _cluster(repl: Conversation, rest: str) -> None:
 @command(
     "settings", "set", "[NAME [VALUE]]", "all settings; change one, or a parameter's value",
     ".set strategy levelwise", ".set threads 2", ".set $limit 20",
+    raw=True,
 )  # fmt: skip
-def _set(repl: Conversation, rest: str) -> None:
-    name, _, value = rest.strip().partition(" ")
+def _set(repl: Conversation, words: list[str]) -> None:
+    name, _, value = words[0].strip().partition(" ")
     if name.startswith("$"):
-        _parameter(repl, name, value.strip())
+        _set_parameter(repl, name, value.strip())
         return
-    words = words_of(rest, "set", 0, 2)
+    words = replace(COMMANDS["set"], raw=False).words(words[0])
     if not words:
-        repl.output.text(_all(repl))
+        shown = _values(repl)
+        rows = [(own, shown[own], s.values or s.summary) for own, s in SETTINGS.items()]
+        for own in sorted(repl.params):
+            rows.append((f"${own}", parameter_text(repl.params[own]), "a parameter"))
+        repl.output.text(aligned(rows))
         return
     setting = SETTINGS[chosen(words[0], SETTINGS, "setting")]
-    if words[1:] and setting.change is None:
+    if words[1:] and not setting.values:
         raise UsageError(
             f"{words[0]} cannot be changed here", hint=f"{setting.summary}, when gdatalog starts"
         )
-    _setting(repl, " ".join(words[1:]), words[0])
+    _setting(repl, words[1:], words[0])
 
 
-def _all(repl: Conversation) -> str:
-    rows = [(name, s.show(repl), s.values or s.summary) for name, s in SETTINGS.items()]
-    rows += [(f"${name}", _value(repl, name), "a parameter") for name in sorted(repl.params)]
-    wide, deep = (max(len(row[at]) for row in rows) for at in (0, 1))
-    return "\n".join(f"{a:<{wide}}  {b:<{deep}}  {c}" for a, b, c in rows)
-
-
-def _value(repl: Conversation, name: str) -> str:
-    from gdatalog.shell.conversation import parameter_text
-
-    return parameter_text(repl.params[name])
-
-
-def _parameter(repl: Conversation, name: str, value: str) -> None:
+def _set_parameter(repl: Conversation, name: str, value: str) -> None:
     """Sets a parameter; rules that use it are evaluated again."""
     if value:
         given = read_parameters([f"{name}={value}"])
@@ -222,7 +173,7 @@ def _parameter(repl: Conversation, name: str, value: str) -> None:
     name = name.removeprefix("$")
     if name not in repl.params:
         raise UsageError(f"the parameter ${name} has no value", hint=f".set ${name} VALUE")
-    say(f"${name}: {_value(repl, name)}")
+    say(f"${name}: {parameter_text(repl.params[name])}")
 
 
 # `.cluster` connects the database to workers, disconnects from them, or lists them.
@@ -272,7 +223,5 @@ def status(db: Database) -> str:
     columns = list(zip(*rows, strict=True))
     if columns[0][1:] == columns[1][1:]:  # unnamed workers are named by their addresses
         del columns[1]
-    cells = [[f"{cell:<{max(map(len, column))}}" for cell in column] for column in columns]
-    lines = map("  ".join, zip(*cells, strict=True))
     text = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
-    return "\n".join([text, *(line.rstrip() for line in lines)])
+    return f"{text}\n{aligned(list(zip(*columns, strict=True)))}"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch
@@ -93,14 +93,14 @@ def heeding(watch: Watch) -> Iterator[None]:
         yield
         return
 
-    def asked(*_: Any) -> None:
+    def asked(*_: object) -> None:
         if not watch.working:
             raise KeyboardInterrupt
         watch.by_key = True
         watch.stop.set()
         signal.setitimer(signal.ITIMER_REAL, IN_TIME)
 
-    def late(*_: Any) -> None:
+    def late(*_: object) -> None:
         if watch.stop.is_set():
             raise KeyboardInterrupt
 

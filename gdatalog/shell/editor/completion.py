@@ -23,16 +23,8 @@ from gdatalog.parser.words import (
     PREFIX_WORDS,
     QUALIFIERS,
 )
-from gdatalog.plan.functions import (
-    AGGREGATES,
-    ALIASES,
-    ANY,
-    FUNCTIONS,
-    GENERATORS,
-    NUMBERS,
-    Signature,
-)
-from gdatalog.records import dataclass
+from gdatalog.plan import functions
+from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.known import Columns, KnownNames
 from gdatalog.shell.editor.typed import StatementPart, parts_of
 from gdatalog.values import TYPE_NAMES, visible
@@ -66,8 +58,7 @@ def files_at(typed: str, ending: str = "") -> list[str]:
 
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
-_COMMAND_PARTS = re.compile(r"\.?(\w*)(\s?)([\s\S]*)")
-_LAST_WORD = re.compile(r"([\s\S]*\s)?(\S*)")
+_COMMAND_PARTS = re.compile(r"\.?(\w*)\s([\s\S]*)")
 _COMMAND_WORD = re.compile(r"\.(\w*)\Z")
 _VARIABLE = re.compile(r"[^\W\d]\w*")
 _COMMENT = re.compile(r"(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*)\Z")
@@ -113,22 +104,31 @@ def complete(
     head = before[begins:]
     found = _COMMAND_WORD.fullmatch(head)
     if found is not None and not text[text.rfind("\n", 0, begins) + 1 : begins].strip():
-        return list(_commands(known, found[1], begins + 1))
+        return _completions(_commands(found[1], known), found[1], cursor)
     if part is not None and not head and _COMMENT.search(before[part.start :]):
         return []
     if part is not None and part.whole and not part.command and head.endswith("."):
         head, begins = "", cursor  # after the statement's dot
     if part is not None and part.command:
-        return list(_of_command(head, begins, text, cursor, known, files))
+        return _of_command(head, text, cursor, known, files)
     tokens = scan(SourceText("", head), 0, fast=False).tokens
     gap = head[tokens[-1].end if tokens else 0 :]
     if _COMMENT.search(gap):
         return []
     if tokens and tokens[-1].type == "ERROR" and tokens[-1].end == len(head) and head[-1] != "$":
-        if tokens[-1].text.startswith('"'):
-            return list(_in_string(tokens, begins, files))
-        return []
-    return list(_in_statement(tokens, head, begins, text, cursor, known))
+        path = tokens[-1].text[1:]
+        in_string = tokens[-1].text.startswith('"')
+        return _completions(_in_string(tokens, path, files), path, cursor) if in_string else []
+    return _in_statement(tokens, head, begins, text, cursor, known)
+
+
+Found = Iterator[tuple[str, str, str]]  # text, about, and shown of a completion
+
+
+def _completions(found: Found, word: str, cursor: int) -> list[Completion]:
+    """Completions that replace the word before the cursor."""
+    start = cursor - len(word)
+    return [Completion(put, start, about, shown) for put, about, shown in found]
 
 
 def signature(name: str) -> str:
@@ -137,13 +137,13 @@ def signature(name: str) -> str:
     >>> signature("substr"), signature("max")
     ('substr(symbol, int, int) -> symbol', 'max(any, any, ...) -> any')
     """
-    if name in GENERATORS:
+    if name in functions.GENERATORS:
         return f"{name}(from, to): each int from the one to before the other"
-    shapes = FUNCTIONS[ALIASES.get(name, name)]
+    shapes = functions.FUNCTIONS[functions.ALIASES.get(name, name)]
     return f"{name}{_shape(shapes[0])}"
 
 
-def _shape(of: Signature) -> str:
+def _shape(of: functions.Signature) -> str:
     kinds: dict[str, str] = {}
     params: list[str] = []
     for param in of.params:
@@ -157,9 +157,9 @@ def _shape(of: Signature) -> str:
 
 
 def _kind(types: frozenset[str]) -> str:
-    if types == ANY:
+    if types == functions.ANY:
         return "any"
-    return "number" if types == NUMBERS else "|".join(sorted(types))
+    return "number" if types == functions.NUMBERS else "|".join(sorted(types))
 
 
 def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | None:
@@ -175,7 +175,7 @@ def argument_at(statement: str, known: KnownNames) -> tuple[str, str, str] | Non
     if name in known.relations:
         shown = [f"{column}: {kind}" for column, kind in known.relations[name]]
         ending = ")"
-    elif name in FUNCTIONS or name in ALIASES:
+    elif name in functions.FUNCTIONS or name in functions.ALIASES:
         inner, _, ending = signature(name).removeprefix(f"{name}(").partition(")")
         shown, ending = inner.split(", "), ")" + ending
         place = min(place, len(shown) - 1) if shown[-1] == "..." else place
@@ -209,124 +209,110 @@ def _fitting(word: str, names: Iterable[str]) -> list[str]:
 # -------------------------------------------------------------------------------- commands
 
 
-def _commands(known: KnownNames, word: str, start: int) -> Iterator[Completion]:
+def _commands(word: str, known: KnownNames) -> Found:
     for name in _fitting(word, known.commands):
         arguments, summary = known.commands[name]
-        yield Completion(name + " " * bool(arguments), start, summary, f".{name} {arguments}")
+        yield name + " " * bool(arguments), summary, f".{name} {arguments}"
     for name in _fitting(word, DIRECTIVES):
-        yield Completion(f"{name} ", start, f"as in {FORMS[name]}", f".{name}")
+        yield f"{name} ", f"as in {FORMS[name]}", f".{name}"
 
 
 def _of_command(
-    head: str, begins: int, text: str, cursor: int, known: KnownNames, files: Files
-) -> Iterator[Completion]:
+    head: str, text: str, cursor: int, known: KnownNames, files: Files
+) -> list[Completion]:
     """Completes a command's arguments by their kinds in the registry: `RELATION FILE`,
     `[on|off]`."""
-    name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]  # the pattern matches any text
-    if not blank or name not in known.commands:
-        return
-    earlier, word = _LAST_WORD.fullmatch(rest).groups()  # type: ignore[union-attr]  # the pattern matches any text
-    if rest.count('"') % 2:
+    parts = _COMMAND_PARTS.fullmatch(head)
+    if parts is None or parts[1] not in known.commands:
+        return []
+    name, rest = parts.groups()
+    quoted = rest.count('"') % 2 == 1
+    if quoted:
         earlier, _, word = rest.rpartition('"')
-    words = (earlier or "").split()
-    start = cursor - len(word)
+        words = earlier.split()
+    else:
+        *words, word = re.split(r"\s+", rest.lstrip())
     arguments = known.commands[name][0]
     wanted = arguments.replace("[", " ").replace("]", " ").split()
     if "QUERY" in wanted:
-        argument = cursor - len(rest)
-        for found in complete(text[argument:], len(rest), known, files):
-            yield Completion(found.text, found.start + argument, found.about, found.shown)
-        return
+        skipped = cursor - len(rest)
+        inner = complete(text[skipped:], len(rest), known, files)
+        return [replace(one, start=one.start + skipped) for one in inner]
     if name == "set" or name in known.settings:
         asked = [name, *words] if name in known.settings else words
         values = known.settings.get(asked[0], ()) if asked else known.settings
-        for value in _fitting(word, values if len(asked) < 2 else ()):
-            yield Completion(value, start)
-        return
+        fitting = _fitting(word, values if len(asked) < 2 else ())
+        return _completions(((value, "", "") for value in fitting), word, cursor)
     at = len(words)
     kinds = wanted[at : at + 1]
     if at == 0 and arguments.startswith("[RELATION] "):
         kinds = wanted[:2]  # the first is optional
     elif at >= max(1, len(wanted) - 1) and "..." in arguments:
         kinds = [kind.rstrip(".") for kind in wanted[:1]]
-    for kind in kinds:
-        for choice in kind.split("|"):
-            yield from _argument(choice, word, rest, start, cursor, known, files)
+    found = (
+        one
+        for kind in kinds
+        for choice in kind.split("|")
+        for one in _argument(choice, word, quoted, known, files)
+    )
+    return _completions(found, word, cursor)
 
 
-def _argument(
-    kind: str, word: str, rest: str, start: int, cursor: int, known: KnownNames, files: Files
-) -> Iterator[Completion]:
+def _argument(kind: str, word: str, quoted: bool, known: KnownNames, files: Files) -> Found:
+    """The arguments of a kind; file names are quoted where they contain blanks."""
     if kind == "RELATION":
         for name in _fitting(word, known.relations):
-            yield Completion(name, start, columns_text(name, known.relations[name]))
+            yield name, columns_text(name, known.relations[name]), ""
     elif kind == "COMMAND":
         for name in _fitting(word.lstrip("."), known.commands):
-            yield Completion(name, start, known.commands[name][1])
+            yield name, known.commands[name][1], ""
     elif kind.startswith("FILE"):
-        yield from _file_argument(rest, cursor, kind.removeprefix("FILE"), files)
+        for path in files(word, kind.removeprefix("FILE")):
+            opening = '"' if " " in path and not quoted else ""
+            closing = '"' if (opening or quoted) and not path.endswith("/") else ""
+            yield opening + path + closing, "", path
     elif kind == kind.lower():
         for name in _fitting(word, [kind]):
-            yield Completion(name, start)
-
-
-def _file_argument(rest: str, cursor: int, ending: str, files: Files) -> Iterator[Completion]:
-    """File names as a command's argument, quoted where they contain blanks."""
-    quoted = rest.count('"') % 2 == 1
-    typed = rest.rpartition('"')[2] if quoted else (rest.split(" ") or [""])[-1]
-    for path in files(typed, ending):
-        closed = "" if path.endswith("/") else '"'
-        if quoted:
-            yield Completion(path + closed, cursor - len(typed), "", path)
-        elif " " in path:
-            yield Completion(f'"{path}{closed}', cursor - len(typed), "", path)
-        else:
-            yield Completion(path, cursor - len(typed))
+            yield name, "", ""
 
 
 # ------------------------------------------------------------------------------ statements
 
 
-def _in_string(tokens: list[Token], begins: int, files: Files) -> Iterator[Completion]:
+def _in_string(tokens: list[Token], path: str, files: Files) -> Found:
     """Completes files, where a directive names one."""
-    first, last = tokens[0], tokens[-1]
-    path = last.text[1:]
+    first = tokens[0]
     option = tokens[-3].value if len(tokens) > 3 and tokens[-2].type == "EQUAL" else None
     if first.type not in ("IO", "INCLUDE") or option not in (None, "filename", "name"):
         return
     closing = '"' if first.type == "INCLUDE" or option is not None else '")'
     for found in files(path, ".dl" if first.type == "INCLUDE" else ""):
-        end = "" if found.endswith("/") else closing
-        yield Completion(found + end, begins + last.start + 1, "", found)
+        yield found + ("" if found.endswith("/") else closing), "", found
 
 
 def _in_statement(
     tokens: list[Token], head: str, begins: int, text: str, cursor: int, known: KnownNames
-) -> Iterator[Completion]:
+) -> list[Completion]:
     typed = _WORD.search(head)
     word = typed[0] if typed is not None else ""
-    start = cursor - len(word)
     if word and tokens and tokens[-1].end == len(head):
         tokens = tokens[:-1]
     if head[: len(head) - len(word)].endswith("$"):
-        for name in _fitting(word, known.params):
-            yield Completion(name, start, "a parameter")
-        return
+        params = ((name, "a parameter", "") for name in _fitting(word, known.params))
+        return _completions(params, word, cursor)
     if tokens and tokens[0].type in DIRECTIVE_TYPES:
         found = list(_in_directive(tokens, word, known))
+    elif not word and tokens and tokens[-1].type in ENDS_OPERAND:
+        return []
     else:
-        if not word and tokens and tokens[-1].type in ENDS_OPERAND:
-            return
-        found = list(_in_rule(tokens, word, _variables(text, begins, start), known))
+        variables = _variables(text, begins, cursor - len(word))
+        found = list(_in_rule(tokens, word, variables, known))
     exact = [one for one in found if one[0].startswith(word)]
     after = text[cursor : cursor + 1]
-    for name, about, shown in exact or found:
-        # A bracket or `=` that already follows the cursor is not repeated.
-        put = name[:-1] if after and name.endswith(after) and after in "()=" else name
-        yield Completion(put, start, about, shown)
-
-
-Found = Iterator[tuple[str, str, str]]  # text, about, and shown of a completion
+    # A bracket or `=` that already follows the cursor is not repeated.
+    follows = after if after and after in "()=" else "\0"
+    put = ((name.removesuffix(follows), about, shown) for name, about, shown in exact or found)
+    return _completions(put, word, cursor)
 
 
 def _in_directive(tokens: list[Token], word: str, known: KnownNames) -> Found:
@@ -390,9 +376,11 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
     if not word and tail in _STARTS_LITERAL:
         return  # too many: offered once a letter is typed, or after `=`
     for function in _fitting(word, _FUNCTIONS):
-        if function not in AGGREGATES or name in FUNCTIONS:
+        if function not in functions.AGGREGATES or name in functions.FUNCTIONS:
             yield f"{function}(", signature(function), function
-    for aggregate in _fitting(word, sorted(AGGREGATES)) if name not in FUNCTIONS else ():
+    if name in functions.FUNCTIONS:
+        return
+    for aggregate in _fitting(word, sorted(functions.AGGREGATES)):
         if not ruled:
             yield f"{aggregate}(", "aggregate of all rows of a group", aggregate
         elif name not in known.relations:
@@ -402,7 +390,7 @@ def _in_rule(tokens: list[Token], word: str, variables: list[str], known: KnownN
 
 _FUNCTIONS = sorted(
     name
-    for name in (*FUNCTIONS, *GENERATORS)
+    for name in (*functions.FUNCTIONS, *functions.GENERATORS)
     if name.isidentifier() and name not in INFIX_WORDS | PREFIX_WORDS
 )
 

@@ -18,7 +18,7 @@ from gdatalog.parser.words import DIRECTIVE_TYPES
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.shell.editor.typed import OF_PART, StatementPart, comments, part_at
+from gdatalog.shell.editor.typed import DEPTH, OF_PART, TAKE_TEXT, StatementPart, comments, part_at
 
 Stretch = tuple[int, int, str]  # start, end and kind
 
@@ -157,29 +157,30 @@ class Highlighter:
         name, blank, argument = text.partition(" ")
         known = self.known.commands
         right = not name.startswith(".") or not known or name[1:] in known or name == ".exit"
-        yield base, base + len(name), "command" if right else "wrong"
-        if name[1:] in ("explain", "profile"):
-            inner = base + len(name) + len(blank)
-            of = OF_PART.match(argument)
-            if of is not None:
-                yield inner, inner + of.end(), "argument"
-                argument, inner = argument[of.end() :], inner + of.end()
-            for begins, ends, kind, called in words_of(argument):
-                yield inner + begins, inner + ends, self._style(kind, called)
-        else:
-            yield base + len(name), base + len(text), "argument"
+        after = base + len(name)
+        yield base, after, "command" if right else "wrong"
+        if name[1:] not in TAKE_TEXT:
+            yield after, base + len(text), "argument"
+            return
+        after += len(blank)
+        of = OF_PART.match(argument)
+        if of is not None:
+            yield after, after + of.end(), "argument"
+            argument, after = argument[of.end() :], after + of.end()
+        for begins, ends, kind, called in words_of(argument):
+            yield after + begins, after + ends, self._style(kind, called)
 
     def _style(self, kind: str, name: str) -> str:
-        if kind == "call":
-            if name in self.known.relations or name in self._defined:
-                return "relation"
-            if name in FUNCTIONS or name in ALIASES or name in GENERATORS:
-                return "aggregate" if name in AGGREGATES else "function"
-            return "aggregate" if name in AGGREGATES else "unknown"
+        if kind not in ("call", "proposition"):
+            return kind
+        if name in self.known.relations or name in self._defined:
+            return "relation"
         if kind == "proposition":
-            known = name in self.known.relations or name in self._defined
-            return "relation" if known else "variable"
-        return kind
+            return "variable"
+        if name in AGGREGATES:
+            return "aggregate"
+        is_function = name in FUNCTIONS or name in ALIASES or name in GENERATORS
+        return "function" if is_function else "unknown"
 
 
 def _shifted(part: StatementPart, by: int) -> StatementPart:
@@ -237,7 +238,7 @@ def words_of(text: str) -> tuple[tuple[int, int, str, str], ...]:
         if token.start < at:
             continue  # a second token of the same word
         found += [(at + a, at + b, "comment", "") for a, b in comments(text[at : token.start])]
-        depth += {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}.get(token.type, 0)
+        depth += DEPTH.get(token.type, 0)
         if directive:
             kind = _in_directive(tokens, index, directive, depth)
         elif token.type == "NAME":

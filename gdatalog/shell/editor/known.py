@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gdatalog.progress import format_bytes
+from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass, field
 from gdatalog.values import visible
 
@@ -81,7 +81,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             {
                 name: tuple(value for value in setting.values.split("|") if value not in STAND_INS)
                 for name, setting in SETTINGS.items()
-                if setting.change is not None
+                if setting.values
             },
         )
         status = Status(
@@ -121,16 +121,13 @@ def bar(
     memory = format_bytes(status.limit)
     if status.used is not None:
         memory = f"{format_bytes(status.used)} of {memory}"
-    counts = _number(status.relations, "relation")
+    counts = amount(status.relations, "relations")
     if status.invalid:
         counts += f" ({status.invalid:,} invalid)"
-    counts += f", {_number(status.rows, 'row')}"
+    counts += f", {amount(status.rows, 'rows')}"
     # In order of importance: on a narrow terminal the last parts are dropped.
-    parts: list[Pieces] = [[("class:bar-device", status.device)]]
-    if doing:
-        parts.append([("class:bar-busy", doing)])
-    if hint:
-        parts.append([("class:bar-hint", hint)])
+    first = [("device", status.device), ("busy", doing), ("hint", hint)]
+    parts: list[Pieces] = [[(f"class:bar-{kind}", text)] for kind, text in first if text]
     if argument is not None:
         before, at, after = argument
         parts.append([("", before), ("class:bar-argument", at), ("", after)])
@@ -142,7 +139,3 @@ def bar(
             break
         shown += [("", " · ")] * bool(shown) + part
     return [(style, visible(text)) for style, text in shown]
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -8,51 +8,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pygments import token
 from pygments.lexer import Lexer
-from pygments.token import (
-    Comment,
-    Error,
-    Generic,
-    Keyword,
-    Name,
-    Number,
-    Operator,
-    Punctuation,
-    String,
-    Text,
-    Whitespace,
-    _TokenType,
-)
 
 from gdatalog.shell import GOES_ON, PROMPT
 from gdatalog.shell.editor.highlighting import Highlighter
 
-Piece = tuple[int, _TokenType, str]
+Piece = tuple[int, token._TokenType, str]
 
 KINDS = {
-    "comment": Comment,
-    "string": String,
-    "number": Number,
-    "constant": Keyword.Constant,
-    "variable": Name.Variable,
-    "wildcard": Name.Variable,
-    "parameter": Name.Variable.Global,
-    "relation": Name.Function,
-    "unknown": Name.Function,  # a relation defined elsewhere
-    "function": Name.Builtin,
-    "aggregate": Name.Builtin,
-    "keyword": Keyword,
-    "operator": Operator,
-    "arrow": Operator,
-    "punctuation": Punctuation,
-    "directive": Keyword,
-    "command": Keyword,
-    "argument": Text,
-    "type": Keyword.Type,
-    "column": Name.Attribute,
-    "option": Name.Attribute,
-    "wrong": Error,
-    "pair": Punctuation,
+    "comment": token.Comment,
+    "string": token.String,
+    "number": token.Number,
+    "constant": token.Keyword.Constant,
+    "variable": token.Name.Variable,
+    "wildcard": token.Name.Variable,
+    "parameter": token.Name.Variable.Global,
+    "relation": token.Name.Function,
+    "unknown": token.Name.Function,  # a relation defined elsewhere
+    "function": token.Name.Builtin,
+    "aggregate": token.Name.Builtin,
+    "keyword": token.Keyword,
+    "operator": token.Operator,
+    "arrow": token.Operator,
+    "punctuation": token.Punctuation,
+    "directive": token.Keyword,
+    "command": token.Keyword,
+    "argument": token.Text,
+    "type": token.Keyword.Type,
+    "column": token.Name.Attribute,
+    "option": token.Name.Attribute,
+    "wrong": token.Error,
+    "pair": token.Punctuation,
 }
 
 
@@ -60,14 +47,13 @@ class DatalogLexer(Lexer):
     """A lexer for programs.
 
     >>> pieces = DatalogLexer().get_tokens("p(x) <- q(x), x > 1.")
-    >>> [text for kind, text in pieces if kind in Name.Function]
+    >>> [text for kind, text in pieces if kind in token.Name.Function]
     ['p', 'q']
     """
 
     name = "Datalog"
     aliases = ("datalog", "gdatalog", "souffle")
     filenames = ("*.dl",)
-    mimetypes = ()
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
         colours = Highlighter()
@@ -87,8 +73,6 @@ class SessionLexer(Lexer):
 
     name = "Datalog session"
     aliases = ("gdatalog-console",)
-    filenames = ()
-    mimetypes = ()
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
         at = 0
@@ -96,14 +80,14 @@ class SessionLexer(Lexer):
             prompt = next((p for p in ("$ ", PROMPT, GOES_ON) if line.startswith(p)), "")
             typed = line[len(prompt) :]
             if prompt:
-                yield at, Generic.Prompt, prompt
+                yield at, token.Generic.Prompt, prompt
                 if prompt == "$ ":
-                    yield at + len(prompt), Text, typed
+                    yield at + len(prompt), token.Text, typed
                 else:
                     for start, kind, piece in DatalogLexer().get_tokens_unprocessed(typed):
                         yield at + len(prompt) + start, kind, piece
             else:
-                yield at, Generic.Error if _WRONG.match(line) else Generic.Output, line
+                yield at, token.Generic.Error if _WRONG.match(line) else token.Generic.Output, line
             at += len(line)
 
 
@@ -112,15 +96,13 @@ class CellLexer(Lexer):
 
     name = "Datalog cell"
     aliases = ("gdatalog-cell",)
-    filenames = ()
-    mimetypes = ()
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
         line = re.match(r"(%%\w+)([^\n]*\n)?", text)
         if line is not None:
-            yield 0, Keyword, line[1]
+            yield 0, token.Keyword, line[1]
             if line[2]:
-                yield line.end(1), Text, line[2]
+                yield line.end(1), token.Text, line[2]
         first = line.end() if line is not None else 0
         for start, kind, piece in DatalogLexer().get_tokens_unprocessed(text[first:]):
             yield first + start, kind, piece
@@ -132,4 +114,4 @@ _WRONG = re.compile(r"(\S[^\n]*? )?(error|unsafe rule|not stratified|memory limi
 def _plain(text: str, at: int, end: int) -> Iterator[Piece]:
     """The text between words: blanks and dots."""
     for found in re.compile(r"\s+|\S+").finditer(text, at, end):
-        yield found.start(), Whitespace if found[0].isspace() else Punctuation, found[0]
+        yield found.start(), token.Whitespace if found[0].isspace() else token.Punctuation, found[0]

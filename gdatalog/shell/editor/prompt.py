@@ -203,40 +203,31 @@ class Prompt:
         def _choose(event: KeyPressEvent) -> None:
             event.current_buffer.complete_state = None
 
-        @keys.add("enter", filter=typing & ~completion_is_selected)
-        def _enter(event: KeyPressEvent) -> None:
-            self._enter(event.current_buffer, len(event.app.key_processor.input_queue) > 0)
-
         @keys.add("escape", "enter", filter=typing)
         def _break(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
-        @keys.add(" ", filter=typing)
-        def _space(event: KeyPressEvent) -> None:
-            self._blank(event.current_buffer)
-
-        @keys.add("tab", filter=typing)
-        def _tab(event: KeyPressEvent) -> None:
-            self._tab(event.current_buffer)
-
-        @keys.add(Keys.BracketedPaste, filter=typing)
-        def _paste(event: KeyPressEvent) -> None:
-            self._reads.wait()
-            from gdatalog.shell.editor.typed import without_prompts
-
-            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-            event.current_buffer.insert_text(without_prompts(text))
-
+        keys.add("enter", filter=typing & ~completion_is_selected)(self._enter)
+        keys.add(" ", filter=typing)(self._blank)
+        keys.add("tab", filter=typing)(self._tab)
+        keys.add(Keys.BracketedPaste, filter=typing)(self._paste)
         return keys
 
-    def _enter(self, buffer: Buffer, more: bool) -> None:
-        """Submits whole statements if the cursor is at the end; otherwise breaks the line.
+    def _paste(self, event: KeyPressEvent) -> None:
+        self._reads.wait()
+        from gdatalog.shell.editor.typed import without_prompts
 
-        `more`: further keys are pending, so the text was pasted, with its own indentation.
-        """
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(without_prompts(text))
+
+    def _enter(self, event: KeyPressEvent) -> None:
+        """Submits whole statements if the cursor is at the end; otherwise breaks the line."""
+        # Further keys are pending: the text was pasted, with its own indentation.
+        more = len(event.app.key_processor.input_queue) > 0
         self._reads.wait()
         from gdatalog.shell.editor.typed import divide, indentation
 
+        buffer = event.current_buffer
         text, document = buffer.text, buffer.document
         if not text.strip():
             buffer.validate_and_handle()
@@ -269,13 +260,15 @@ class Prompt:
         buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
         self._indented = buffer.document
 
-    def _blank(self, buffer: Buffer) -> None:
+    def _blank(self, event: KeyPressEvent) -> None:
         """Inserts a blank. Typed indentation replaces the automatic one."""
+        buffer = event.current_buffer
         if self._indented == buffer.document:
             buffer.delete_before_cursor(len(buffer.document.current_line_before_cursor))
         buffer.insert_text(" ")
 
-    def _tab(self, buffer: Buffer) -> None:
+    def _tab(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
         if buffer.complete_state is not None:
             buffer.complete_next()
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import takewhile
 
 from gdatalog.errors import SourceText
 from gdatalog.parser.scanner import is_complete, is_ended, scan
@@ -194,7 +195,7 @@ def _command_at(text: str, begins: int) -> tuple[int, bool] | None:
     argument = begins + 1 + len(found[0])
     while True:
         scanned = scan(SourceText("<text>", text[argument:end]), 0)
-        depth = sum(_DEPTH.get(token.type, 0) for token in scanned.tokens)
+        depth = sum(DEPTH.get(token.type, 0) for token in scanned.tokens)
         goes_on = scanned.stop == "open comment" or (
             scanned.stop == "end"
             and bool(scanned.tokens)
@@ -207,7 +208,7 @@ def _command_at(text: str, begins: int) -> tuple[int, bool] | None:
         end = _line_end(text, end + 1)
 
 
-_DEPTH = {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}
+DEPTH = {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}
 
 
 def _cut_by_command(
@@ -226,7 +227,8 @@ def _heads(tokens: list[Token]) -> tuple[str, ...]:
     if not tokens:
         return ()
     if tokens[0].type in ("DECL", "IO"):
-        return tuple(_listed(tokens))
+        listed = takewhile(lambda token: token.type in ("NAME", "COMMA"), tokens[1:])
+        return tuple(token.value for token in listed if token.type == "NAME")
     found: list[str] = []
     depth, ground = 0, True
     for at, token in enumerate(tokens):
@@ -239,17 +241,8 @@ def _heads(tokens: list[Token]) -> tuple[str, ...]:
                 found.append(token.value)
             elif depth > 0:
                 ground = False
-        depth += _DEPTH.get(token.type, 0)
+        depth += DEPTH.get(token.type, 0)
     return tuple(found) if ground else ()  # a ground atom is a fact, otherwise a query
-
-
-def _listed(tokens: list[Token]) -> Iterator[str]:
-    """The names in a directive."""
-    for at in range(1, len(tokens)):
-        if tokens[at].type == "NAME":
-            yield tokens[at].value
-        elif tokens[at].type != "COMMA":
-            return
 
 
 def _opens(tokens: list[Token], at: int) -> bool:

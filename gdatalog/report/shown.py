@@ -1,17 +1,25 @@
-"""A tree as HTML or as a mermaid flowchart. The HTML needs no script and no other file.
+"""A tree that shows itself: as text, as HTML, as a mermaid flowchart or as plain data.
 
-A fragment has its own scoped style. It follows the browser's or the notebook's light or dark theme.
+The HTML needs no script and no other file. A fragment has its own scoped style. It follows the
+browser's or the notebook's light or dark theme.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import cache, cached_property
 from math import log10
 from pathlib import Path
+from typing import Any, Self
 
-from gdatalog.report.folded import folded
-from gdatalog.report.tree import STAYS, Cell, Kind, ReportNode, TextTable, about, took, unbroken
+from gdatalog.engine.session import FORMS
+from gdatalog.errors import UsageError
+from gdatalog.report import tree as plain
+from gdatalog.report.folded import folded, is_large, named_part
+from gdatalog.report.tree import Cell, Kind, ReportNode, TextTable, about, took
 from gdatalog.values import visible, visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
@@ -21,6 +29,91 @@ _DARK = "--ink: #dde3e9; --soft: #94a1ae; --line: #39424c; --ground: #171b20; --
 --guessed: #51606f; --came: #3fb8a8; --spent: #6d9bec; --mark: #ff9d6b; --mark-ground: #43291a; \
 color-scheme: dark;"
 WIDEST_SERIES = 120  # bars
+_ENDINGS = {".html": "html", ".json": "json", ".mmd": "mermaid", ".txt": "text"}
+
+
+class Shown:
+    """A tree that prints, draws and saves itself."""
+
+    title = "gdatalog"
+    folds = True  # if there are many rules
+
+    @cached_property
+    def tree(self) -> ReportNode:
+        """The tree: nodes of plain data."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def of(self, which: str | int) -> Self:
+        """Returns the rules of one relation in full, by its name; those of a stratum by its number
+        (3), one rule by its number ("3.2"), or all rules ("*").
+
+        Printing and drawing fold plans with many rules.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect(device="cpu")
+        >>> db["E"] = [(1, 2), (2, 3)]
+        >>> print(db.explain("p(x) <- E(x, _). q(y) <- p(y), E(_, y).").of("p"))
+        on cpu, strategy auto, a thread for each core  expected
+        stratum 1: p
+        └ p(x) <- E(x, _).
+          │ breadth-first: about 2 rows to look at
+          ├ x in E([x])                                      ~2
+          └ give p(x)
+        """
+        part = copy(self)
+        part.__dict__["tree"] = named_part(self.tree, str(which))
+        part.folds = False
+        return part
+
+    @property
+    def _folded(self) -> bool:
+        return self.folds and is_large(self.tree)
+
+    def to_text(self, width: int = 100) -> str:
+        """The tree as lines for a terminal of this width; plans with many rules are folded."""
+        return plain.text(folded(self.tree) if self._folded else self.tree, width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as dicts, lists, strings and numbers."""
+        return self.tree.to_dict()
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+    def to_mermaid(self) -> str:
+        """The tree as a mermaid flowchart."""
+        return mermaid(self.tree)
+
+    def to_html(self) -> str:
+        """A complete page, which needs no network and no other file."""
+        return page(self.tree, self.title, self._folded)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.tree, self._folded)
+
+    def render(self, form: str) -> str:
+        """The tree as "text", "json", "mermaid" or "html"."""
+        if form not in FORMS:
+            forms = ", ".join(f'"{name}"' for name in FORMS)
+            raise UsageError(f"a plan has no form {form!r}", hint=f"one of {forms}")
+        made: str = getattr(self, f"to_{form}")()
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the tree to a file, as its suffix says: .html, .json, .mmd (mermaid) or .txt."""
+        form = _ENDINGS.get(Path(path).suffix.lower())
+        if form is None:
+            raise UsageError(
+                f"the ending of {os.fspath(path)} does not say as what a plan is to be saved",
+                hint=f"one of {', '.join(_ENDINGS)}",
+            )
+        from gdatalog.storage.writers import write_text
+
+        write_text(self.render(form) + "\n", path)
 
 
 def page(root: ReportNode, title: str, folds: bool = False) -> str:
@@ -57,47 +150,42 @@ class _Drawn:
         self.root = root
         self.closed = frozenset({"stratum", "indexes"}) if folds else frozenset()
         nodes = [node for node in root.walk() if node is not root]
+        self.cells = {id(node): plain.number_cells(node, short=True) for node in (root, *nodes)}
         counts = [n for node in nodes for n in (node.estimate, node.actual) if n is not None]
         self.most = max(counts, default=1.0)
-        self.timed = any(node.share is not None for node in nodes)
         self.came = any(node.actual is not None for node in nodes)
         self.guessed = any(node.estimate is not None for node in nodes)
+        self.titles: dict[str, str] = {}  # of the number columns, by name
+        timed = any(node.share is not None for node in nodes)
+        if self.guessed or timed:
+            self.titles |= {"estimate": "expected"} if self.guessed else {}
+            self.titles |= {"actual": "bindings", "tried": "tried"} if self.came else {}
+            self.titles |= {"bindings": ""}
+            self.titles |= {"seconds": "ms", "share": "share of all"} if timed else {}
 
     def all(self) -> Iterator[str]:
         widths = "; ".join(f"--{name}: {size}ch" for name, size in self._widths().items())
-        yield f'<div class="body" style="{widths}"><h1>{visible_html(self.root.label)}</h1>'
-        yield from (
-            f'<span class="detail">{visible_html(text)}</span>' for text in self.root.details
-        )
-        if self.guessed or self.timed:
-            yield f'<div class="row titles"><span></span>{self._titles()}</div>'
+        label = visible_html(self.root.label)
+        yield f'<div class="body" style="{widths}"><h1>{label}</h1>{_details(self.root)}'
+        if self.titles:
+            yield f'<div class="row titles"><span></span>{_cells(self.titles)}</div>'
         for child in self.root.children:
             yield from self._node(child)
-        yield self._legend()
-        yield "</div>"
+        yield f"{self._legend()}</div>"
 
     def _widths(self) -> dict[str, int]:
         """The width of each number column, in digits."""
-        widths = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
-        for node in self.root.walk():
-            for name, text in self._texts(node).items():
-                widths[name] = max(widths[name], len(text))
-        return widths
-
-    def _texts(self, node: ReportNode) -> dict[str, str]:
-        """A node's numbers, by column."""
+        least = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
+        every = self.cells.values()
         return {
-            "estimate": "" if node.estimate is None else about(node.estimate),
-            "actual": "" if node.actual is None else f"{node.actual:,}",
-            "tried": f"{node.tried:,}" if node.tried else "",
-            "seconds": "" if node.seconds is None else f"{node.seconds * 1000:,.2f}",
+            name: max(size, *(len(cells.get(name, "")) for cells in every))
+            for name, size in least.items()
         }
 
     def _node(self, node: ReportNode) -> Iterator[str]:
-        inside = bool(node.children or node.series or node.table)
         kind = node.kind.replace(" ", "-") + (" marked" if node.marks else "")
-        row = self._what(node) + self._numbers(node)
-        if not inside:
+        row = _what(node) + self._numbers(node)
+        if not (node.children or node.series or node.table):
             yield f'<div class="{kind}"><div class="row">{row}</div></div>'
             return
         shown = "" if node.kind in self.closed else " open"
@@ -111,40 +199,16 @@ class _Drawn:
             yield from self._node(child)
         yield "</div></details>"
 
-    def _what(self, node: ReportNode) -> str:
-        marks = "".join(f'<span class="mark">{visible_html(mark)}</span>' for mark in node.marks)
-        details = "".join(
-            f'<span class="detail">{visible_html(text)}</span>' for text in node.details
-        )
-        return (
-            f'<span class="what"><span class="label">{_words(node.label)}</span>'
-            f"{marks}{details}</span>"
-        )
-
-    def _titles(self) -> str:
-        cells = [("estimate", "expected")] if self.guessed else []
-        cells += [("actual", "bindings"), ("tried", "tried")] if self.came else []
-        cells += [("bindings", "")]
-        cells += [("seconds", "ms"), ("share", "share of all")] if self.timed else []
-        return _cells(cells)
-
     def _numbers(self, node: ReportNode) -> str:
-        if not (self.guessed or self.timed):
+        if not self.titles:
             return ""
-        cells: list[tuple[str, str]] = []
+        texts = self.cells[id(node)] | {"share": _share(node.share)}
+        names = list(self.titles)
         if node.estimate is None and node.actual is None and not node.tried:
-            return _cells(self._times(node))  # the label spans empty columns
-        texts = self._texts(node)
-        names = (["estimate"] if self.guessed else []) + (["actual", "tried"] if self.came else [])
-        cells += [(name, texts[name]) for name in names]
-        bars = self._bar("guessed", node.estimate) + self._bar("came", node.actual)
-        cells.append(("bindings", bars))
-        return _cells([*cells, *self._times(node)])
-
-    def _times(self, node: ReportNode) -> list[tuple[str, str]]:
-        if not self.timed:
-            return []
-        return [("seconds", self._texts(node)["seconds"]), ("share", _share(node.share))]
+            names = [name for name in names if name in ("seconds", "share")]  # the label is wide
+        else:
+            texts["bindings"] = self._bar("guessed", node.estimate) + self._bar("came", node.actual)
+        return _cells({name: texts.get(name, "") for name in names})
 
     def _bar(self, kind: str, count: float | None) -> str:
         """A bar on a logarithmic scale, because bindings differ by millions."""
@@ -164,15 +228,21 @@ class _Drawn:
         return f'<div class="legend">{"".join(parts)}</div>' if parts else ""
 
 
-def _cells(cells: list[tuple[str, str]]) -> str:
-    inside = "".join(f'<span class="n-{name}">{text}</span>' for name, text in cells)
+def _what(node: ReportNode) -> str:
+    """A node's label, which breaks outside brackets where possible, its marks and details."""
+    words = (visible_html(word) for word in plain.unbroken(node.label).split(" "))
+    label = " ".join(f'<span class="word">{w}</span>' if plain.STAYS in w else w for w in words)
+    marks = "".join(f'<span class="mark">{visible_html(mark)}</span>' for mark in node.marks)
+    return f'<span class="what"><span class="label">{label}</span>{marks}{_details(node)}</span>'
+
+
+def _details(node: ReportNode) -> str:
+    return "".join(f'<span class="detail">{visible_html(text)}</span>' for text in node.details)
+
+
+def _cells(cells: Mapping[str, str]) -> str:
+    inside = "".join(f'<span class="n-{name}">{text}</span>' for name, text in cells.items())
     return f'<span class="numbers">{inside}</span>'
-
-
-def _words(label: str) -> str:
-    """A label that breaks outside brackets where possible."""
-    words = (visible_html(word) for word in unbroken(label).split(" "))
-    return " ".join(f'<span class="word">{w}</span>' if STAYS in w else w for w in words)
 
 
 def _share(share: float | None) -> str:
@@ -197,22 +267,17 @@ def _series(values: tuple[int, ...]) -> str:
 
 
 def _table(table: TextTable) -> str:
-    texts = {
-        at
-        for at in range(len(table.columns))
-        if any(isinstance(row[at], str) for row in table.rows) and at == len(table.columns) - 1
-    }
-    head = "".join(_cell("th", name, at in texts) for at, name in enumerate(table.columns))
-    rows = "".join(
-        "<tr>" + "".join(_cell("td", cell, at in texts) for at, cell in enumerate(row)) + "</tr>"
-        for row in table.rows
-    )
+    last = len(table.columns) - 1
+    is_text = any(isinstance(row[last], str) for row in table.rows)
+
+    def row(tag: str, cells: Sequence[Cell]) -> str:
+        texts = [visible_html(plain.cell_text(cell)) for cell in cells]
+        ends = [" class=text" if is_text and at == last else "" for at in range(len(cells))]
+        return "".join(f"<{tag}{e}>{t}</{tag}>" for e, t in zip(ends, texts, strict=True))
+
+    rows = "".join(f"<tr>{row('td', cells)}</tr>" for cells in table.rows)
+    head = row("th", table.columns)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _cell(tag: str, cell: Cell, is_text: bool) -> str:
-    text = "" if cell is None else f"{cell:,}" if isinstance(cell, (int, float)) else cell
-    return f"<{tag}{' class=text' if is_text else ''}>{visible_html(text)}</{tag}>"
 
 
 # A tree as a mermaid flowchart, which GitHub, GitLab and many editors draw.
@@ -226,6 +291,7 @@ _SHAPES: dict[Kind, tuple[str, str]] = {
     "indexes": ('[("', '")]'),
     "memory": ('[("', '")]'),
 }
+_NAMES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"})
 _STYLES = (
     "classDef marked stroke:#c2410c,stroke-width:3px",
     "classDef level stroke:#0f766e,stroke-width:2px",
@@ -250,18 +316,12 @@ def mermaid(root: ReportNode) -> str:
     for at, node in enumerate(nodes):
         lines += [f"    n{at} --> n{numbers[id(child)]}" for child in node.children]
     lines += [f"    {style}" for style in _STYLES]
-    for name, chosen in (("marked", _marked(nodes)), ("level", _levels(nodes))):
+    marked = [at for at, node in enumerate(nodes) if node.marks]
+    levels = [at for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
+    for name, chosen in (("marked", marked), ("level", levels)):
         if chosen:
-            lines.append(f"    class {','.join(chosen)} {name}")
+            lines.append(f"    class {','.join(f'n{at}' for at in chosen)} {name}")
     return "\n".join(lines)
-
-
-def _marked(nodes: list[ReportNode]) -> list[str]:
-    return [f"n{at}" for at, node in enumerate(nodes) if node.marks]
-
-
-def _levels(nodes: list[ReportNode]) -> list[str]:
-    return [f"n{at}" for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
 
 
 def _box(node: ReportNode) -> str:
@@ -286,5 +346,4 @@ def _texts(node: ReportNode) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     """Escapes what would end a label, start a tag, or (`%%`) start a mermaid directive."""
-    names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
-    return "".join(names.get(ch, ch) for ch in visible(text)).replace("%%", "#37;#37;")
+    return visible(text).translate(_NAMES).replace("%%", "#37;#37;")
