@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gdatalog.printer.nest import Counter
+from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field
 
 # Functions that all lanes of a tile call together.

@@ -26,7 +26,7 @@ from gdatalog.gpu_ops.cpp import Type
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer import Argument
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.printer.nest import ARRAY, Counter
+from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}

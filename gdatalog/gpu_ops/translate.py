@@ -42,7 +42,7 @@ from gdatalog.gpu_ops.cpp import (
     names_in,
 )
 from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.printer.nest import Counter
+from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field
 
 

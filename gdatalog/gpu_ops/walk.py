@@ -47,7 +47,7 @@ from gdatalog.gpu_ops.loops import (
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.printer.nest import ARRAY
+from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel

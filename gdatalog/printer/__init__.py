@@ -102,24 +102,12 @@ class Arguments:
         name = f"{kind}{level.trie}_{level.depth}"
         return self._add(Argument(name, type_of(dtype), kind, (level,)))
 
-    def index(self, level: LevelArgument) -> str:
-        return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
-
-    def starts(self, level: LevelArgument) -> str:
-        """For a root with dense values: where each value's children start."""
-        return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
-
-    def weighed(self, level: LevelArgument) -> str:
-        """For a root with dense values that is the only level: the weight of each value, or 0."""
-        return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
-
     def of_trie(self, trie: int, kind: str) -> str:
-        """An array of a trie; `kind` is weights, sums or labels."""
-        dtype = "int64"
-        if kind == "labels":
-            labels = self.tries[trie].labels
-            assert labels is not None
-            dtype = labels
+        """An array of a trie: weights, sums or labels; or of a root with dense values: index,
+        starts (where each value's children start), or weighed (the weight of each value, or 0)."""
+        widths = {"index": "int32", "starts": "int32", "labels": self.tries[trie].labels}
+        dtype = widths.get(kind, "int64")
+        assert dtype is not None
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (LevelArgument(trie, 0),)))
 
     def scratch(
@@ -138,24 +126,10 @@ class Arguments:
         dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
 
-    def given(self, name: str, dtype: str) -> str:
-        """A column of the rows that the plan runs for."""
-        return self._add(Argument(name, type_of(dtype), "given"))
-
-    def own(self, name: str, dtype: str) -> str:
-        """An array of each worker, whose size does not depend on a level."""
-        return self._add(Argument(name, type_of(dtype), "own"))
-
-    def result(self, name: str, dtype: str) -> str:
-        """An array that the run passes in and the function writes."""
-        return self._add(Argument(name, type_of(dtype), "result"))
-
-    def output(self, name: str, dtype: str) -> str:
-        return self._add(Argument(name, type_of(dtype), "output"))
-
-    def counts(self, name: str) -> str:
-        """The array of a worker's profile counters."""
-        return self._add(Argument(name, type_of("int64"), "counts"))
+    def plain(self, kind: str, name: str, dtype: str = "int64") -> str:
+        """An array that does not depend on a level; `kind` is given (a column of the rows that the
+        plan runs for), own, result, output or counts."""
+        return self._add(Argument(name, type_of(dtype), kind))
 
     def scalar(self, kind: str, level: LevelArgument) -> str:
         """A number of a level; `kind` is low (of the dense index), base (the least value), bits

@@ -14,22 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-from gdatalog.plan import Filter, Join, Seek, Slot, Step, Tally
+from gdatalog.plan import Filter, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
 from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads
 from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
-from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import CountTable, KnownPositions
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.printer.nest_state import CountTable
 
 SHORT = 1 << 31  # limit of counts in 32 bits
 
 
-def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
+def print_tally(here: Point, step: Tally) -> None:
     """Fills a table; a row whose table stays empty ends here."""
-    text, level, leaf = nest.text, _level(nest, step), Counts(step.key)
+    nest, text = here.nest, here.text
+    level, leaf = _level(nest, step), Counts(step.key)
     number = len(nest.tables)
     counts, values = None, None
     if nest.tile:  # narrow types: less memory traffic
@@ -46,13 +47,10 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     nest.prologue.append(f"{table.length} = np.int64(0)")
     clear = nest.call("clear_tally", table.counts, table.values, table.length, table.low)
     text.line(f"{table.length} = {clear}")
-    inner = known.inner()
-    inner.weights = []
-    inner.clip = inner.unit = inner.found = None
-    inner.spread = nest.together(known) and spreads(nest, step.steps, leaf)
+    inner = here.inside(step.steps, leaf)
+    inner.spread = here.together() and spreads(inner)
     split, nest.split = nest.split, True
-    with text.block(f"for {text.name('once')} in range(1)"):
-        nest.run(step.steps, 0, inner, leaf)
+    inner.run_once()
     nest.split = split
     if nest.tile:
         text.line("meet()")
@@ -96,32 +94,28 @@ class Counts(Leaf):
         self.key = key
         self.table = CountTable("", "", "", "")
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        self.counts = self.key in known.names  # deeper levels are counted, not walked
+    def begins(self, here: Point) -> bool:
+        self.counts = self.key in here.names  # deeper levels are counted, not walked
         return False
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.count(nest, known, "1")
+    def emit(self, here: Point) -> None:
+        self.count(here, "1")
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        text, table = nest.text, self.table
-        added = nest.product(nest.weight(known), nest.whole(amount, share))
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        nest, text, table = here.nest, here.text, self.table
+        added = nest.product(here.weight(), nest.whole(amount, share))
         if added != "1":
             with text.block(f"if {added} == 0"):
                 text.line("continue")
         if nest.tile:
-            given = table.counts, table.values, table.length, known.names[self.key], table.low
+            given = table.counts, table.values, table.length, here.names[self.key], table.low
             text.line(f"{table.length} = add_tally({', '.join(given)}, {added})")
             return
         place = text.name("p")
-        text.line(f"{place} = {known.names[self.key]} - {table.low}")
+        text.line(f"{place} = {here.names[self.key]} - {table.low}")
         before = _add(nest, table.counts, place, added)
         # Without a branch, which would be hard to predict.
-        text.line(nest.call("put", table.values, table.length, known.names[self.key]))
+        text.line(nest.call("put", table.values, table.length, here.names[self.key]))
         text.line(f"{table.length} += np.int64({before} == 0)")
 
 
@@ -146,54 +140,40 @@ class LocalCountLeaf(Leaf):
         level = LevelArgument(nest.number[trie], 1 if pairs else 0)
         self.array = nest.arguments.scratch("local", "local", (level,))
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        names = all(name in known.names for image in self.images for name in image)
-        self.counts = names and all(place in known.positions for place in self.places)
+    def begins(self, here: Point) -> bool:
+        names = all(name in here.names for image in self.images for name in image)
+        self.counts = names and all(place in here.positions for place in self.places)
         return False
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.count(nest, known, "1")
+    def emit(self, here: Point) -> None:
+        self.count(here, "1")
 
-    def takes_common(
-        self,
-        nest: NestPrinter,
-        steps: Sequence[Step],
-        at: int,
-        met: LevelLists,
-        known: KnownPositions,
-    ) -> bool:
+    def takes_common(self, here: Point) -> bool:
         """With two lists, a tile adds each common value at the position where it finds it."""
-        step = steps[at]
-        assert isinstance(step, Join)
-        plain = at + 1 == len(steps) and len(met.lists) == len(step.participants) == 2
+        nest, step = here.nest, here.join
+        met = LevelLists.of(nest, step)
+        plain = here.at + 1 == len(here.steps) and len(met.lists) == len(step.participants) == 2
         plain = plain and all(node.last and not node.trie.weighted for node in met.lists)
-        if not plain or not nest.together(known) or nest.counting is not None or known.weights:
+        if not plain or not here.together() or nest.counting is not None or here.weights:
             return False
-        if known.clip is not None or start_of(nest, step, met, known) is not None:
+        if here.clip is not None or start_of(here, met) is not None:
             return False
-        nodes = in_order(nest, met.nodes, known)
+        nodes = in_order(here, met.nodes)
         term = Slot(step.variable, step.type)
-        here: list[object] = [node.child(term) for node in nodes] if self.places else []
-        here = here or [None, None, (step.variable,)]
+        found: list[object] = [node.child(term) for node in nodes] if self.places else []
+        found = found or [None, None, (step.variable,)]
         bits, outside = 0, list[str]()
         for image in self.places or self.images:
-            if image in here:
-                bits |= 1 << here.index(image)
-            elif isinstance(image, TrieNode) and known.positions.get(image):
-                outside.append(known.positions[image])
-            elif not isinstance(image, TrieNode) and image[0] in known.names:
-                outside.append(known.names[image[0]])
+            if image in found:
+                bits |= 1 << found.index(image)
+            elif isinstance(image, TrieNode) and here.positions.get(image):
+                outside.append(here.positions[image])
+            elif not isinstance(image, TrieNode) and image[0] in here.names:
+                outside.append(here.names[image[0]])
             else:
                 return False
-        text, amount = nest.text, nest.text.name("m")
-        ends = [trimmed(nest, node, step.cuts, met.lists[node], known) for node in nodes]
-        lists = [
-            part
-            for node, range_ in zip(nodes, ends, strict=True)
-            for part in (nest.values(node), *range_)
-        ]
+        text, amount = here.text, here.text.name("m")
+        lists = [part for node in nodes for part in (nest.values(node), *trimmed(here, met, node))]
         text.line(f"{amount} = add_common({', '.join([*lists, self.array])}, {bits})")
         if outside:
             text.line(f"{amount} = {nest.call('sum_of_lanes', amount)}")
@@ -202,19 +182,18 @@ class LocalCountLeaf(Leaf):
                     text.line(f"add_local({self.array}, {place}, {amount})")
         return True
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        added = nest.product(nest.weight(known), nest.whole(amount, share))
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        nest = here.nest
+        added = nest.product(here.weight(), nest.whole(amount, share))
         where = [
-            known.positions[self.places[number]] if self.places else known.names[image[0]]
+            here.positions[self.places[number]] if self.places else here.names[image[0]]
             for number, image in enumerate(self.images)
         ]
         if not nest.tile:
             for place in where:
                 _add(nest, self.array, place, added)
             return
-        with nest.one_lane(known):
+        with here.one_lane():
             for place in where:
                 nest.text.line(f"add_local({self.array}, {place}, {added})")
 
