@@ -100,35 +100,24 @@ class Gpu:
     def tile(self, knobs: Any) -> int:
         return int(knobs.tile) or TILES[-1]
 
-    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """Runs a plan depth-first."""
-        return self.walked(run, wanted, WHOLE)
+    def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
+        """Runs a plan depth-first, or a part of its units."""
+        return self.walks.run(run, wanted, part)
 
-    def walked(self, run: LoopRun, wanted: int | None, part: Part) -> list[Block]:
-        """As `walk`, for a part of the units."""
-        return self.walks.run(
-            run.printed, run.tries, run.scope, run.limits, run.label, wanted, run.beside, part=part
-        )
-
-    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
-        """The rows of a partitioned fixpoint: a tile has a worklist and marks for one value at a
-        time."""
-        return self.followed(run, rooms, WHOLE)
-
-    def followed(self, run: LoopRun, rooms: Sequence[Any], part: Part) -> list[list[Block]]:
-        """As `follow`, for a part of the values.
+    def follow(
+        self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
+    ) -> list[list[Block]]:
+        """The rows of a partitioned fixpoint, or of a part of its values: a tile has a worklist and
+        marks for one value at a time.
 
         With several relations, each row starts with the number of its relation, and has as many
         columns as the widest.
         """
-        printed = run.printed
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
-        blocks = self.walks.run(
-            printed, run.tries, run.scope, run.limits, run.label, None, run.beside, own, part
-        )
-        if not printed.outputs:
+        blocks = self.walks.run(run, None, part, own)
+        if not run.printed.outputs:
             return [[] for _ in rooms]
         if len(rooms) == 1:
             return [blocks]

@@ -173,7 +173,7 @@ def finished(
         shape,
         loops_alone(nest, comments, lines)
         if nest.tile
-        else _source(nest, arguments, comments, lines),
+        else module_of(nest, arguments, comments, lines),
         arguments,
         tuple(nest.arguments.scalars),
         nest.expressions,
@@ -200,7 +200,7 @@ def _shape(join: JoinPlan, leaf: Leaf) -> str:
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
 
-def _source(
+def module_of(
     nest: NestPrinter,
     arguments: Sequence[Argument],
     comments: Sequence[str],
