@@ -210,7 +210,7 @@ def test_what_was_not_used_for_longest_goes(
     monkeypatch.setattr(cache, most, value)
     for number in range(10):
         fill(folder, number, used=1000.0 + number)
-    cache._let_go(folder.parent)
+    cache._let_go()
     assert kept(folder) == {f"p{number}" for number in range(10)}
     cache.keep("new", bytes(968))
     assert kept(folder) == {"new", *(f"p{number}" for number in range(3, 10))}

@@ -95,21 +95,19 @@ class Bound:
     `function`: a `Native`, or any function that takes the arrays.
     """
 
-    __slots__ = ("_address", "_places", "_set", "_words", "arrays", "function")
+    __slots__ = ("_address", "_places", "_words", "arrays", "function")
 
     def __init__(self, function: Any, arrays: dict[str, Any]) -> None:
         self.function = function
-        self.arrays = arrays
+        self.arrays: dict[str, Any] = {}
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
-        self._set = False
         for name, value in arrays.items():
             self.set(name, value)
-        self._set = True
 
     def set(self, name: str, value: Any) -> None:
-        if self.arrays.get(name) is value and self._set:
+        if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
         function = self.function
