@@ -228,7 +228,13 @@ def clear() -> CacheSize:
 
     Code in memory stays, for running queries.
     """
-    return _size_of(_free(_code_files(), -1), _SUFFIX)
+    gone = _free(_code_files(), -1)
+    for where in folder().parent.glob(_FOLDERS):
+        for parent, _, _ in os.walk(where, topdown=False):
+            if Path(parent) != folder():
+                with contextlib.suppress(OSError):
+                    os.rmdir(parent)
+    return _size_of(gone, _SUFFIX)
 
 
 # The kernels that CuPy caches.

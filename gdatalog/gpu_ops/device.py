@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Limits, LoopRun, NotOnDevice
-from gdatalog.gpu_ops import Driver, type_of
+from gdatalog.gpu_ops import type_of
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
@@ -37,7 +38,7 @@ class Gpu:
 
     worth = WORTH
 
-    def __init__(self, driver: Driver, memory: int | None = None) -> None:
+    def __init__(self, driver: CupyDriver, memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what is cached between queries."""
         self.driver = driver
         self.ops = Sums(driver)
@@ -203,11 +204,9 @@ class Sums(Intersections):
         if amounts is not None and amounts.dtype == xp.float64:
             return self._sums_of_floats(groups, count, amounts)
         if count == 1:  # the most frequent case: no group
-            return (
-                xp.full(1, len(groups))
-                if amounts is None
-                else amounts.sum(dtype=xp.int64).reshape(1)
-            )
+            if amounts is None:
+                return xp.full(1, len(groups))
+            return amounts.sum(dtype=xp.int64).reshape(1)
         totals = xp.zeros(count, dtype=xp.int64)
         self.add_at(totals, groups, amounts)
         return totals

@@ -23,7 +23,7 @@ import numpy as np
 from gdatalog.calls import COUNTS, Limits, LoopRun
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.trie_cache import SHARE
 from gdatalog.gpu_ops.walk import WHOLE, Block, Part
@@ -40,7 +40,7 @@ PATIENCE = 0.005  # seconds between two checks for a stop
 class DeviceGroup(Gpu):
     """The first GPU, and the `others` that share its larger joins and fixpoints."""
 
-    def __init__(self, drivers: Sequence[Driver], memory: int | None = None) -> None:
+    def __init__(self, drivers: Sequence[CupyDriver], memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what each GPU caches between queries."""
         super().__init__(drivers[0], memory)
         self.others: list[Gpu] = []
@@ -244,7 +244,7 @@ class HelperStopped(BaseException):
 class Copies:
     """Copies of the first GPU's tries on another GPU, kept as long as the originals."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self._made: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
         driver.relief = self.let_go

@@ -30,7 +30,8 @@ from gdatalog.calls import (
     scratch_length,
 )
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops import EACH, Driver, Kernel, type_of
+from gdatalog.gpu_ops import EACH, type_of
+from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -79,14 +80,14 @@ class SharingTuning:
 class Walks:
     """The kernels of plans on one device."""
 
-    def __init__(self, driver: Driver, ops: DeviceOps, indexes: DeviceTries) -> None:
+    def __init__(self, driver: CupyDriver, ops: DeviceOps, indexes: DeviceTries) -> None:
         """`indexes`: where intersections by edge are cached."""
         self.driver = driver
         self.ops = ops
         self.indexes = indexes
         self.tuning = SharingTuning()
         self.ends: Any = None  # an array for the end of each block in the last launch
-        self._kernels: dict[str, Kernel] = {}  # by their source
+        self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
@@ -104,7 +105,7 @@ class Walks:
         """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, Kernel]:
+    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, CupyKernel]:
         """The kernel of a plan, compiled on first use."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
@@ -172,7 +173,7 @@ class _Launch:
         self,
         walks: Walks,
         loops: LoopKernel,
-        kernel: Kernel,
+        kernel: CupyKernel,
         run: LoopRun,
         wanted: int | None,
         part: Part,

@@ -31,7 +31,7 @@ from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan
 from gdatalog.plan.nest import groups_of, level_of
 from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import RowLeaf
+from gdatalog.printer.leaves import RowLeaf, write_row
 from gdatalog.printer.nest import NestPrinter, Point
 
 OUTSIDE = 6  # status: a row outside the space
@@ -109,10 +109,8 @@ class NewRows(RowLeaf):
         return nest.call("mark_first", nest.arguments.plain("given", "marks"), place)
 
     def _write(self, nest: NestPrinter, keys: Sequence[str]) -> None:
-        for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
-            out = nest.arguments.plain("output", f"out{at}", self._width(nest, output))
-            nest.text.line(f"{out}[n] = {key}")
-        nest.text.line("n += 1")
+        widths = [self._width(nest, output) for output in self.outputs]
+        write_row(nest, list(zip(keys, widths, strict=True)))
         nest.text.line("state[4] = n")
 
     def emit(self, here: Point) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, evaluate
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
 from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
@@ -159,7 +159,8 @@ class ExpressionPrinter:
 
     def rank(self, code: str) -> str:
         """Source of a symbol's rank."""
-        return self._ranks(code)
+        self._ranked = True
+        return f"ranks[{code}]"
 
     def prologue(self) -> list[str]:
         """Statements for the start of the function: constants become local variables."""
@@ -187,7 +188,8 @@ class ExpressionPrinter:
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
         # first: constants may add symbols, which ranks and tables must include
-        keys = [_constant_key(expr, what, scope) for expr, what in self.constants]
+        found = [(constant(expr, scope), what) for expr, what in self.constants]
+        keys = [key if what == "key" else int(failed) for (key, failed), what in found]
         filled = [fill(expr, scope) for expr in self.tables]
         arrays: dict[str, Array] = {"consts": np.array(keys, np.int64)} if keys else {}
         if self._ranked:
@@ -238,7 +240,7 @@ class ExpressionPrinter:
         else:
             left, right = self._key(left), self._key(right)
         if of.type == "symbol" and op in ORDER:
-            left, right = self._rank(left), self._rank(right)
+            left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
 
     def _extreme(
@@ -257,7 +259,7 @@ class ExpressionPrinter:
         best, *others = (self._named(arg, place) for arg in args)
         for other in others:
             op = "<" if name == "min" else ">"
-            text = f"{other} if {self._ranks(other)} {op} {self._ranks(best)} else {best}"
+            text = f"{other} if {self.rank(other)} {op} {self.rank(best)} else {best}"
             best = self._named(_ValueText(text, "key", False), place)
         return _ValueText(best)
 
@@ -327,7 +329,7 @@ class ExpressionPrinter:
     def _textual(self, expr: Apply, place: _PrintContext) -> _ValueText:
         name = expr.function.strip("!?")
         if name == "ord":
-            return self._rank(self._print(expr.args[0], place))
+            return _ValueText(self.rank(self._print(expr.args[0], place).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
         if name == "match" and not _is_fixed(expr.args[0]):
@@ -370,13 +372,6 @@ class ExpressionPrinter:
     def _bool(self, text: _ValueText) -> _ValueText:
         return text if text.form == "bool" else _ValueText(f"{text.operand} != 0", "bool", False)
 
-    def _rank(self, code: _ValueText) -> _ValueText:
-        return _ValueText(self._ranks(code.text))
-
-    def _ranks(self, code: str) -> str:
-        self._ranked = True
-        return f"ranks[{code}]"
-
     def _call(self, name: str, args: Sequence[str]) -> _ValueText:
         self.imports.add(name)
         return _ValueText(
@@ -391,17 +386,6 @@ class ExpressionPrinter:
         self._values += 1
         place.out.append(f"{name} = {text.text}")
         return name
-
-
-def _constant_key(expr: Expr, what: Literal["key", "failed"], scope: Scope) -> int:
-    keys, failed = evaluate(expr, _no_column, 1, scope)
-    if what == "key":
-        return int(keys[0])
-    return 0 if failed is None else int(failed[0])
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
 
 
 def _is_fixed(expr: Expr) -> bool:

@@ -85,10 +85,15 @@ def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
         return
     with text.block("if n == room"):
         text.line("return 1")
+    write_row(nest, columns)
+
+
+def write_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
+    """Writes one row, sources and dtypes, into a block with room for it."""
     for at, (source, dtype) in enumerate(columns):
         out = nest.arguments.plain("output", f"out{at}", dtype)
-        text.line(f"{out}[n] = {source}")
-    text.line("n += 1")
+        nest.text.line(f"{out}[n] = {source}")
+    nest.text.line("n += 1")
 
 
 class RowLeaf(Leaf):

@@ -16,22 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Filter,
-    Generate,
-    GivenRows,
-    Guard,
-    Join,
-    JoinPlan,
-    Restore,
-    Seek,
-    Slot,
-    Step,
-    Tally,
-)
+from gdatalog import plan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.printer import Argument, LevelArgument, TrieLayout
@@ -107,7 +92,7 @@ class PrintedPlan:
 
 
 def print_plan(
-    join: JoinPlan,
+    join: plan.JoinPlan,
     tries: Sequence[TrieLayout],
     leaf: Leaf,
     intersect: str,
@@ -147,7 +132,7 @@ def print_plan(
 def finished(
     nest: NestPrinter,
     shape: str,
-    plans: Sequence[JoinPlan],
+    plans: Sequence[plan.JoinPlan],
     prologue: Sequence[str],
     own: Sequence[Argument] = (),
     single: bool = False,
@@ -168,7 +153,7 @@ def finished(
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     inputs = (argument for argument in found.values() if argument.kind != "output")
     arguments = (*inputs, *own, *outputs)
-    comments = [line for plan in plans for line in format_join(plan)]
+    comments = [line for join in plans for line in format_join(join)]
     return PrintedPlan(
         shape,
         loops_alone(nest, comments, lines)
@@ -193,9 +178,9 @@ def loops_alone(nest: NestPrinter, comments: Sequence[str], prologue: Sequence[s
     return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
 
 
-def _shape(join: JoinPlan, leaf: Leaf) -> str:
+def _shape(join: plan.JoinPlan, leaf: Leaf) -> str:
     """A short description without names: plans of other rules may share the code."""
-    levels = sum(isinstance(step, (Join, Generate)) for step in all_steps(join.steps))
+    levels = sum(isinstance(step, (plan.Join, plan.Generate)) for step in all_steps(join.steps))
     what = "aggregate" if isinstance(leaf, GroupLeaf) else "rows"
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
@@ -242,17 +227,15 @@ def module_of(
     return "\n".join(lines)
 
 
-def print_given(here: Point, given: GivenRows, dtypes: Sequence[Any]) -> None:
+def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[Any]) -> None:
     """The outermost loop of a plan with given rows, each a unit of work: takes tasks of rows until
     none is left, and runs the steps for each row.
 
     `dtypes` are those of the rows' columns, the arguments `new0`, `new1`, ...
     """
     nest, text = here.nest, here.text
-    columns = [
-        nest.arguments.plain("given", f"new{at}", np.dtype(dtype).name)
-        for at, dtype in enumerate(dtypes)
-    ]
+    kinds = [np.dtype(dtype).name for dtype in dtypes]
+    columns = [nest.arguments.plain("given", f"new{at}", kind) for at, kind in enumerate(kinds)]
     nest.split = nest.tasks = True
     text.line("base = np.int64(0)")
     text.line(f"total = np.int64(len({columns[0]}))")
@@ -269,9 +252,9 @@ def print_given(here: Point, given: GivenRows, dtypes: Sequence[Any]) -> None:
                 begin_unit(inner, turn)
             if nest.tile < 2:
                 inner.may_stop()
-            for slot, column, dtype in zip(given.slots, columns, dtypes, strict=True):
+            for slot, column, kind in zip(given.slots, columns, kinds, strict=True):
                 inner.bind(slot.name, nest.call("at", column, turn))
-                nest.widths[slot.name] = np.dtype(dtype).name
+                nest.widths[slot.name] = kind
             nest.run(inner)
 
 
@@ -287,15 +270,15 @@ class StepPrinter(NestPrinter):
             if here.leaf.begins(here):
                 return
             step = here.steps[here.at]
-            if isinstance(step, Join):
+            if isinstance(step, plan.Join):
                 print_join(here)
                 return
-            if isinstance(step, Generate):
+            if isinstance(step, plan.Generate):
                 print_generate(here, step)
                 return
             here.leaf.passes(here)
             self.narrow(here, step)
-            if isinstance(step, Tally):
+            if isinstance(step, plan.Tally):
                 here.spread = spreads_behind(here)
             if here.group is not None and here.at == here.group.recoding.levels[-1]:
                 here.group = None
@@ -304,45 +287,45 @@ class StepPrinter(NestPrinter):
         if not here.leaf.begins(here):
             here.leaf.emit(here)
 
-    def narrow(self, here: Point, step: Step) -> None:
+    def narrow(self, here: Point, step: plan.Step) -> None:
         """Prints a step that keeps the current row or continues with the next."""
         text = self.text
         match step:
-            case Guard():
+            case plan.Guard():
                 ref = self.join.tries[step.trie]
                 total = self.arguments.scalar("total", LevelArgument(self.number[ref], 0))
                 with text.block(f"if {total} == 0"):
                     text.line("continue")
                 if step.weighted:
                     here.weights.append(total)
-            case Seek():
+            case plan.Seek():
                 parts = step.participants
                 if here.group is not None:
                     parts = tuple(part for part in parts if looked_up(self, here.group, part))
                 if parts:
                     seek(here, step.value, here.key(step.value), parts)
-            case Assign():
+            case plan.Assign():
                 name = here.bind(step.variable, here.key(step.expr))
-                seek(here, Slot(step.variable, step.type), name, step.participants)
-            case Filter():
+                seek(here, plan.Slot(step.variable, step.type), name, step.participants)
+            case plan.Filter():
                 before: list[str] = []
                 test = self.expressions.test(step.test, here.names, before)
                 for line in before:
                     text.line(line)
                 with text.block(f"if not ({test})"):
                     text.line("continue")
-            case Compact():
+            case plan.Compact():
                 pass  # duplicates are dropped where rows are gathered
-            case Restore():
+            case plan.Restore():
                 self.restore(here, step)
-            case Branch():
+            case plan.Branch():
                 print_branch(here, step)
-            case Tally():
+            case plan.Tally():
                 print_tally(here, step)
             case _:
                 raise Unprintable(f"{type(step).__name__.lower()} is not printed")
 
-    def restore(self, here: Point, step: Restore) -> None:
+    def restore(self, here: Point, step: plan.Restore) -> None:
         """Maps ranks back to values, sorted by a sorting network."""
         labels = self.arguments.of_trie(self.number[self.join.tries[step.trie]], "labels")
         names = []
@@ -356,7 +339,7 @@ class StepPrinter(NestPrinter):
 # Branches.
 
 
-def print_branch(here: Point, step: Branch) -> None:
+def print_branch(here: Point, step: plan.Branch) -> None:
     nest = here.nest
     split, nest.split = nest.split, True  # loops in a branch are not split into tasks
     if step.mode == "aggregate":
@@ -368,7 +351,7 @@ def print_branch(here: Point, step: Branch) -> None:
     nest.split = split
 
 
-def _exists(here: Point, step: Branch) -> None:
+def _exists(here: Point, step: plan.Branch) -> None:
     text, found = here.text, here.text.name("found")
     text.line(f"{found} = False")
     for number, inside in enumerate(step.alternatives):
@@ -380,7 +363,7 @@ def _exists(here: Point, step: Branch) -> None:
         text.line("continue")
 
 
-def _count(here: Point, step: Branch) -> None:
+def _count(here: Point, step: plan.Branch) -> None:
     nest, text = here.nest, here.text
     counts: list[str] = []
     for inside in step.alternatives:
@@ -397,7 +380,7 @@ def _count(here: Point, step: Branch) -> None:
     here.weights.append(count)
 
 
-def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
+def _signed_sum(nest: NestPrinter, step: plan.Branch, counts: Sequence[str]) -> str:
     """The signed sum of the terms. Only the first term, the largest, may leave 64 bits."""
     text, total = nest.text, nest.text.name("count")
     for number, (coefficient, (first, *others)) in enumerate(step.terms):
@@ -420,7 +403,7 @@ def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
     return total
 
 
-def _aggregate(here: Point, step: Branch) -> None:
+def _aggregate(here: Point, step: plan.Branch) -> None:
     reduction, text, leaf = step.reduction, here.text, Gathered()
     assert reduction is not None
     if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):

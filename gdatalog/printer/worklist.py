@@ -122,6 +122,10 @@ class RulesPrinter:
         shape = f"{'counts' if self.counts else 'rows'} of a fixpoint of {len(plans)} rules"
         return finished(self.nest, shape, plans, prologue, written=not self.counts)
 
+    def given(self, name: str, dtype: str, kind: str = "given") -> str:
+        """An argument, which all workers share unless it is of another kind."""
+        return self.nest.arguments.plain(kind, name, dtype)
+
     def at(self, array: str, place: str) -> str:
         return f"np.int64({self.nest.call('at', array, place)})"
 
@@ -144,10 +148,6 @@ class RulesPrinter:
 
 class _WorklistPrinter(RulesPrinter):
     # ------------------------------------------------------------------------------- words
-
-    def given(self, name: str, dtype: str) -> str:
-        """An argument that all workers share."""
-        return self.nest.arguments.plain("given", name, dtype)
 
     def put(self, array: str, place: str, value: str) -> None:
         self.nest.text.line(self.nest.call("put", array, place, value))
@@ -196,16 +196,15 @@ class _WorklistPrinter(RulesPrinter):
 
     def _declare(self) -> None:
         """Declares arguments whose first use comes after lines that need them."""
-        own = partial(self.nest.arguments.plain, "own")
         for at, listed in enumerate(self.lists):
             if listed.stamps is not None:
                 self.given(f"spans_{at}", "int64")
-                own(f"stamps_{at}", listed.stamps)
+                self.given(f"stamps_{at}", listed.stamps, "own")
             else:
-                own(f"table_{at}", "int64")
+                self.given(f"table_{at}", "int64", "own")
             for column, dtype in enumerate(listed.rows):
                 if column != listed.split or not self.counts:
-                    own(f"rows_{at}_{column}", dtype)
+                    self.given(f"rows_{at}_{column}", dtype, "own")
 
     def _begin(self) -> None:
         """Saves a state from which the function can start this value again."""

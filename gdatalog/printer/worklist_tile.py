@@ -45,19 +45,16 @@ def print_tiles(
 class _TilePrinter(RulesPrinter):
     place = "u"  # of the current value
 
-    def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
-        return self.nest.arguments.plain(kind, name, dtype)
-
     def run(self, splits: str) -> None:
         text = self.nest.text
         for at, listed in enumerate(self.lists):
-            spans = self._argument(f"spans_{at}", "int64")
+            spans = self.given(f"spans_{at}", "int64")
             for column in listed.others:
                 text.line(f"low_{at}_{column} = {spans}[{2 * column}]")
                 text.line(f"size_{at}_{column} = {spans}[{2 * column + 1}]")
-            self._argument(f"list_{at}", "int32", "own")
-            self._argument(f"seen_{at}", "uint32", "own")
-        values = self._argument("splits", splits)
+            self.given(f"list_{at}", "int32", "own")
+            self.given(f"seen_{at}", "uint32", "own")
+        values = self.given("splits", splits)
         text.line(f"total = len({values})")
         with text.block("while next_task(total)"), text.block("for u in turns(start, stop)"):
             with text.block("if not begin_unit(u, u)"):
@@ -87,13 +84,13 @@ class _TilePrinter(RulesPrinter):
 
     def _rows_of(self, at: int, what: str, dtypes: Sequence[str]) -> None:
         text, name = self.nest.text, f"{what}_{at}"
-        starts, row = self._argument(f"{name}_starts", "int64"), text.name("i")
+        starts, row = self.given(f"{name}_starts", "int64"), text.name("i")
         low, high = text.name("l"), text.name("h")
         text.line(f"{low} = {self.at(starts, self.place)}")
         text.line(f"{high} = {self.at(starts, f'{self.place} + 1')}")
         with text.block(f"for {row} in lanes({low}, {high})"):
             others = zip(self.lists[at].others, dtypes, strict=True)
-            columns = [self._argument(f"{name}_{column}", dtype) for column, dtype in others]
+            columns = [self.given(f"{name}_{column}", dtype) for column, dtype in others]
             self.offer(at, [self.at(column, row) for column in columns])
 
     def offer(self, at: int, keys: Sequence[str]) -> None:
@@ -144,7 +141,7 @@ class _TilePrinter(RulesPrinter):
         """Emits the new rows, and clears the marks."""
         text, listed = self.nest.text, self.lists[at]
         if self.counts:
-            counts = self._argument(f"counts_{at}", "int64", "result")
+            counts = self.given(f"counts_{at}", "int64", "result")
             with text.block("if leads()"):
                 text.line(f"put({counts}, {self.place}, n_{at} - first_{at})")
         else:
@@ -163,5 +160,5 @@ class _TilePrinter(RulesPrinter):
             columns = [str(at), *columns, *["0"] * (width - len(columns))]
             dtypes = ["int32", *["int64"] * width]
         for place, dtype in enumerate(dtypes):
-            self._argument(f"out{place}", dtype, "output")
+            self.given(f"out{place}", dtype, "output")
         self.nest.text.line(f"emit({', '.join(columns)})")
