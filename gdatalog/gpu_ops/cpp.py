@@ -28,6 +28,8 @@ LENGTHS = {
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
     "trailing_zeros": "lowest_bit", "popcount": "bits_of",
+    "np.floor": "floor_of", "np.ceil": "ceil_of", "np.sqrt": "root_of", "np.exp": "exp_of",
+    "np.log": "log_of", "np.power": "real_power", "np.fmod": "real_remainder",
 }  # fmt: skip
 # C++ for the functions that use the tile's state; `{n}` is argument n (walk.cuh and others).
 STATE = {
@@ -187,10 +189,6 @@ BOOLS = frozenset(
     {"begin_unit", "ended", "few_keys", "has", "has_bit", "late", "leads", "next_task"}
     | {"whole_lists"}
 )
-DOUBLES = frozenset({
-    "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
-    "real_remainder",
-})  # fmt: skip
 
 
 def cpp_type(kind: Type | None) -> str:
@@ -205,7 +203,7 @@ class LoopTypes(TypedFunction):
         if name == "at":
             return read_from(str(kinds[0]))
         found = builtin_type("abs" if name in OF_LANES else name, kinds)
-        return found or ("f64" if name in DOUBLES else "bool" if name in BOOLS else "i64")
+        return found or ("f64" if name == "float_of_key" else "bool" if name in BOOLS else "i64")
 
     def narrow(self, name: str, statements: Sequence[ast.stmt]) -> bool:
         """Whether all that some statements assign to a name are elements of 32 bits."""

@@ -100,38 +100,26 @@ class VirtualMemory:
     def reserved(self, size: int) -> int:
         """Reserves a range of addresses."""
         found = ctypes.c_uint64()
-        align, zero = ctypes.c_size_t(self.page), ctypes.c_uint64(0)
-        self._call(
-            "cuMemAddressReserve", ctypes.byref(found), ctypes.c_size_t(size), align, zero, zero
-        )
+        self._call("cuMemAddressReserve", ctypes.byref(found), size, self.page, 0, 0)
         return int(found.value)
 
     def created(self, on_device: bool) -> int:
         """Allocates a page, which is not mapped yet."""
         found = ctypes.c_uint64()
         properties = self._properties(self._on_device if on_device else self._on_host)
-        self._call(
-            "cuMemCreate",
-            ctypes.byref(found),
-            ctypes.c_size_t(self.page),
-            ctypes.byref(properties),
-            ctypes.c_uint64(0),
-        )
+        self._call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
         return int(found.value)
 
     def map(self, address: int, handles: Sequence[int]) -> None:
         """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
-        page, zero = ctypes.c_size_t(self.page), ctypes.c_size_t(0)
         done = 0
         try:
             for at, handle in enumerate(handles):
-                there, none = ctypes.c_uint64(address + at * self.page), ctypes.c_uint64(0)
-                self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), none)
+                self._call("cuMemMap", address + at * self.page, self.page, 0, handle, 0)
                 done += 1
             access = _Access(self._on_device, READ_WRITE)
-            size = ctypes.c_size_t(len(handles) * self.page)
-            one = ctypes.c_size_t(1)
-            self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+            size = len(handles) * self.page
+            self._call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
         except BaseException:
             if done:
                 with unless_refused():
@@ -139,15 +127,14 @@ class VirtualMemory:
             raise
 
     def unmap(self, address: int, pages: int) -> None:
-        size = ctypes.c_size_t(pages * self.page)
-        self._call("cuMemUnmap", ctypes.c_uint64(address), size)
+        self._call("cuMemUnmap", address, pages * self.page)
 
     def release(self, handle: int) -> None:
-        self._call("cuMemRelease", ctypes.c_uint64(handle))
+        self._call("cuMemRelease", handle)
 
     def free(self, address: int, size: int) -> None:
         """Frees a range of addresses."""
-        self._call("cuMemAddressFree", ctypes.c_uint64(address), ctypes.c_size_t(size))
+        self._call("cuMemAddressFree", address, size)
 
     def settle(self) -> None:
         """Waits for all kernels on the GPU."""
@@ -176,7 +163,9 @@ class VirtualMemory:
             function = getattr(self._library, name)
         except AttributeError:
             raise Refused(name, 0) from None
-        status = int(function(*args))
+        # Numbers have 64 bits; where C expects an int, it ignores the upper half.
+        words = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
+        status = int(function(*words))
         if status == OUT_OF_MEMORY:
             raise MemoryError(f"pages of an index: {name}: out of memory")
         if status:

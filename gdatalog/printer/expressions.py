@@ -108,15 +108,9 @@ _HELPED = {
     "day": "day_of",
     "bshru": "shift_right_unsigned",
 }
-_REAL = {
-    "%": "real_remainder",
-    "^": "real_power",
-    "floor": "floor_of",
-    "ceil": "ceil_of",
-    "sqrt": "root_of",
-    "exp": "exp_of",
-    "log": "log_of",
-}
+_REAL = {"%": "fmod", "^": "power"} | {
+    name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
+}  # of NumPy
 _NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # if the argument is no NaN
 _PYTHON = {"=": "==", "!=": "!="} | {op: op for op in ORDER}
 
@@ -316,7 +310,7 @@ class ExpressionPrinter:
         elif name == "abs":
             text = f"abs({operands[0]})"
         elif name in _REAL:
-            text = self._call(_REAL[name], [arg.text for arg in floats]).text
+            text = f"np.{_REAL[name]}({', '.join(arg.text for arg in floats)})"
         else:
             text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
         result = _ValueText(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
@@ -374,9 +368,7 @@ class ExpressionPrinter:
 
     def _call(self, name: str, args: Sequence[str]) -> _ValueText:
         self.imports.add(name)
-        return _ValueText(
-            f"{name}({', '.join(args)})", "float" if name in _REAL.values() else "key"
-        )
+        return _ValueText(f"{name}({', '.join(args)})")
 
     def _named(self, text: _ValueText, place: _PrintContext) -> str:
         """The name of a local variable that holds the value, so that it is computed once."""

@@ -60,21 +60,11 @@ class LevelLists:
         return frozenset(self.lists)
 
 
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """A range of an array, searched for the loop's values by an ascending cursor."""
-
-    array: str
-    low: str
-    high: str
-    node: TrieNode | None = None
-
-
 @dataclass(slots=True)
 class Walk:
     """The range of an array that a level's loop runs over. `node`: the trie node of that range.
 
-    `others`: lists that must contain the value too, if there is no buffer of the intersection: the
+    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
     loop leapfrogs. `cuts`: tests of each value, for lists that are not sorted.
     """
 
@@ -82,7 +72,7 @@ class Walk:
     low: str
     high: str
     node: TrieNode | None = None
-    others: list[Sought] = field(default_factory=list)
+    others: list[Walk] = field(default_factory=list)
     cuts: tuple[RangeBound, ...] = ()
 
 
@@ -115,17 +105,17 @@ def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> W
     return walk if here.clip is None else _clipped(here, walk)
 
 
-def ranges_of(here: Point, met: LevelLists) -> list[Sought]:
+def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
     """The ranges to intersect: an existing buffer, and the remaining lists."""
     found = start_of(here, met)
-    ranges: list[Sought] = []
+    ranges: list[Walk] = []
     left = met.nodes
     if found is not None:
         covered, buffer, (low, high) = found
-        ranges.append(Sought(buffer.array, low, high))
+        ranges.append(Walk(buffer.array, low, high))
         left = met.nodes - covered
     for node in in_order(here, left):
-        ranges.append(Sought(here.nest.values(node), *_for_task(here, met, node), node))
+        ranges.append(Walk(here.nest.values(node), *_for_task(here, met, node), node))
     return ranges
 
 

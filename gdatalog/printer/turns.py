@@ -132,8 +132,8 @@ def leaping(
     """A loop that leapfrogs; yields the position. Adds the positions in the other lists to
     `cursors`."""
     text = nest.text
-    found = {other: text.name("p") for other in walk.others}
-    for other, cursor in found.items():
+    found = [(other, text.name("p")) for other in walk.others]
+    for other, cursor in found:
         text.line(f"{cursor} = {other.low}")
         if other.node is not None:
             cursors[other.node] = cursor
@@ -142,7 +142,7 @@ def leaping(
     with text.block(f"while {place} < {end}"):
         text.line(f"{turn} = {place}")
         text.line(f"{value} = np.int64({nest.call('at', walk.array, turn)})")
-        for other, cursor in found.items():
+        for other, cursor in found:
             sought = nest.call("seek", other.array, cursor, other.high, value)
             text.line(f"{cursor} = {sought}")
             with text.block(f"if {cursor} >= {other.high}"):
