@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 
-from gdatalog.gpu_ops import Resources
-from gdatalog.gpu_ops.cupy_driver import OPTIONS, bare
+from gdatalog.gpu_ops.cupy_driver import OPTIONS, Resources, bare
 
 ARCHITECTURES = ("sm_80", "sm_90")
 # What CuPy puts behind the options of a source.

@@ -210,7 +210,7 @@ def test_what_was_not_used_for_longest_goes(
     monkeypatch.setattr(cache, most, value)
     for number in range(10):
         fill(folder, number, used=1000.0 + number)
-    cache._let_go(folder.parent)
+    cache._let_go()
     assert kept(folder) == {f"p{number}" for number in range(10)}
     cache.keep("new", bytes(968))
     assert kept(folder) == {"new", *(f"p{number}" for number in range(3, 10))}
@@ -219,11 +219,11 @@ def test_what_was_not_used_for_longest_goes(
 def test_a_process_looks_for_room_now_and_then(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = []
-    monkeypatch.setattr(cache, "_let_go", looked.append)
+    looked: list[Path] = []
+    monkeypatch.setattr(cache, "_let_go", lambda: looked.append(cache.folder()))
     for number in range(2 * cache._SELDOM + 1):
         cache.keep(f"p{number}", b"code")
-    assert looked == [folder.parent] * 3
+    assert looked == [folder] * 3
 
 
 def test_what_is_used_stays(folder: Path) -> None:

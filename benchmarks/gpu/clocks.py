@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmarks.gpu.names import part_of
-from gdatalog.gpu_ops import Driver, Kernel, Resources
+from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel, Resources
 
 T = TypeVar("T")
 
@@ -34,17 +34,17 @@ class Compiled:
 class Clocked:
     """A driver that is another one, and notes what it is asked for."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self.compiled: list[Compiled] = []
         self.spans: list[tuple[str, Callable[[], float]]] = []  # what gives a launch's seconds
         self.by_part: dict[str, float] = {}  # seconds that have been asked for
-        self.kept: dict[tuple[str, str], Kernel] = {}  # by source and name, of who keeps them here
+        self.kept: dict[tuple[str, str], CupyKernel] = {}  # by source and name
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.driver, name)
 
-    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, CupyKernel]:
         began = perf_counter()
         found = self.driver.kernels(source, names, told)
         seconds = perf_counter() - began
@@ -87,7 +87,7 @@ class Clocked:
 
 
 class ClockedKernel:
-    def __init__(self, part: str, kernel: Kernel, clocks: Clocked) -> None:
+    def __init__(self, part: str, kernel: CupyKernel, clocks: Clocked) -> None:
         self.part, self.kernel, self.clocks = part, kernel, clocks
 
     def __getattr__(self, name: str) -> Any:
@@ -101,7 +101,7 @@ class ClockedKernel:
 class Phases:
     """Seconds by phase, everything waited for at its borders."""
 
-    driver: Driver
+    driver: CupyDriver
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
 from gdatalog.engine.session import Strategy
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 
 MILLISECOND = 1_000_000
 NEVER = -1  # a task is never split
@@ -102,7 +102,7 @@ def on_host(array: Any, xp: Any) -> Any:
     return xp.asnumpy(array) if hasattr(xp, "asnumpy") and isinstance(array, xp.ndarray) else array
 
 
-def device_of(driver: Driver) -> Any:
+def device_of(driver: CupyDriver) -> Any:
     """The device whose kernels a driver runs."""
     try:
         from gdatalog.gpu_ops.device import Gpu
@@ -111,7 +111,7 @@ def device_of(driver: Driver) -> Any:
     return Gpu(driver)
 
 
-def gpu_driver() -> Driver:
+def gpu_driver() -> CupyDriver:
     """CuPy's driver of the first GPU."""
     try:
         from gdatalog.gpu_ops.cupy_driver import CupyDriver

@@ -15,7 +15,8 @@ from typing import Any
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.made import Oriented
-from gdatalog.gpu_ops import Kernel, whole
+from gdatalog.gpu_ops import whole
+from gdatalog.gpu_ops.cupy_driver import CupyKernel
 
 THREADS, SHORT = 256, 64
 TEAMS = (8, 16, 32)
@@ -64,7 +65,7 @@ class Hand:
     def ends(self) -> Any:
         return self.last_ends
 
-    def _kernel(self, name: str, lanes: int) -> Kernel:
+    def _kernel(self, name: str, lanes: int) -> CupyKernel:
         text = source(self.name, lanes, self.threads, self.short)
         kept = self.driver.kept
         if (text, name) not in kept:

@@ -13,7 +13,7 @@ from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
 from benchmarks.graphs import Graph
 from benchmarks.graphs import closure as real_closure
 from benchmarks.graphs import graph as real_graph
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Setting:
     """
 
     driver: Clocked
-    fresh: Callable[[], Driver]  # another driver, which has compiled nothing
+    fresh: Callable[[], CupyDriver]  # another driver, which has compiled nothing
     small: bool = False
     minutes: float | None = None
     only: str = ""

@@ -19,7 +19,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from threading import RLock
 from time import time
@@ -84,7 +85,7 @@ def keep(name: str, code: bytes) -> None:
             _place.kept += 1
             many = _place.kept % _SELDOM == 1
         if many:
-            _let_go(folder().parent)
+            _let_go()
 
 
 def _sum(name: str, code: bytes) -> bytes:
@@ -174,36 +175,52 @@ def _elsewhere(problem: OSError) -> Path:
     return _place.path
 
 
-def _files(root: Path) -> Iterator[tuple[float, int, str]]:
-    """All cached files, of other versions and left-overs too: time of last use, size, path."""
-    for where in root.glob(_FOLDERS):
-        for parent, _, names in os.walk(where):
-            for name in names:
-                path = os.path.join(parent, name)
-                with contextlib.suppress(OSError):
-                    state = os.lstat(path)
-                    yield state.st_mtime, state.st_size, path
+File = tuple[float, int, str]  # time of last use, size, path
 
 
-def _let_go(root: Path) -> None:
-    """Deletes the least recently used files if the cache is too large."""
-    found = sorted(_files(root))
+def _files(where: Path) -> Iterator[File]:
+    for parent, _, names in os.walk(where):
+        for name in names:
+            path = os.path.join(parent, name)
+            with contextlib.suppress(OSError):
+                state = os.lstat(path)
+                yield state.st_mtime, state.st_size, path
+
+
+def _code_files() -> list[File]:
+    """All files of code, of other versions and left-overs too."""
+    return [file for where in folder().parent.glob(_FOLDERS) for file in _files(where)]
+
+
+def _free(files: Iterable[File], most_bytes: float, most_files: float = inf) -> list[File]:
+    """Deletes the least recently used files until no more are left than this; returns which."""
+    found, gone = sorted(files), list[File]()
     count, total = len(found), sum(size for _, size, _ in found)
-    if count <= MOST_FILES and total <= MOST_BYTES:
-        return
-    for _, size, path in found:
-        if count <= MOST_FILES * 0.8 and total <= MOST_BYTES * 0.8:
-            return
+    for file in found:
+        if count <= most_files and total <= most_bytes:
+            break
         with contextlib.suppress(OSError):
-            os.unlink(path)
-            count, total = count - 1, total - size
+            os.unlink(file[2])
+            gone.append(file)
+            count, total = count - 1, total - file[1]
+    return gone
+
+
+def _let_go() -> None:
+    """Makes room if the cache of code is too large."""
+    found = _code_files()
+    if len(found) > MOST_FILES or _size_of(found).bytes > MOST_BYTES:
+        _free(found, MOST_BYTES * 0.8, MOST_FILES * 0.8)
+
+
+def _size_of(files: Sequence[File], suffix: str = "") -> CacheSize:
+    modules = sum(path.endswith(suffix) for _, _, path in files)
+    return CacheSize(modules, sum(size for _, size, _ in files))
 
 
 def size() -> CacheSize:
     """The present size of the cache."""
-    found = list(_files(folder().parent))
-    modules = sum(path.endswith(_SUFFIX) for _, _, path in found)
-    return CacheSize(modules, sum(size for _, size, _ in found))
+    return _size_of(_code_files(), _SUFFIX)
 
 
 def clear() -> CacheSize:
@@ -211,17 +228,13 @@ def clear() -> CacheSize:
 
     Code in memory stays, for running queries.
     """
-    modules = freed = 0
-    for _, size, path in list(_files(folder().parent)):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-            modules, freed = modules + path.endswith(_SUFFIX), freed + size
+    gone = _free(_code_files(), -1)
     for where in folder().parent.glob(_FOLDERS):
         for parent, _, _ in os.walk(where, topdown=False):
             if Path(parent) != folder():
                 with contextlib.suppress(OSError):
-                    Path(parent).rmdir()
-    return CacheSize(modules, freed)
+                    os.rmdir(parent)
+    return _size_of(gone, _SUFFIX)
 
 
 # The kernels that CuPy caches.
@@ -262,31 +275,12 @@ def _made_folder() -> str:
         return held.name
 
 
-def _kernels() -> Iterator[tuple[float, int, Path]]:
-    """The files in our folder: modification time, size, path."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(kernel_folder()):
-            if entry.is_file(follow_symlinks=False):
-                state = entry.stat()
-                yield state.st_mtime, state.st_size, Path(entry)
-
-
 def kernels_size() -> CacheSize:
     """How many files are cached, and their size."""
-    sizes = [size for _, size, _ in _kernels()]
-    return CacheSize(len(sizes), sum(sizes))
+    return _size_of(list(_files(kernel_folder())))
 
 
 def free_kernels(most: int = MOST_KERNEL_BYTES) -> CacheSize:
     """Deletes the oldest files until no more than `most` bytes are left; returns how much it
     deleted."""
-    found = sorted(_kernels())
-    total = sum(size for _, size, _ in found)
-    files = freed = 0
-    for _, size, path in found:
-        if total - freed <= most:
-            break
-        with contextlib.suppress(OSError):
-            path.unlink()
-            files, freed = files + 1, freed + size
-    return CacheSize(files, freed)
+    return _size_of(_free(_files(kernel_folder()), most))

@@ -166,13 +166,8 @@ ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # releases the GIL
 # A module contains the helpers that are inlined; other helpers are declared.
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """A function's IR, the helpers that it calls, and the LLVM functions that it calls."""
-
-    text: str
-    helpers: Sequence[TypedFunction]
-    declared: Set[str]
+# A function's IR, the helpers that it calls, and the LLVM functions that it calls.
+Translated = tuple[str, Sequence[TypedFunction], Set[str]]
 
 
 @dataclass(slots=True)
@@ -184,19 +179,17 @@ class Module:
     done: set[str] = field(default_factory=set)
     declared: set[str] = field(default_factory=set)
 
-    def add(self, typed: TypedFunction, head: str, noalias: bool = False) -> None:
-        """Translates a function, and before it the helpers that it inlines."""
-        self._put(_translated(typed, head, noalias))
-
-    def _put(self, body: Translated) -> None:
-        for typed in body.helpers:
+    def add(self, translated: Translated) -> None:
+        """Adds a function, and before it the helpers that it inlines."""
+        text, helpers, declared = translated
+        for typed in helpers:
             if typed.function.kind != "inlined":
                 self.parts[typed.symbol] = typed
             elif typed.symbol not in self.done:
                 self.done.add(typed.symbol)
-                self._put(_inlined(typed))
-        self.declared |= body.declared
-        self.texts.append(body.text)
+                self.add(_inlined(typed.function, typed.given))
+        self.declared |= declared
+        self.texts.append(text)
 
     def text(self) -> str:
         calls = [
@@ -213,7 +206,7 @@ def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, 
     for each array, a value for each scalar.
     """
     typed, module = infer(function, tuple(given)), Module()
-    module.add(typed, "define private {} {} nounwind", noalias=function.kind is None)
+    module.add(_translated(typed, "define private {} {} nounwind", function.kind is None))
     module.texts.append(entry(typed))
     return module.text(), module.parts
 
@@ -233,7 +226,7 @@ def bundle_of(
             addresses[symbol] = address
         elif symbol not in made:
             made[symbol] = typed
-            module.add(typed, "define {} {} nounwind")
+            module.add(_translated(typed, "define {} {} nounwind"))
             left += module.parts.items()
     module.parts = {name: typed for name, typed in module.parts.items() if name not in made}
     return module.text(), made, {name: addresses[name] for name in module.parts}
@@ -244,21 +237,14 @@ def _translated(typed: TypedFunction, head: str, noalias: bool = False) -> Trans
     while True:
         body = Body(typed, slotted)
         try:
-            return Translated(body.text(head, noalias), body.helpers, body.declared)
+            return body.text(head, noalias), body.helpers, body.declared
         except Early as name:
             slotted |= {str(name)}
 
 
-# The translations of inlined helpers.
-_texts: dict[tuple[Function, tuple[str, ...]], Translated] = {}
-
-
-def _inlined(typed: TypedFunction) -> Translated:
-    key = typed.function, typed.given
-    found = _texts.get(key)
-    if found is None:
-        found = _texts[key] = _translated(typed, "define private {} {} alwaysinline")
-    return found
+@cache
+def _inlined(function: Function, given: tuple[str, ...]) -> Translated:
+    return _translated(infer(function, given), "define private {} {} alwaysinline")
 
 
 # Object files of functions and helpers: compiling, caching, loading.

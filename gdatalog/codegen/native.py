@@ -40,6 +40,7 @@ _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "
           "u64[]": "LQ", "f64[]": "d"}  # fmt: skip
 
 _WHOLE = 0x0101  # NumPy's flags for contiguous and aligned
+_WORD = 0xFFFF_FFFF_FFFF_FFFF
 _ROOM = [0] * 8  # for results, which replace the arguments
 
 _lock = RLock()  # held while a function is compiled
@@ -82,7 +83,7 @@ class Native:
         """The words that pass an argument: a number, or an array's address and length."""
         chars = _CHARS.get(kind)
         if chars is None:
-            return (_word(arg, kind),)
+            return (int(np.float64(arg).view(np.uint64) if kind == "f64" else arg) & _WORD,)
         dtype, whole = arg.dtype, arg.flags.num & _WHOLE == _WHOLE
         if dtype.char not in chars or not dtype.isnative or arg.ndim != 1 or not whole:
             raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
@@ -95,21 +96,19 @@ class Bound:
     `function`: a `Native`, or any function that takes the arrays.
     """
 
-    __slots__ = ("_address", "_places", "_set", "_words", "arrays", "function")
+    __slots__ = ("_address", "_places", "_words", "arrays", "function")
 
     def __init__(self, function: Any, arrays: dict[str, Any]) -> None:
         self.function = function
-        self.arrays = arrays
+        self.arrays: dict[str, Any] = {}
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
-        self._set = False
         for name, value in arrays.items():
             self.set(name, value)
-        self._set = True
 
     def set(self, name: str, value: Any) -> None:
-        if self.arrays.get(name) is value and self._set:
+        if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
         function = self.function
@@ -128,15 +127,9 @@ class Bound:
         return status
 
 
-def _word(value: Any, kind: str) -> int:
-    if kind == "f64":
-        return int(np.float64(value).view(np.uint64))
-    return int(value) & 0xFFFF_FFFF_FFFF_FFFF
-
-
 def _unpacked(words: Any, status: int, result: Any) -> Any:
     if result == "u64":
-        return status & 0xFFFF_FFFF_FFFF_FFFF
+        return status & _WORD
     if result == "bool":
         return status != 0
     views = {"f64": np.float64, "u64": np.uint64}

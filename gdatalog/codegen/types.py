@@ -100,7 +100,7 @@ class TypedFunction:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp(left=left, op=op, right=right):
-                return self._arithmetic(left, op, right)
+                return arithmetic_type(left, op, right, self.of(left), self.of(right))
             case ast.Constant(value=value):
                 return _of_constant(value)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
@@ -134,9 +134,6 @@ class TypedFunction:
             return found
         self._early = True
         return None
-
-    def _arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> Type | None:
-        return arithmetic_type(left, op, right, self.of(left), self.of(right))
 
     def _call(self, node: ast.Call) -> Type | None:
         name, args = called(node), node.args
@@ -177,7 +174,7 @@ class TypedFunction:
                 case ast.Assign(targets=[target], value=value):
                     self._assign(target, value)
                 case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                    self._widen(name, self._arithmetic(ast.Name(name), op, value))
+                    self._widen(name, self.of(ast.BinOp(ast.Name(name), op, value)))
                 case ast.For(target=ast.Name(id=name)):
                     self._widen(name, "i64")
                 case ast.Return(value=None):

@@ -15,20 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.codegen import LoopError, native
-from gdatalog.codegen.helpers.lattice import (
-    ABSENT,
-    BUCKETS,
-    FOUND,
-    KNOWN,
-    ORDERED,
-    REHASH,
-    RING,
-    SEEDS,
-    UNIT,
-    WATCHED,
-    WORST,
-    count_keys,
-)
+from gdatalog.codegen.helpers import lattice
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill, held_bytes, is_spilled
 from gdatalog.storage.table import Array
@@ -61,8 +48,8 @@ class BestValues:
         self.numbered = numbered
         self.watched = not ordered
         self.queue = np.zeros(18, dtype=np.int64)
-        self.queue[ORDERED], self.queue[WATCHED] = ordered, not ordered
-        self.queue[SEEDS] = len(codes)
+        self.queue[lattice.ORDERED], self.queue[lattice.WATCHED] = ordered, not ordered
+        self.queue[lattice.SEEDS] = len(codes)
         self.codes = codes
         self.costs = costs
         self.arrays: dict[str, Array] = {"queue": self.queue}
@@ -89,12 +76,12 @@ class BestValues:
             return np.empty(length, dtype=dtype) if spill is None else spill.zeros(length, dtype)
 
         fresh: dict[str, Array] = {
-            "best": filled(room, WORST, np.int64),
-            "where": filled(room, ABSENT, np.int8),
+            "best": filled(room, lattice.WORST, np.int64),
+            "where": filled(room, lattice.ABSENT, np.int8),
             "touched": empty(room, np.int32),
             "origin": filled(room if self.watched else 1, -1, np.int32),
             "stamps": filled(room if self.watched else 1, 0, np.int32),
-            "heads": np.full(BUCKETS, -1, dtype=np.int64),
+            "heads": np.full(lattice.BUCKETS, -1, dtype=np.int64),
             "link": empty(pool, np.int32),
             "item": empty(pool, np.int32),
         }
@@ -103,17 +90,17 @@ class BestValues:
             fresh["table"] = filled(1 << (2 * room).bit_length(), -1, np.int32)
             fresh["wanted"] = self.codes
             fresh["seeds"] = old.get("seeds", np.empty(len(self.codes), dtype=np.int32))
-            self.queue[REHASH] = 1
+            self.queue[lattice.REHASH] = 1
         else:
             fresh["seeds"] = self.codes.astype(np.int32)
         fresh["costs"] = self.costs
         if "best" in old:
-            ring = np.roll(old["item"], -int(self.queue[RING]))
-            self.queue[RING] = 0
+            ring = np.roll(old["item"], -int(self.queue[lattice.RING]))
+            self.queue[lattice.RING] = 0
             for name, array in old.items():
                 if name in ("table", "wanted", "seeds", "costs", "queue"):
                     continue
-                kept = ring if name == "item" and not self.queue[ORDERED] else array
+                kept = ring if name == "item" and not self.queue[lattice.ORDERED] else array
                 fresh[name][: len(array)] = kept
         self.arrays = {**fresh, "queue": self.queue}
 
@@ -128,13 +115,13 @@ class BestValues:
     @property
     def found(self) -> int:
         """The code of the group that improves itself."""
-        group = int(self.queue[FOUND])
+        group = int(self.queue[lattice.FOUND])
         return int(self.arrays["codes"][group]) if self.numbered else group
 
     @property
     def unit(self) -> int:
         """The number of the current unit."""
-        return int(self.queue[UNIT])
+        return int(self.queue[lattice.UNIT])
 
     @property
     def ascending(self) -> bool:
@@ -147,11 +134,11 @@ class BestValues:
         if not self.numbered:
             where = self.arrays["where"]
             for start in range(0, len(where), AT_ONCE):
-                there = np.flatnonzero(where[start : start + AT_ONCE] != ABSENT)
+                there = np.flatnonzero(where[start : start + AT_ONCE] != lattice.ABSENT)
                 there += start
                 yield there, best[there]
             return
-        count = int(self.queue[KNOWN])
+        count = int(self.queue[lattice.KNOWN])
         codes = self.arrays["codes"][:count]
         if self.ascending:
             order = np.argsort(codes)
@@ -210,7 +197,7 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
     source = _scatter(tuple(column.dtype.name for column in (keys, *rest)))
     try:
         scatter = native.load(native.named("scatter", source), source)
-        tally = native.of(count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
+        tally = native.of(lattice.count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
     except LoopError as problem:
         warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
         return None

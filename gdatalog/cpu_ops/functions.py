@@ -10,7 +10,7 @@ Functions of texts are in `texts.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,7 @@ class Functions:
 
     def __init__(self, xp: Any, found: Callable[[Array], Array | None]) -> None:
         self.xp, self.found = xp, found
-        self.order = {
-            "<": xp.less, "<=": xp.less_equal, ">": xp.greater, ">=": xp.greater_equal,
-            "=": xp.equal, "!=": xp.not_equal,
-        }  # fmt: skip
+        self.order = {op: getattr(xp, ufunc.__name__) for op, ufunc in (ORDER | EQUALITY).items()}
         self.on_ints: dict[str, Function] = {
             "+": _sound(lambda a, b: a + b),
             "-": _sound(lambda a, b=None: -a if b is None else a - b),
@@ -302,6 +299,16 @@ def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Arr
     return keys, failed
 
 
+def constant(expr: Expr, scope: Scope) -> tuple[int, bool]:
+    """The key of an expression without variables, and whether computing it fails."""
+    keys, failed = evaluate(expr, _no_column, 1, scope)
+    return int(keys[0]), failed is not None and bool(failed[0])
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)
+
+
 def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
     """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
     before."""
@@ -349,7 +356,7 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
     kind = expr.args[0].type
     if expr.function in EQUALITY or expr.function in ORDER:
         return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
-    warn = _warner(expr, scope)
+    warn = partial(scope.warn, span=expr.span)
     try:
         values, bad = call(expr.function, args, kind, scope.symbols, warn, scope.bounded)
     except EvaluationError as error:
@@ -361,7 +368,3 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
 def either(one: Array | None, other: Array | None) -> Array | None:
     """The rows in one mask or the other."""
     return one if other is None else other if one is None else one | other
-
-
-def _warner(expr: Apply, scope: Scope) -> Callable[[str], None]:
-    return lambda message: scope.warn(message, expr.span)

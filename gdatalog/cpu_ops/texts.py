@@ -246,17 +246,12 @@ def _arguments(
             poll()
 
 
-def _length(values: Iterable[Any]) -> int:
-    """The number of characters of the texts among some values."""
-    return sum(len(value) for value in values if isinstance(value, str))
-
-
 def _made(
     function: Callable[..., str], rows: Iterable[tuple[Any, ...]], bounded: bool
 ) -> Iterator[str]:
     """The texts that a function makes. Memory for a long one is charged before it is made."""
     for arguments in rows:
-        length = _length(arguments)
+        length = sum(len(value) for value in arguments if isinstance(value, str))
         if length < LONG:
             yield function(*arguments)
             continue

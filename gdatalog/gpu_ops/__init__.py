@@ -1,158 +1,21 @@
-"""The interface to a GPU, and its kernels, compiled on first use. CuPy implements it; tests have an
-implementation without a GPU.
+"""A GPU's kernels, compiled on first use.
 
-A driver compiles a source and launches its kernels, as many blocks as a size needs. Arrays are
-`xp`'s: CuPy's on a GPU.
+A driver (`cupy_driver.py`; tests have one without a GPU) compiles a source and launches its
+kernels, as many blocks as a size needs. Arrays are `xp`'s: CuPy's on a GPU.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import spending
-from gdatalog.records import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resources of a kernel, as the compiler reports them: registers, spilled bytes, shared
-    bytes."""
-
-    registers: int
-    spilled: int
-    shared: int
-
-
-class Kernel(Protocol):
-    """A compiled kernel."""
-
-    @property
-    def resources(self) -> Resources: ...
-
-    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        """Launches `blocks` blocks of `threads` threads; `args` are arrays, ints (64 bits) and
-        floats."""
-
-    def resident(self, threads: int) -> int:
-        """How many blocks of `threads` threads the whole device runs at once."""
-
-
-class Copied(Protocol):
-    """A point in the stream of copies, reached when all earlier copies are done."""
-
-    def wait(self) -> None:
-        """Waits for it on the host."""
-
-    def before_kernels(self) -> None:
-        """Makes later kernels wait for it on the device."""
-
-
-class Copier(Protocol):
-    """Copies from the host to the device in a stream of their own, while kernels run.
-
-    They may be started by another thread than the one that launches kernels.
-    """
-
-    def pinned(self, size: int) -> Any:
-        """A pinned host buffer of `size` bytes, as a NumPy array."""
-
-    def after_kernels(self) -> None:
-        """Makes later copies wait for all kernels launched so far."""
-
-    def copy(self, there: Any, at: int, here: Any) -> None:
-        """Starts copying a pinned buffer into an array, from the array's byte `at` on."""
-
-    def copied(self) -> Copied:
-        """The point when all copies started so far are done."""
-
-
-class Pages(Protocol):
-    """A range of addresses that kernels read like other memory; each page is in the host's memory
-    or the device's. It is freed with its last array. `page`: the bytes of a page; `count`: the
-    number of pages; `placed`: the numbers of the pages on the device."""
-
-    page: int
-    count: int
-
-    @property
-    def placed(self) -> frozenset[int]: ...
-
-    def array(self, at: int, length: int, dtype: Any) -> Any:
-        """An array in the range, from byte `at` on."""
-
-    def write(self, at: int, here: Any) -> Copied:
-        """Starts writing a pinned buffer to the range, from byte `at` on. Kernels launched later
-        read it. Whole words are written: no other array may begin in the padding of the last word.
-        """
-
-    def place(self, wanted: Collection[int]) -> None:
-        """Moves these pages to the device, as far as the driver can, and all others to the host.
-        Contents and addresses stay. Waits for all kernels."""
-
-
-class Driver(Protocol):
-    """`xp`: NumPy's functions on this device's arrays."""
-
-    name: str  # "cuda:0"
-    clock: float  # ticks of the kernels' clock in a nanosecond, roughly
-    xp: Any
-    # Frees unused memory. Called when an allocation fails, which is then retried once.
-    relief: Callable[[], None]
-    # Whether a thread that waits for a short kernel polls without sleeping. With several waiting
-    # threads, each would keep the others from launching.
-    spins: bool
-
-    @property
-    def page(self) -> int:
-        """The bytes of a page that can be placed on the device; 0 if none can."""
-
-    def use(self) -> AbstractContextManager[None]:
-        """Makes this device current in this thread."""
-
-    def copied(self, array: Any) -> Any:
-        """Copies an array of another device with the same kind of driver to this device.
-
-        Before, the other device must have finished the array (`synchronize`). It must keep the
-        array until this device has its copy (`synchronize`, too).
-        """
-
-    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
-        """The kernels of a source, compiled or from a cache; `label`: their rule, for errors.
-
-        The source includes nothing: `__init__.py` has expanded it.
-        """
-
-    def copier(self) -> Copier:
-        """A new stream of copies."""
-
-    def pages(self, size: int) -> Pages:
-        """A range of `size` bytes, at first all in the host's memory."""
-
-    def fetched(self, array: Any) -> Any:
-        """The array as a NumPy array; a large one through pinned buffers, several times as fast."""
-
-    def free_memory(self) -> int:
-        """The bytes that can be allocated now."""
-
-    def release(self) -> None:
-        """Returns unused memory to the system."""
-
-    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
-        """Waits for all launched kernels, and calls `poll` now and then.
-
-        If `poll` raises, `flags[at] = stop` asks the running kernels to end.
-        """
-
-    def synchronize(self) -> None:
-        """Waits for all launched kernels and raises their errors."""
-
-
-# Compiles kernels on first use, and launches as many blocks as a size needs.
+if TYPE_CHECKING:
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
 
 
 THREADS = 256  # of a block, as in search.cuh
@@ -169,10 +32,9 @@ def type_of(array: Any) -> str:
 class Kernels:
     """The kernels of one driver, each compiled on first use."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
-        self._known: dict[tuple[str, str], Kernel] = {}
-        self._resident: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, str], CupyKernel] = {}
 
     def launch(
         self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Any]
@@ -188,8 +50,7 @@ class Kernels:
             with spending("compiling"):
                 kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
             self._known[key] = kernel
-            self._resident[key] = kernel.resident(THREADS)
-        blocks = max(1, min(-(-size // TILE), self._resident[key]))
+        blocks = max(1, min(-(-size // TILE), kernel.resident(THREADS)))
         kernel.launch(blocks, THREADS, args)
 
 

@@ -10,7 +10,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gdatalog.printer.nest import Counter
+from gdatalog.codegen import called
+from gdatalog.codegen.types import Type, TypedFunction, builtin_type, read_from
+from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field
 
 # Functions that all lanes of a tile call together.
@@ -26,6 +28,8 @@ LENGTHS = {
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
     "trailing_zeros": "lowest_bit", "popcount": "bits_of",
+    "np.floor": "floor_of", "np.ceil": "ceil_of", "np.sqrt": "root_of", "np.exp": "exp_of",
+    "np.log": "log_of", "np.power": "real_power", "np.fmod": "real_remainder",
 }  # fmt: skip
 # C++ for the functions that use the tile's state; `{n}` is argument n (walk.cuh and others).
 STATE = {
@@ -61,8 +65,8 @@ class Spoken:
     """Translates expressions. `arrays`: the element types of arrays; `outputs`: the types of a
     row's columns."""
 
-    arrays: Mapping[str, Type]
-    outputs: Sequence[Type]
+    arrays: Mapping[str, str]
+    outputs: Sequence[str]
     lanes: int
     buffers: Sequence[str] = ()  # tiles may borrow longer parts of these; outer levels first
     types: LoopTypes = field(init=False)
@@ -94,7 +98,7 @@ class Spoken:
                 return _least(value) if isinstance(value, int) else f"-{value!r}"
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self._expr(operand)
-                return f"-({inner})" if self.types.of(operand) == "double" else f"minus(0, {inner})"
+                return f"-({inner})" if self.types.of(operand) == "f64" else f"minus(0, {inner})"
             case ast.BinOp(left=left, op=op, right=right):
                 one, other = self._expr(left), self._expr(right)
                 if isinstance(op, ast.LShift) and self.types.of(left) != "u64":
@@ -105,13 +109,13 @@ class Spoken:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compare(left, ops, others)
             case ast.IfExp(test=test, body=one, orelse=other):
-                kind = self.types.of(node)
+                kind = cpp_type(self.types.of(node))
                 yes, no = self._expr(one), self._expr(other)
                 return f"({self._expr(test)} ? ({kind})({yes}) : ({kind})({no}))"
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 return f"{name}[{self._expr(index)}]"
-            case ast.Call(func=function, args=args):
-                return self._call(called(function), args)
+            case ast.Call(args=args):
+                return self._call(called(node), node, args)
             case _:
                 raise AssertionError(ast.unparse(node))
 
@@ -120,7 +124,7 @@ class Spoken:
         parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
         return f"({' && '.join(parts)})"
 
-    def _call(self, name: str, args: Sequence[ast.expr]) -> str:
+    def _call(self, name: str, node: ast.Call, args: Sequence[ast.expr]) -> str:
         if name == "len":
             return self._length(args[0])
         texts = [self._expr(arg) for arg in args]
@@ -139,7 +143,7 @@ class Spoken:
         if name == "at":
             return f"{texts[0]}[{texts[1]}]"
         if name in ("min", "max"):
-            return self._extreme(name, args, texts)
+            return self._extreme(name, cpp_type(self.types.of(node)), texts)
         if name in ("add_common", "clear_tally", "few_keys", "find_tally", "sum_common"):
             self.counts = True
         if name == "add_common":  # where it counts is a template argument
@@ -156,10 +160,7 @@ class Spoken:
             texts.insert(0, "t")
         return f"{RENAMED.get(name, name)}({', '.join(texts)})"
 
-    def _extreme(self, name: str, args: Sequence[ast.expr], texts: Sequence[str]) -> str:
-        kind = "i64"
-        for arg in args:
-            kind = wider(kind, self.types.of(arg))
+    def _extreme(self, name: str, kind: str, texts: Sequence[str]) -> str:
         found = f"({kind})({texts[0]})"
         for text in texts[1:]:
             function = "least_of" if name == "min" else "greatest_of"
@@ -180,8 +181,6 @@ def _least(value: int) -> str:
 # Types of names.
 
 
-Type = str  # of C++: bool, i64, u64, double
-
 # Names of the tile's state in printed loops, and their C++ (walk.cuh).
 STATE_NAMES = {
     "start": "work.task.start", "stop": "work.task.stop", "trouble": "work.trouble",
@@ -191,94 +190,21 @@ BOOLS = frozenset(
     {"begin_unit", "ended", "few_keys", "has", "has_bit", "late", "leads", "next_task"}
     | {"whole_lists"}
 )
-DOUBLES = frozenset({
-    "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
-    "real_remainder",
-})  # fmt: skip
 
 
-@dataclass(slots=True)
-class LoopTypes:
-    """`arrays`: the element types of arrays. `names`: the types of local variables; `tuples`: the
-    lengths of local arrays."""
+def cpp_type(kind: Type | None) -> str:
+    return "double" if kind == "f64" else str(kind)
 
-    arrays: Mapping[str, Type]
-    names: dict[str, Type] = field(default_factory=dict)
-    tuples: dict[str, int] = field(default_factory=dict)
-    turns: set[str] = field(default_factory=set)  # loop variables, which loops declare
 
-    def learn(self, body: Sequence[ast.stmt]) -> None:
-        """Infers the types of a function's names."""
-        while self._more(body):
-            pass
+class LoopTypes(TypedFunction):
+    """The types of the names of a tile's loops, which call other functions than those of a CPU."""
 
-    def _more(self, body: Sequence[ast.stmt]) -> bool:
-        """One round of inference; returns whether it has changed any type."""
-        before = dict(self.names)
-        for node in (inner for statement in body for inner in ast.walk(statement)):
-            match node:
-                case ast.For(target=ast.Name(id=name)):
-                    self.turns.add(name)
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
-                    self.tuples[name] = len(values)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._widen(name, self.of(value))
-                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                    for target, value in zip(names, values, strict=True):
-                        assert isinstance(target, ast.Name)
-                        self._widen(target.id, self.of(value))
-                case ast.AugAssign(target=ast.Name(id=name), value=value):
-                    self._widen(name, self.of(value))
-        return self.names != before
-
-    def _widen(self, name: str, kind: Type) -> None:
-        if name in STATE_NAMES:
-            return
-        self.names[name] = wider(self.names.get(name, "bool"), kind)
-
-    def of(self, node: ast.expr) -> Type:
-        match node:
-            case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return "bool"
-            case ast.Constant(value=float()):
-                return "double"
-            case ast.Name(id=name):
-                whole = name in STATE_NAMES or name in self.turns
-                return self.names.get(name, "i64" if whole else "bool")
-            case ast.BoolOp(values=values):
-                return "bool" if all(self.of(v) == "bool" for v in values) else "i64"
-            case ast.BinOp(left=left, op=op, right=right):
-                if isinstance(op, ast.Div):
-                    return "double"
-                return wider("i64", wider(self.of(left), self.of(right)))
-            case ast.UnaryOp(operand=operand):
-                return wider("i64", self.of(operand))
-            case ast.IfExp(body=one, orelse=other):
-                return wider(self.of(one), self.of(other))
-            case ast.Subscript(value=ast.Name(id=name)):
-                return "i64" if name in self.tuples else self._element(name)
-            case ast.Call(func=function, args=args):
-                return self._type_of_call(called(function), args)
-            case _:
-                return "i64"
-
-    def _element(self, array: str) -> Type:
-        return {"u64": "u64", "double": "double"}.get(self.arrays[array], "i64")
-
-    def _type_of_call(self, name: str, args: Sequence[ast.expr]) -> Type:
-        if name in ("np.uint64", "float"):
-            return "u64" if name == "np.uint64" else "double"
+    def _call(self, node: ast.Call) -> Type | None:
+        name, kinds = called(node), [self.of(arg) for arg in node.args]
         if name == "at":
-            assert isinstance(args[0], ast.Name)
-            return self._element(args[0].id)
-        if name in ("min", "max", "abs") or name in OF_LANES:
-            kind = "bool"
-            for arg in args:
-                kind = wider(kind, self.of(arg))
-            return wider("i64", kind)
-        if name in DOUBLES:
-            return "double"
-        return "bool" if name in BOOLS else "i64"
+            return read_from(str(kinds[0]))
+        found = builtin_type("abs" if name in OF_LANES else name, kinds)
+        return found or ("f64" if name == "float_of_key" else "bool" if name in BOOLS else "i64")
 
     def narrow(self, name: str, statements: Sequence[ast.stmt]) -> bool:
         """Whether all that some statements assign to a name are elements of 32 bits."""
@@ -293,27 +219,24 @@ class LoopTypes:
         match node:
             case ast.Call(func=ast.Attribute(attr="int64"), args=[inner]):
                 return self._of_32_bits(inner)
-            case ast.Call(func=ast.Name(id="at"), args=[ast.Name(id=name), _]):
-                return self.arrays.get(name) == "i32"
-            case ast.Call(func=ast.Name(id="find_indexed"), args=[_, ast.Name(id=name), _]):
-                return self.arrays.get(name) == "i32"
-            case ast.Subscript(value=ast.Name(id=name)):
-                return self.arrays.get(name) == "i32"
+            case (
+                ast.Call(func=ast.Name(id="at"), args=[ast.Name(id=name), _])
+                | ast.Call(func=ast.Name(id="find_indexed"), args=[_, ast.Name(id=name), _])
+                | ast.Subscript(value=ast.Name(id=name))
+            ):
+                return self.names.get(name) == "i32[]"
             case _:
                 return False
 
 
-def wider(one: Type, other: Type) -> Type:
-    order = ("bool", "i64", "u64", "double")
-    return max(one, other, key=order.index)
-
-
-def called(function: ast.expr) -> str:
-    return ast.unparse(function)
-
-
 def names_in(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def assigned_in(body: Sequence[ast.stmt]) -> list[str]:
+    """The names that are assigned, once each."""
+    found = (n for node in body for n in ast.walk(node) if isinstance(n, ast.Name))
+    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))
 
 
 # Writes the lines of a translated function, and the statements that output rows and counts.
@@ -357,10 +280,6 @@ class CodeEmitter(Spoken):
                 self._inside.depth -= 1
         self._depth -= 1
         self._line("}")
-
-    @property
-    def _width(self) -> int:
-        return len(self.outputs)
 
     def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
         """Outputs a row. The arguments of fresh rows start with their marks and the row's place in

@@ -19,15 +19,16 @@ import numpy as np
 
 from gdatalog.codegen.cache import import_cupy
 from gdatalog.errors import DeviceError, MemoryLimitError, Note
-from gdatalog.gpu_ops import Kernel, Pages, Resources
 from gdatalog.gpu_ops.virtual_pages import (
     WORD,
+    Pages,
     PinnedPages,
     Refused,
     VirtualMemory,
     VirtualPages,
     opened,
 )
+from gdatalog.records import dataclass
 from gdatalog.storage.threads import in_ranges
 
 # Products and sums are rounded separately, as in NumPy. Suppressed warnings: functions that a
@@ -47,6 +48,16 @@ NOT_READY = 600  # cudaErrorNotReady
 USUAL_CLOCK = 1_500_000  # kilohertz, if CUDA does not report it
 
 
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a kernel, as the compiler reports them: registers, spilled bytes, shared
+    bytes."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
 class CupyKernel:
     """A compiled kernel. `function`: CuPy's RawKernel; `occupancy`: how many blocks of so many
     threads the device runs at once."""
@@ -63,6 +74,8 @@ class CupyKernel:
         return Resources(found.num_regs, found.local_size_bytes, found.shared_size_bytes)
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        """Launches `blocks` blocks of `threads` threads; `args` are arrays, ints (64 bits) and
+        floats."""
         if blocks <= 0:
             return  # CuPy would launch one block
         given = tuple([_argument(value) for value in args])
@@ -70,6 +83,7 @@ class CupyKernel:
             self._function((blocks,), (threads,), given)
 
     def resident(self, threads: int) -> int:
+        """How many blocks of `threads` threads the whole device runs at once."""
         found = self._resident.get(threads)
         if found is None:
             found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
@@ -114,13 +128,17 @@ def _argument(value: Any) -> Any:
 
 
 class CupyDriver:
-    """`driver.Driver` for GPU `number`."""
+    """GPU `number`. `xp`: NumPy's functions on its arrays; `clock`: ticks of the kernels' clock in
+    a nanosecond, roughly."""
 
     def __init__(self, number: int = 0) -> None:
         self.name = f"cuda:{number}"
         self.number = number
         self.xp: Any = import_cupy()
+        # Frees unused memory. Called when an allocation fails, which is then retried once.
         self.relief: Callable[[], None] = lambda: None
+        # Whether a thread that waits for a short kernel polls without sleeping. With several
+        # waiting threads, each would keep the others from launching.
         self.spins = True
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether `_virtual` is known
@@ -155,15 +173,23 @@ class CupyDriver:
             ) from problem
 
     def copied(self, array: Any) -> Any:
-        """Copies from GPU to GPU directly if one can read the other's memory, else through the
-        host."""
+        """Copies an array of another GPU to this one: directly if one can read the other's memory,
+        else through the host.
+
+        Before, the other GPU must have finished the array (`synchronize`). It must keep the array
+        until this one has its copy (`synchronize`, too).
+        """
         if not array.size:
             return self.xp.empty(array.shape, dtype=array.dtype)
         return array.copy()  # on the GPU of this thread
 
-    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, Kernel]:
+    def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, CupyKernel]:
+        """The kernels of a source, compiled or from a cache; `label`: their rule, for errors.
+
+        The source includes nothing: `whole` has expanded it.
+        """
         module = self.xp.RawModule(code=bare(source), options=OPTIONS)
-        made: dict[str, Kernel] = {}
+        made: dict[str, CupyKernel] = {}
         for name in names:
             try:
                 function = module.get_function(name)
@@ -178,10 +204,12 @@ class CupyDriver:
         return int(each) * self._processors
 
     def copier(self) -> CupyCopier:
+        """A new stream of copies."""
         return CupyCopier(self.xp.cuda)
 
     @property
     def page(self) -> int:
+        """The bytes of a page that can be placed on the device; 0 if none can."""
         if not self._looked:
             self._look()
         return 0 if self._virtual is None else self._virtual.page
@@ -197,6 +225,7 @@ class CupyDriver:
                 self.release()  # CuPy's pool may hold all free memory
 
     def pages(self, size: int) -> Pages:
+        """A range of `size` bytes, at first all in the host's memory."""
         cuda = self.xp.cuda
         with explaining_failure("pages of an index"):
             if not self.page or self._virtual is None:
@@ -223,6 +252,7 @@ class CupyDriver:
         self._words(self._at(source, length, "u8", None), self._at(target, length, "u8", None))
 
     def fetched(self, array: Any) -> Any:
+        """The array as a NumPy array; a large one through pinned buffers, several times as fast."""
         return fetched(self.xp.cuda, array)
 
     def free_memory(self) -> int:
@@ -237,7 +267,11 @@ class CupyDriver:
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
-        """A second interrupt is raised at once, without waiting for the kernel."""
+        """Waits for all launched kernels, and calls `poll` now and then.
+
+        If `poll` raises, `flags[at] = stop` asks the running kernels to end. A second interrupt is
+        raised at once, without waiting for the kernel.
+        """
         with explaining_failure("a kernel"):
             event = self.xp.cuda.Event(disable_timing=True)
             event.record()
@@ -276,6 +310,7 @@ class CupyDriver:
         beside.synchronize()
 
     def synchronize(self) -> None:
+        """Waits for all launched kernels and raises their errors."""
         with explaining_failure("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
 
@@ -337,7 +372,7 @@ class NoMemory(MemoryError):
 
 
 class CupyCopied:
-    """`driver.Copied` as a CUDA event."""
+    """A point in a stream of copies, a CUDA event: reached when all earlier copies are done."""
 
     def __init__(self, cuda: Any, stream: Any) -> None:
         self._cuda = cuda
@@ -345,32 +380,40 @@ class CupyCopied:
         self._event.record(stream)
 
     def wait(self) -> None:
+        """Waits for it on the host."""
         with explaining_failure("a copy"):
             self._event.synchronize()
 
     def before_kernels(self) -> None:
+        """Makes later kernels wait for it on the device."""
         with explaining_failure("a copy"):
             self._cuda.get_current_stream().wait_event(self._event)
 
 
 class CupyCopier:
-    """`driver.Copier` as a stream that does not synchronize with the default stream."""
+    """Copies from the host to the device in a stream of their own, while kernels run.
+
+    They may be started by another thread than the one that launches kernels.
+    """
 
     def __init__(self, cuda: Any) -> None:
         self._cuda = cuda
         self._stream = cuda.Stream(non_blocking=True)
 
     def pinned(self, size: int) -> Any:
+        """A pinned host buffer of `size` bytes, as a NumPy array."""
         with explaining_failure("a pinned buffer of the host"):
             return np.frombuffer(self._cuda.alloc_pinned_memory(size), np.uint8, size)
 
     def after_kernels(self) -> None:
+        """Makes later copies wait for all kernels launched so far."""
         with explaining_failure("a copy"):
             event = self._cuda.Event(disable_timing=True)
             event.record()
             self._stream.wait_event(event)
 
     def copy(self, there: Any, at: int, here: Any) -> None:
+        """Starts copying a pinned buffer into an array, from the array's byte `at` on."""
         runtime = self._cuda.runtime
         with explaining_failure("a copy to the GPU"):
             runtime.memcpyAsync(
@@ -382,6 +425,7 @@ class CupyCopier:
             )
 
     def copied(self) -> CupyCopied:
+        """The point when all copies started so far are done."""
         with explaining_failure("a copy"):
             return CupyCopied(self._cuda, self._stream)
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from gdatalog.calls import Limits, LoopRun, NotOnDevice
-from gdatalog.gpu_ops import Driver, type_of
+from gdatalog.gpu_ops import type_of
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
@@ -37,7 +38,7 @@ class Gpu:
 
     worth = WORTH
 
-    def __init__(self, driver: Driver, memory: int | None = None) -> None:
+    def __init__(self, driver: CupyDriver, memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what is cached between queries."""
         self.driver = driver
         self.ops = Sums(driver)
@@ -100,35 +101,24 @@ class Gpu:
     def tile(self, knobs: Any) -> int:
         return int(knobs.tile) or TILES[-1]
 
-    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """Runs a plan depth-first."""
-        return self.walked(run, wanted, WHOLE)
+    def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
+        """Runs a plan depth-first, or a part of its units."""
+        return self.walks.run(run, wanted, part)
 
-    def walked(self, run: LoopRun, wanted: int | None, part: Part) -> list[Block]:
-        """As `walk`, for a part of the units."""
-        return self.walks.run(
-            run.printed, run.tries, run.scope, run.limits, run.label, wanted, run.beside, part=part
-        )
-
-    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Block]]:
-        """The rows of a partitioned fixpoint: a tile has a worklist and marks for one value at a
-        time."""
-        return self.followed(run, rooms, WHOLE)
-
-    def followed(self, run: LoopRun, rooms: Sequence[Any], part: Part) -> list[list[Block]]:
-        """As `follow`, for a part of the values.
+    def follow(
+        self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
+    ) -> list[list[Block]]:
+        """The rows of a partitioned fixpoint, or of a part of its values: a tile has a worklist and
+        marks for one value at a time.
 
         With several relations, each row starts with the number of its relation, and has as many
         columns as the widest.
         """
-        printed = run.printed
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
             own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
-        blocks = self.walks.run(
-            printed, run.tries, run.scope, run.limits, run.label, None, run.beside, own, part
-        )
-        if not printed.outputs:
+        blocks = self.walks.run(run, None, part, own)
+        if not run.printed.outputs:
             return [[] for _ in rooms]
         if len(rooms) == 1:
             return [blocks]
@@ -214,11 +204,9 @@ class Sums(Intersections):
         if amounts is not None and amounts.dtype == xp.float64:
             return self._sums_of_floats(groups, count, amounts)
         if count == 1:  # the most frequent case: no group
-            return (
-                xp.full(1, len(groups))
-                if amounts is None
-                else amounts.sum(dtype=xp.int64).reshape(1)
-            )
+            if amounts is None:
+                return xp.full(1, len(groups))
+            return amounts.sum(dtype=xp.int64).reshape(1)
         totals = xp.zeros(count, dtype=xp.int64)
         self.add_at(totals, groups, amounts)
         return totals

@@ -21,18 +21,19 @@ from gdatalog.cpu_ops.functions import (
     ColumnOf,
     Functions,
     Scope,
+    constant,
     either,
     extreme_symbol,
+    to_keys,
+    to_values,
 )
-from gdatalog.cpu_ops.functions import evaluate as on_host
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.rows import Array, DeviceMarkedRows, RowOperations
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.printer import fill
 from gdatalog.printer.expressions import printable
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import TypeName
 
 _KEPT = 256  # maximum entries of the caches of constants and of tables; a full one is cleared
 
@@ -43,7 +44,7 @@ class ExpressionOperations(RowOperations):
     float_to_key = staticmethod(float_to_key)
     key_to_float = staticmethod(key_to_float)
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         super().__init__(driver)
         self.functions = DeviceFunctions(self.xp, lambda mask: mask)
         self._constants: dict[int, Array] = {}
@@ -58,11 +59,8 @@ class ExpressionOperations(RowOperations):
         if isinstance(expr, Slot):
             return column(expr.name), None
         values, failed = self._values(expr, column, scope)
-        if expr.type == "float":
-            values = self.float_to_key(values)
-        elif expr.type == "bool":
-            values = values.astype(self.xp.int32)
-        return self._long(values, size), None if failed is None else self._long(failed, size)
+        keys = self._long(to_keys(values, expr.type), size)
+        return keys, None if failed is None else self._long(failed, size)
 
     def test(self, expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
         """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
@@ -88,22 +86,13 @@ class ExpressionOperations(RowOperations):
             return values
         return self.xp.ascontiguousarray(self.xp.broadcast_to(values, (size,)))
 
-    def _to_values(self, keys: Array, kind: TypeName) -> Array:
-        if kind == "float":
-            return self.key_to_float(keys)
-        if kind == "bool":
-            return keys != 0
-        return keys if kind == "symbol" else keys.astype(self.xp.int64)
-
     def _values(self, expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
-            return self._to_values(column(expr.name), expr.type), None
+            return to_values(column(expr.name), expr.type), None
         if not slots(expr):
-            keys, failed = on_host(expr, _no_column, 1, scope)
-            values = self._to_values(self._constant(int(keys[0])), expr.type)
-            if failed is None or not failed[0]:
-                return values, None
-            return values, self.xp.ones(1, dtype=bool)
+            key, fails = constant(expr, scope)
+            values = to_values(self._constant(key), expr.type)
+            return values, self.xp.ones(1, dtype=bool) if fails else None
         assert isinstance(expr, Apply)
         kind = expr.args[0].type
         ordered = expr.function in self.functions.order
@@ -161,10 +150,6 @@ class ExpressionOperations(RowOperations):
                 self._constants.clear()
             found = self._constants[key] = self.xp.full(1, key, dtype=self.xp.int64)
         return found
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
 
 
 class DeviceFunctions(Functions):

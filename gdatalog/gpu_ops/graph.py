@@ -7,6 +7,7 @@ their degrees, then by their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from weakref import ref
 
 import numpy as np
@@ -68,16 +69,10 @@ class DeviceRanking:
 class DeviceGraph(RankedEdges):
     """Properties of rows as edges, each computed on first use."""
 
-    __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
-
     def __init__(self, rows: DeviceStore) -> None:
         super().__init__()
         self.ops = rows.ops
         self._held = ref(rows)  # the rows hold this graph
-        self._symmetric: bool | None = None
-        self._loops: bool | None = None
-        self._skew: float | None = None
-        self._ranking: DeviceRanking | None = None
 
     @property
     def _rows(self) -> DeviceStore:
@@ -90,16 +85,10 @@ class DeviceGraph(RankedEdges):
         """The same as `symmetric`, which costs no more on a device."""
         return self.symmetric
 
-    @property
+    @cached_property
     def symmetric(self) -> bool:
-        """Whether every edge (x, y) has its reverse (y, x)."""
-        if self._symmetric is None:
-            self._symmetric = self._turned()
-        return self._symmetric
-
-    def _turned(self) -> bool:
-        """Whether the edges from higher to lower keys, reversed, are those from lower to higher
-        keys."""
+        """Whether every edge (x, y) has its reverse (y, x): whether the edges from higher to lower
+        keys, reversed, are those from lower to higher keys."""
         ops = self.ops
         left, right = self._rows.as_they_are()
         if len(left) == 0:
@@ -115,34 +104,32 @@ class DeviceGraph(RankedEdges):
         back = ops.sort_rows((right[down], left[down]))
         return all(bool((a == b).all()) for a, b in zip(there, back, strict=True))
 
-    @property
+    @cached_property
     def loops(self) -> bool:
         """Whether a vertex has an edge to itself."""
-        if self._loops is None:
-            left, right = self._rows.as_they_are()
-            self._loops = bool((left == right).any())
-        return self._loops
+        left, right = self._rows.as_they_are()
+        return bool((left == right).any())
 
-    @property
+    @cached_property
     def skew(self) -> float:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        if self._skew is None:
-            xp = self.ops.xp
-            low, high = self.edges()
-            a, b = self.ranking().ranks(low), self.ranking().ranks(high)
-            apart = self.ops.survivors(a != b)
-            pairs = []
-            for sources in (a[apart], xp.minimum(a, b)[apart]):
-                pairs.append(float((xp.bincount(sources).astype(xp.float64) ** 2).sum()))
-            self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
-        return self._skew
+        xp = self.ops.xp
+        low, high = self.edges()
+        a, b = self.ranking().ranks(low), self.ranking().ranks(high)
+        apart = self.ops.survivors(a != b)
+        pairs = []
+        for sources in (a[apart], xp.minimum(a, b)[apart]):
+            pairs.append(float((xp.bincount(sources).astype(xp.float64) ** 2).sum()))
+        return pairs[0] / pairs[1] if pairs[1] else 1.0
+
+    @cached_property
+    def _ranking(self) -> DeviceRanking:
+        return DeviceRanking(self.ops, *self.edges())
 
     def ranking(self) -> DeviceRanking:
-        if self._ranking is None:
-            self._ranking = DeviceRanking(self.ops, *self.edges())
         return self._ranking
 
     def edges(self) -> Columns:
@@ -197,7 +184,7 @@ class DeviceGraph(RankedEdges):
 
     @property
     def nbytes(self) -> int:
-        return 0 if self._ranking is None else self._ranking.nbytes
+        return self._ranking.nbytes if "_ranking" in vars(self) else 0
 
 
 def _range(ops: DeviceOps, left: Array, right: Array) -> tuple[int, int]:

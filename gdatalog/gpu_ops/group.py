@@ -23,10 +23,10 @@ import numpy as np
 from gdatalog.calls import COUNTS, Limits, LoopRun
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.trie_cache import SHARE
-from gdatalog.gpu_ops.walk import Block, Part
+from gdatalog.gpu_ops.walk import WHOLE, Block, Part
 from gdatalog.plan.placement import DeviceWork, Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
@@ -40,7 +40,7 @@ PATIENCE = 0.005  # seconds between two checks for a stop
 class DeviceGroup(Gpu):
     """The first GPU, and the `others` that share its larger joins and fixpoints."""
 
-    def __init__(self, drivers: Sequence[Driver], memory: int | None = None) -> None:
+    def __init__(self, drivers: Sequence[CupyDriver], memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what each GPU caches between queries."""
         super().__init__(drivers[0], memory)
         self.others: list[Gpu] = []
@@ -59,24 +59,26 @@ class DeviceGroup(Gpu):
     def members(self) -> tuple[str, ...]:
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
-    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+    def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
         """Runs a plan depth-first, on all GPUs if they are to share it."""
         if run.shared is None or not run.printed.parallel:
-            return super().walk(run, wanted)
+            return super().walk(run, wanted, part)
 
         def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
-            return [gpu.walked(run, wanted, part)]
+            return [gpu.walk(run, wanted, part)]
 
         (found,) = self._share_loops(piece, run, run.shared)
         return found
 
-    def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> Found:
+    def follow(
+        self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
+    ) -> Found:
         """Runs a partitioned fixpoint, on all GPUs if they are to share it."""
         if run.shared is None:
-            return super().follow(run, rooms, first)
+            return super().follow(run, rooms, first, part)
 
         def piece(gpu: Gpu, run: LoopRun, part: Part) -> Found:
-            return gpu.followed(run, rooms, part)
+            return gpu.follow(run, rooms, first, part)
 
         return self._share_loops(piece, run, run.shared)
 
@@ -119,7 +121,7 @@ class DeviceGroup(Gpu):
         self, piece: Callable[[Gpu, LoopRun, Part], Found], run: LoopRun, shared: Shared
     ) -> Found:
         """Runs all pieces of printed loops."""
-        run = replace(run, scope=run.printed.expressions.arguments(run.scope))
+        run = replace(run, scope=run.printed.expressions.arguments(run.scope), shared=None)
 
         def one(
             gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Any], limits: Limits, part: Part
@@ -242,7 +244,7 @@ class HelperStopped(BaseException):
 class Copies:
     """Copies of the first GPU's tries on another GPU, kept as long as the originals."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self._made: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
         driver.relief = self.let_go

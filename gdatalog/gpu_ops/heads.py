@@ -11,8 +11,9 @@ end. There, all turns are taken one after the other, and each ends again where i
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
+from gdatalog.gpu_ops.cpp import assigned_in
 from gdatalog.records import dataclass
 
 # Functions without side effects; subscripts have none, too.
@@ -45,7 +46,7 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
     assert isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
     if len(loop.iter.args) < 2:
         return None  # a single turn
-    changed = _assigned(loop.body)
+    changed = set(assigned_in(loop.body))
     ends, counts = f"{loop.target.id}_ends", False
     head: list[ast.stmt] = []
     rest: list[ast.stmt] = []
@@ -64,15 +65,15 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
             head.append(statement)
             if isinstance(statement, ast.If):
                 replayed += ast.parse(f"if {ends} == {len(head)}: continue").body
-        elif _aside(statement, counters) and not _assigned([statement]) & found.keys():
+        elif _aside(statement, counters) and not found.keys() & assigned_in([statement]):
             rest.append(statement)  # stays in the turn
             replayed.append(statement)
-            counts = counts or bool(_assigned([statement]) & set(counters))
+            counts = counts or bool(set(counters) & set(assigned_in([statement])))
         else:
             rest += loop.body[at:]
             replayed += loop.body[at:]
             break
-    again = _assigned(rest)
+    again = set(assigned_in(rest))
     if max(found.values(), default=0) < 2 or again & found.keys():
         return None
     wanted = tuple(name for name in found if any(name in _read(node) for node in rest))
@@ -117,12 +118,3 @@ def _loads(node: ast.AST) -> int:
 
 def _read(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def _assigned(body: Sequence[ast.stmt]) -> set[str]:
-    return {
-        n.id
-        for statement in body
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }

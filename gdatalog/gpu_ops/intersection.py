@@ -285,40 +285,27 @@ class FusedText:
         """Looks values up in one more list; returns the kernel's arguments for it."""
         level, n = lookup.level, self.number
         self.number += 1
-        args: list[Any]
-        kinds: tuple[str, ...]
-        names: tuple[str, ...]
-        after: list[str] = []
+        sizes: dict[str, int] = {}
         if lookup.parents is not None:
-            kinds = type_of(level.values), type_of(level.offsets), type_of(lookup.parents)
-            names = f"values{n}", f"offsets{n}", f"parents{n}"
-            args = [level.values, level.offsets, lookup.parents]
-            search = (
-                f"find_within(values{n}, offsets{n}[parents{n}[r]], "
-                f"offsets{n}[parents{n}[r] + 1], key)"
-            )
+            arrays = {"values": level.values, "offsets": level.offsets, "parents": lookup.parents}
+            begin, end = (f"offsets{n}[parents{n}[r]{more}]" for more in ("", " + 1"))
+            search = f"find_within(values{n}, {begin}, {end}, key)"
         elif (dense := level.dense_index()) is not None:
             least, index = dense
-            kinds, names, args = (type_of(index),), (f"index{n}",), [index, least, len(index)]
-            after = [f"i64 least{n}", f"i64 size{n}"]
+            arrays, sizes = {"index": index}, {"least": least, "size": len(index)}
             search = f"find_indexed(index{n}, least{n}, size{n}, key)"
         else:
-            kinds, names, args = (
-                (type_of(level.values),),
-                (f"values{n}",),
-                [level.values, len(level)],
-            )
-            after = [f"i64 size{n}"]
+            arrays, sizes = {"values": level.values}, {"size": len(level)}
             search = f"find_within(values{n}, 0, size{n}, key)"
         self.params += [
-            f"ARRAY(const {kind}) {name}" for kind, name in zip(kinds, names, strict=True)
+            f"ARRAY(const {type_of(array)}) {name}{n}" for name, array in arrays.items()
         ]
-        self.params += after
+        self.params += [f"i64 {name}{n}" for name in sizes]
         self.looks += [f"const i64 place{n} = {search};", f"if (place{n} < 0) continue;"]
         if places is not None:
             self._write(f"at{n}", type_of(places))
             self.looks.append(f"at{n}[i] = place{n};")
-        return args
+        return [*arrays.values(), *sizes.values()]
 
     def text(self, compacted: bool) -> str:
         """The kernel's source. If it is not compacted, each entry is written at its own number."""

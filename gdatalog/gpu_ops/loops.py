@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gdatalog.gpu_ops import whole
-from gdatalog.gpu_ops.cpp import Type
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer import Argument
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.printer.nest import ARRAY, Counter
+from gdatalog.printer.nest_state import ARRAY, Counter
 from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}
@@ -90,7 +89,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     lanes = printed.lanes
     types = {"sizes": "i64[]"} | printed.expressions.types()
     inputs = {name: element(kind) for name, kind in types.items()}
-    results: dict[str, Type] = {}
+    results: dict[str, str] = {}
     scratch, outputs = [], []
     for argument in printed.arguments:
         if argument.kind == "output":
@@ -134,9 +133,12 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
     if buffers:
         parameters += ["ARRAY(const i64) rooms", "ARRAY(i64) lent", "i64 classes"]
-    give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
+    wide = ["double" if kind == "double" else "i64" for kind in columns]
+    give = [f"    {kind} give{at} = 0;" for at, kind in enumerate(wide)]
     give += ["    i64 give_place = 0;"] if translation.fresh else []
     give += ["    i64 give_key = 0, give_count = 0;"] if translation.counts else []
+    tails = translation.lists * THREADS // lanes  # lengths of the worklists of a block's tiles
+    none = ", ".join("-1" for _ in buffers)
     lines = [
         _HEAD,
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
@@ -144,10 +146,10 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
-        *_tails(translation),
+        *([f"    SHARED(u32, tails, {tails});"] if tails else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind, buffers) for name, kind in own.items()),
-        *_nothing_borrowed(buffers),
+        *([f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []),
         *translation.declarations(), *give, "    bool gives = false;",
         _START.rstrip("\n"),
         *body,
@@ -174,12 +176,6 @@ def _counted(counters: Sequence[Counter]) -> Iterator[str]:
         yield f"    {what}_counted(t, {ARRAY}, {at}, {counter.name});"
 
 
-def _tails(translation: Translation) -> list[str]:
-    """Shared memory for the lengths of the worklists of a block's tiles."""
-    count = translation.lists * THREADS // translation.lanes
-    return [f"    SHARED(u32, tails, {count});"] if count else []
-
-
 def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:
     """Loads the top of a root's search tree, by all threads of a block."""
     if root is None:
@@ -200,15 +196,6 @@ def _slice(name: str, kind: str, buffers: Sequence[str]) -> str:
     if name in buffers:
         return f"    const Array<{kind}> {name}_own = {part};\n{array} = {name}_own;"
     return f"{array} = {part};"
-
-
-def _nothing_borrowed(buffers: Sequence[str]) -> list[str]:
-    none = ", ".join("-1" for _ in buffers)
-    return [f"    i64 borrowed[{len(buffers)}] = {{{none}}};"] if buffers else []
-
-
-def _register(kind: str) -> str:
-    return "double" if kind == "double" else "i64"
 
 
 # The words of `kernels/work.cuh`, and the size of a ring.

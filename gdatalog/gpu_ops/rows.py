@@ -18,7 +18,8 @@ import numpy as np
 from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
 from gdatalog.cpu_ops.intersection import MarkedRows
-from gdatalog.gpu_ops import TILE, Driver, Kernels, type_of
+from gdatalog.gpu_ops import TILE, Kernels, type_of
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
@@ -34,7 +35,7 @@ class Arrays:
     """Array operations. `xp` is the device's array module; the driver compiles and launches
     kernels."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self.xp: Any = driver.xp
         self.kernels = Kernels(driver)

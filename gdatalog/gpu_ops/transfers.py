@@ -20,7 +20,8 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE
-from gdatalog.gpu_ops import Copied, Driver, Pages
+from gdatalog.gpu_ops.cupy_driver import CupyCopied, CupyDriver
+from gdatalog.gpu_ops.virtual_pages import Pages
 from gdatalog.plan.cells import Sizes, Slice, SliceCache
 from gdatalog.storage.threads import by_parts, in_ranges
 from gdatalog.storage.trie import Trie
@@ -56,7 +57,7 @@ class _There:
             self.size += piece.nbytes + -piece.nbytes % ALIGNED
         self.bytes = xp.empty(self.size, dtype=np.uint8)
         self.longest: list[int] = []  # the longest list of each level below the root
-        self.copied: Copied | None = None  # set when all copies have started
+        self.copied: CupyCopied | None = None  # set when all copies have started
         self.awaited = False  # whether kernels already wait for them
         self.made: dict[str, Trie] = {}  # by label
 
@@ -73,7 +74,7 @@ class Slices:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: CupyDriver,
         room: int,
         tries: Mapping[Hashable, Trie],
         sizes: Mapping[Hashable, Sizes],
@@ -88,7 +89,7 @@ class Slices:
         self._copier = driver.copier()
         size = min(BUFFER, max(SMALLEST, room // BUFFERS // ALIGNED * ALIGNED))
         self._buffers = [self._copier.pinned(size) for _ in range(BUFFERS)]
-        self._busy: list[Copied | None] = [None] * BUFFERS
+        self._busy: list[CupyCopied | None] = [None] * BUFFERS
         self._there: dict[Slice, _There] = {}
         self._labels: dict[Hashable, Any] = {}
         self._task: PoolTask | None = None
@@ -208,21 +209,14 @@ class Slices:
                 low, high = max(start, begin), min(end, begin + piece.nbytes)
                 if low < high:
                     here = buffer[low - start : high - start].view(piece.dtype)
-                    self._fill(piece, here, (low - begin) // piece.dtype.itemsize)
+                    # one thread is slower than the link
+                    _fill(by_parts, piece, here, (low - begin) // piece.dtype.itemsize)
             self._copier.copy(there.bytes, start, buffer[: end - start])
             self._busy.append(self._copier.copied())
         there.copied = self._copier.copied()
         for at in range(1, len(there.trie.levels)):
             lengths = np.diff(there.pieces[2 * at - 1].source)
             there.longest.append(int(lengths.max()) if len(lengths) else 0)
-
-    def _fill(self, piece: ArraySlice, here: Any, start: int) -> None:
-        """Fills elements from `start` on with several threads: one is slower than the link."""
-
-        def part(rows: slice) -> None:
-            piece.fill(here[rows], start + rows.start, start + rows.stop)
-
-        by_parts(part, len(here))
 
 
 # Tries of the host that a device's kernels read in place, page by page.
@@ -246,7 +240,7 @@ class PagedTrie:
 class Paged:
     """The tries that one device reads in place."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CupyDriver) -> None:
         self.driver = driver
         self.moved = 0  # bytes written to pages or copied to the device
         self._kept: WeakKeyDictionary[Trie, PagedTrie] = WeakKeyDictionary()
@@ -304,7 +298,7 @@ class Paged:
         copier = self.driver.copier()
         size = min(BUFFER, max(SMALLEST, layout.size))
         buffers = [copier.pinned(size) for _ in range(BUFFERS)]
-        busy: list[Copied] = []
+        busy: list[CupyCopied] = []
         try:
             for name, piece in layout.pieces.items():
                 width = piece.dtype.itemsize
@@ -317,17 +311,17 @@ class Paged:
                     buffers.append(buffer)
                     end = min(len(piece.source), start + most)
                     here = buffer[: (end - start) * width]
-                    _fill(piece, here.view(piece.dtype), start)
+                    _fill(in_ranges, piece, here.view(piece.dtype), start)
                     busy.append(pages.write(layout.starts[name] + start * width, here))
         finally:
             for copied in busy:  # before the buffers are freed
                 copied.wait()
 
 
-def _fill(piece: ArraySlice, here: Any, start: int) -> None:
+def _fill(spread: Callable[..., None], piece: ArraySlice, here: Any, start: int) -> None:
     """Fills elements from `start` on with several threads."""
 
     def part(rows: slice) -> None:
         piece.fill(here[rows], start + rows.start, start + rows.stop)
 
-    in_ranges(part, len(here))
+    spread(part, len(here))

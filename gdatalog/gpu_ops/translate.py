@@ -31,18 +31,19 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from gdatalog.codegen import Function, called, statements
 from gdatalog.gpu_ops.cpp import (
     OPERATORS,
     STATE_NAMES,
     CodeEmitter,
     LanesLoop,
     LoopTypes,
-    Type,
-    called,
+    assigned_in,
+    cpp_type,
     names_in,
 )
 from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.printer.nest import Counter
+from gdatalog.printer.nest_state import Counter
 from gdatalog.records import dataclass, field
 
 
@@ -62,18 +63,28 @@ class Translation(CodeEmitter):
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
-        self.types = LoopTypes(self.arrays)
-        self.types.learn(function.body)
+        arrays = {name: f"{'f64' if of == 'double' else of}[]" for name, of in self.arrays.items()}
+        self.types = LoopTypes(Function(function.name, function, {}), (), {**arrays})
+        self.types.learn()
         self._block(function.body)
         return self.lines
 
     def declarations(self) -> list[str]:
         """The declarations of the function's variables."""
-        found: dict[Type, list[str]] = {}
+        found: dict[str, list[str]] = {}
+        turns, sizes = set[str](), dict[str, int]()  # which loops declare; lengths of local arrays
+        for node in statements(self.types.function.node.body):
+            match node:
+                case ast.For(target=ast.Name(id=name)):
+                    turns.add(name)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
+                    sizes[name] = len(values)
+        others = turns | sizes.keys() | STATE_NAMES.keys() | self.arrays.keys()
         for name, kind in self.types.names.items():
-            found.setdefault(kind, []).append(name)
+            if name not in others:
+                found.setdefault(cpp_type(kind), []).append(name)
         lines = [f"    {kind} {', '.join(names)};" for kind, names in found.items()]
-        return [*lines, *(f"    i64 {name}[{size}];" for name, size in self.types.tuples.items())]
+        return [*lines, *(f"    i64 {name}[{size}];" for name, size in sizes.items())]
 
     # -------------------------------------------------------------------------- statements
 
@@ -189,7 +200,7 @@ class Translation(CodeEmitter):
         if any(target in names_in(value) for target in targets for value in values):
             with self._braces(""):
                 for at, (name, source) in enumerate(zip(targets, sources, strict=True)):
-                    self._line(f"const {self.types.names[name]} new{at} = {source};")
+                    self._line(f"const {cpp_type(self.types.names[name])} new{at} = {source};")
                 for at, name in enumerate(targets):
                     self._line(f"{name} = new{at};")
             return
@@ -199,7 +210,7 @@ class Translation(CodeEmitter):
     def _for(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
-        kind = called(node.iter.func)
+        kind = called(node.iter)
         if kind == "lanes" and len(bounds) == 4:
             self._shared_lanes(name, bounds, node.body)
             return
@@ -229,7 +240,7 @@ class Translation(CodeEmitter):
             own = {variable: f"{variable}_mine" for variable in head.variables}
             for variable, its in own.items():
                 kind = "i32" if self.types.narrow(variable, head.statements) else None
-                self._line(f"{kind or self.types.names[variable]} {its} = 0;")
+                self._line(f"{kind or cpp_type(self.types.names[variable])} {its} = 0;")
             if head.ends is not None:
                 self._line(f"int {head.ends}_mine = 0;")
             with self._braces("do"):
@@ -316,7 +327,7 @@ class Translation(CodeEmitter):
             if added is not None:
                 self._add_together(added, "gives", "give_key", "give_count")
             if fresh is not None:
-                gives = [f"give{at}" for at in range(self._width)]
+                gives = [f"give{at}" for at in range(len(self.outputs))]
                 self._write("gives", gives, ("marks", "give_place") if fresh else None)
             return
         assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
@@ -328,9 +339,9 @@ class Translation(CodeEmitter):
                 self._line(f"{name}_{side} = {self._expr(bound)};")
         if shared.iter.args[2:]:
             keys = [self._expr(arg) for arg in shared.iter.args[2:]]
-            self._turns_of_keys(name, keys, shared.body, [*own, *_assigned(head)])
+            self._turns_of_keys(name, keys, shared.body, [*own, *assigned_in(head)])
         self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
-        self._shared_turns(name, shared.body, [*own, *_assigned(head)])
+        self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
 
     def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
         """The lanes share the turns of their ranges: in each turn a lane reads the variables of the
@@ -371,12 +382,12 @@ class Translation(CodeEmitter):
 
     def _theirs(self, name: str, rank: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
         """What the lane has of its own whose turns these are."""
-        before, assigned = dict(self._renamed), _assigned(body)
+        before, assigned = dict(self._renamed), assigned_in(body)
         for variable in dict.fromkeys(own):
             if any(variable in names_in(node) for node in body):
                 theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
                 mine = f"{variable}_{name}"
-                kind = self.types.names.get(variable, "i64")
+                kind = cpp_type(self.types.names[variable])
                 const = "" if variable in assigned else "const "
                 self._line(f"{const}{kind} {mine} = {theirs};")
                 self._renamed[variable] = mine
@@ -400,22 +411,18 @@ class Translation(CodeEmitter):
 def _added(body: Sequence[ast.stmt]) -> ast.Assign | None:
     """The statement that adds to a table of counts, if there is one."""
     nodes = [node for statement in body for node in ast.walk(statement)]
-    found = [node for node in nodes if isinstance(node, ast.Assign) and _adds(node.value)]
+    found = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and called(node.value) == "add_tally"
+    ]
     assert len(found) < 2
     return found[0] if found else None
-
-
-def _adds(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and called(node.func) == "add_tally"
 
 
 def _kind(loop: ast.For) -> str:
     """The name of the function that a loop iterates over."""
     assert isinstance(loop.iter, ast.Call)
-    return called(loop.iter.func)
-
-
-def _assigned(body: Sequence[ast.stmt]) -> list[str]:
-    """The names that are assigned, once each."""
-    found = (n for node in body for n in ast.walk(node) if isinstance(n, ast.Name))
-    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))
+    return called(loop.iter)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops import Driver
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows
@@ -55,7 +55,7 @@ class _Indexes:
 class DeviceTries:
     """The tries on one device, and the rows that they are built from."""
 
-    def __init__(self, driver: Driver, ops: DeviceOps, limit: int | None = None) -> None:
+    def __init__(self, driver: CupyDriver, ops: DeviceOps, limit: int | None = None) -> None:
         """`limit`: the user's limit for all of it, in bytes."""
         self.driver = driver
         self.ops = ops

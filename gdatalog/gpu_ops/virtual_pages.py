@@ -13,12 +13,10 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 from weakref import finalize
 
 import numpy as np
-
-from gdatalog.gpu_ops import Copied
 
 # CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
 
@@ -66,36 +64,9 @@ class _Access(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
-class Memory(Protocol):
-    """Allocates and maps pages. `page`: the bytes of one."""
-
-    page: int
-
-    def reserved(self, size: int) -> int:
-        """Reserves a range of addresses."""
-
-    def created(self, on_device: bool) -> int:
-        """Allocates a page, which is not mapped yet."""
-
-    def map(self, address: int, handles: Sequence[int]) -> None:
-        """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
-
-    def unmap(self, address: int, pages: int) -> None: ...
-
-    def release(self, handle: int) -> None: ...
-
-    def free(self, address: int, size: int) -> None:
-        """Frees a range of addresses."""
-
-    def settle(self) -> None:
-        """Waits for all kernels on the GPU."""
-
-    def current(self) -> AbstractContextManager[None]:
-        """Makes the GPU current in this thread: pages may be freed while another one is."""
-
-
 class VirtualMemory:
-    """`Memory` of GPU `number`, by the driver's library."""
+    """Allocates and maps pages of GPU `number`, by the driver's library. `page`: the bytes of
+    one."""
 
     def __init__(self, number: int) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -127,37 +98,28 @@ class VirtualMemory:
             self.free(address, 2 * self.page)
 
     def reserved(self, size: int) -> int:
+        """Reserves a range of addresses."""
         found = ctypes.c_uint64()
-        align, zero = ctypes.c_size_t(self.page), ctypes.c_uint64(0)
-        self._call(
-            "cuMemAddressReserve", ctypes.byref(found), ctypes.c_size_t(size), align, zero, zero
-        )
+        self._call("cuMemAddressReserve", ctypes.byref(found), size, self.page, 0, 0)
         return int(found.value)
 
     def created(self, on_device: bool) -> int:
+        """Allocates a page, which is not mapped yet."""
         found = ctypes.c_uint64()
         properties = self._properties(self._on_device if on_device else self._on_host)
-        self._call(
-            "cuMemCreate",
-            ctypes.byref(found),
-            ctypes.c_size_t(self.page),
-            ctypes.byref(properties),
-            ctypes.c_uint64(0),
-        )
+        self._call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
         return int(found.value)
 
     def map(self, address: int, handles: Sequence[int]) -> None:
-        page, zero = ctypes.c_size_t(self.page), ctypes.c_size_t(0)
+        """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
         done = 0
         try:
             for at, handle in enumerate(handles):
-                there, none = ctypes.c_uint64(address + at * self.page), ctypes.c_uint64(0)
-                self._call("cuMemMap", there, page, zero, ctypes.c_uint64(handle), none)
+                self._call("cuMemMap", address + at * self.page, self.page, 0, handle, 0)
                 done += 1
             access = _Access(self._on_device, READ_WRITE)
-            size = ctypes.c_size_t(len(handles) * self.page)
-            one = ctypes.c_size_t(1)
-            self._call("cuMemSetAccess", ctypes.c_uint64(address), size, ctypes.byref(access), one)
+            size = len(handles) * self.page
+            self._call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
         except BaseException:
             if done:
                 with unless_refused():
@@ -165,21 +127,23 @@ class VirtualMemory:
             raise
 
     def unmap(self, address: int, pages: int) -> None:
-        size = ctypes.c_size_t(pages * self.page)
-        self._call("cuMemUnmap", ctypes.c_uint64(address), size)
+        self._call("cuMemUnmap", address, pages * self.page)
 
     def release(self, handle: int) -> None:
-        self._call("cuMemRelease", ctypes.c_uint64(handle))
+        self._call("cuMemRelease", handle)
 
     def free(self, address: int, size: int) -> None:
-        self._call("cuMemAddressFree", ctypes.c_uint64(address), ctypes.c_size_t(size))
+        """Frees a range of addresses."""
+        self._call("cuMemAddressFree", address, size)
 
     def settle(self) -> None:
+        """Waits for all kernels on the GPU."""
         with self.current():
             self._call("cuCtxSynchronize")
 
     @contextmanager
     def current(self) -> Iterator[None]:
+        """Makes the GPU current in this thread: pages may be freed while another one is."""
         before = ctypes.c_void_p()
         self._call("cuCtxGetCurrent", ctypes.byref(before))
         if before.value == self._context.value:
@@ -199,7 +163,9 @@ class VirtualMemory:
             function = getattr(self._library, name)
         except AttributeError:
             raise Refused(name, 0) from None
-        status = int(function(*args))
+        # Numbers have 64 bits; where C expects an int, it ignores the upper half.
+        words = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
+        status = int(function(*words))
         if status == OUT_OF_MEMORY:
             raise MemoryError(f"pages of an index: {name}: out of memory")
         if status:
@@ -224,7 +190,9 @@ WORD = 8  # bytes: pages are copied word by word
 
 
 class VirtualPages:
-    """`driver.Pages` in a range of virtual memory.
+    """A range of addresses that kernels read like other memory; each page is in the host's memory
+    or the device's. It is freed with its last array. `page`: the bytes of a page; `count`: the
+    number of pages.
 
     `copy` copies bytes from one address to another with a kernel. `array` makes an array at an
     address; it keeps its last argument alive.
@@ -232,11 +200,11 @@ class VirtualPages:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: VirtualMemory,
         size: int,
         copy: Callable[[int, int, int], None],
         array: Callable[[int, int, Any, Any], Any],
-        copied: Callable[[], Copied],
+        copied: Callable[[], Any],
     ) -> None:
         self.page = memory.page
         self.count = -(-size // self.page)
@@ -259,16 +227,23 @@ class VirtualPages:
 
     @property
     def placed(self) -> frozenset[int]:
+        """The numbers of the pages on the device."""
         return frozenset(self._placed)
 
     def array(self, at: int, length: int, dtype: Any) -> Any:
+        """An array in the range, from byte `at` on."""
         return self._array(self._address + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Copied:
+    def write(self, at: int, here: Any) -> Any:
+        """Starts writing a pinned buffer to the range, from byte `at` on; returns when it is there,
+        as `CupyCopied`. Kernels launched later read it. Whole words are written: no other array may
+        begin in the padding of the last word."""
         self._copy(here.ctypes.data, self._address + at, here.nbytes)
         return self._copied()
 
     def place(self, wanted: Collection[int]) -> None:
+        """Moves these pages to the device, as far as the driver can, and all others to the host.
+        Contents and addresses stay. Waits for all kernels."""
         leaving = sorted(self._placed.keys() - set(wanted))
         coming = sorted(set(wanted) - self._placed.keys())
         holes: set[int] = set()
@@ -348,7 +323,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _let_go(
-    memory: Memory,
+    memory: VirtualMemory,
     address: int,
     count: int,
     host: list[int],
@@ -373,13 +348,13 @@ def _let_go(
 
 
 class PinnedPages:
-    """`driver.Pages` without virtual memory: pinned memory of the host."""
+    """The same without virtual memory: pinned memory of the host."""
 
     page = PAGE
     placed: frozenset[int] = frozenset()
 
     def __init__(
-        self, held: Any, size: int, array: Callable[[int, int, Any, Any], Any], copied: Copied
+        self, held: Any, size: int, array: Callable[[int, int, Any, Any], Any], copied: Any
     ) -> None:
         """`held`: the pinned memory, with its address as `ptr`."""
         self.count = -(-size // self.page)
@@ -389,9 +364,12 @@ class PinnedPages:
     def array(self, at: int, length: int, dtype: Any) -> Any:
         return self._array(int(self._held.ptr) + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Copied:
+    def write(self, at: int, here: Any) -> Any:
         self._bytes[at : at + here.nbytes] = here
         return self._copied
 
     def place(self, wanted: Collection[int]) -> None:
         """Does nothing: all pages stay on the host."""
+
+
+Pages = VirtualPages | PinnedPages

@@ -23,13 +23,15 @@ from gdatalog.calls import (
     SHARED,
     GiveUp,
     Limits,
+    LoopRun,
     NoRoomForLists,
     Outside,
     scalar_of,
     scratch_length,
 )
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops import EACH, Driver, Kernel, type_of
+from gdatalog.gpu_ops import EACH, type_of
+from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -47,7 +49,7 @@ from gdatalog.gpu_ops.loops import (
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
-from gdatalog.printer.nest import ARRAY
+from gdatalog.printer.nest_state import ARRAY
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel
@@ -78,14 +80,14 @@ class SharingTuning:
 class Walks:
     """The kernels of plans on one device."""
 
-    def __init__(self, driver: Driver, ops: DeviceOps, indexes: DeviceTries | None = None) -> None:
+    def __init__(self, driver: CupyDriver, ops: DeviceOps, indexes: DeviceTries) -> None:
         """`indexes`: where intersections by edge are cached."""
         self.driver = driver
         self.ops = ops
         self.indexes = indexes
         self.tuning = SharingTuning()
         self.ends: Any = None  # an array for the end of each block in the last launch
-        self._kernels: dict[str, Kernel] = {}  # by their source
+        self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
@@ -103,7 +105,7 @@ class Walks:
         """Takes a plan's loops from another device, so that they are translated once."""
         self._loops[id(printed)] = other._loops_of(printed)
 
-    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, Kernel]:
+    def kernel(self, printed: PrintedPlan, label: str) -> tuple[LoopKernel, CupyKernel]:
         """The kernel of a plan, compiled on first use."""
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
@@ -117,30 +119,21 @@ class Walks:
 
     def run(
         self,
-        printed: PrintedPlan,
-        tries: Sequence[Any],
-        scope: Any,
-        limits: Limits,
-        label: str,
+        run: LoopRun,
         wanted: int | None,
-        beside: Mapping[str, Any],
-        rooms: Mapping[str, int] = MappingProxyType({}),
         part: Part = WHOLE,
+        rooms: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device.
 
-        `scope`: what its constants and tables are made from, or a dict of them. `rooms`: the
-        elements that a tile needs of scratch whose size does not depend on tries. `part`: a part of
-        the units of the plan's first level.
+        `part`: a part of the units of the plan's first level. `rooms`: the elements that a tile
+        needs of scratch whose size does not depend on tries.
         """
-        with limits.watch.work("compiling", label):
-            loops, kernel = self.kernel(printed, label)
-        constants = scope if isinstance(scope, dict) else printed.expressions.arguments(scope)
+        limits = run.limits
+        with limits.watch.work("compiling", run.label):
+            loops, kernel = self.kernel(run.printed, run.label)
         try:
-            launch = _Launch(
-                self, loops, kernel, tries, constants, limits, wanted, beside, rooms, part
-            )
-            return launch.blocks()
+            return _Launch(self, loops, kernel, run, wanted, part, rooms).blocks()
         finally:
             for what in ("blocks", "lists of tiles", KEPT_LISTS):
                 limits.charge(what, 0)
@@ -180,29 +173,31 @@ class _Launch:
         self,
         walks: Walks,
         loops: LoopKernel,
-        kernel: Kernel,
-        tries: Sequence[Any],
-        constants: Mapping[str, Any],
-        limits: Limits,
+        kernel: CupyKernel,
+        run: LoopRun,
         wanted: int | None,
-        beside: Mapping[str, Any],
-        rooms: Mapping[str, int],
         part: Part,
+        rooms: Mapping[str, int],
     ) -> None:
         self.walks = walks
         self.part = part
         self.rooms = rooms
-        self.fresh = "marks" in beside  # whether only new rows are output; they are final at once
+        self.fresh = (
+            "marks" in run.beside
+        )  # whether only new rows are output; they are final at once
         self.loops = loops
         self.cleared = [name for name in rooms if name.startswith("seen")]
         self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
         self.kernel = kernel
-        self.limits = limits
+        self.limits = run.limits
         self.xp: Any = walks.driver.xp
-        self.tries = [tries[at] for at in loops.printed.which]
+        self.tries: list[Any] = [run.tries[at] for at in run.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        self.given = {**self._inputs(constants), **beside}
-        self.tally: Any = beside.get(ARRAY)  # the counts go there
+        # What constants and tables are made from; several devices are given these themselves.
+        found = run.scope
+        constants = found if isinstance(found, dict) else run.printed.expressions.arguments(found)
+        self.given = {**self._inputs(constants), **run.beside}
+        self.tally: Any = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.scratch = self._scratch()
@@ -214,13 +209,11 @@ class _Launch:
 
     def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
         """The tries, constants and tables that the kernel reads."""
-        printed, upload = self.loops.printed, self.walks.upload
-        given = {n: upload(a) for n, a in constants.items()}
+        printed, walks = self.loops.printed, self.walks
+        given = {name: walks.upload(array) for name, array in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
-        walks = self.walks
-        arguments, indexes = printed.arguments, walks.indexes
         # The cache drops only what is not in use.
-        self.kept = kept_lists(walks.ops, arguments, self.tries, self.limits, indexes)
+        self.kept = kept_lists(walks, printed.arguments, self.tries, self.limits)
         for name, trie in self.kept.items():
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
@@ -233,27 +226,16 @@ class _Launch:
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
-    def _room(self, argument: Argument) -> int:
-        """How many elements of scratch a tile needs."""
-        if argument.name in self.rooms:
-            return self.rooms[argument.name]
-        return max(1, scratch_length(argument, self.tries))
-
     def _scratch(self) -> Scratch:
         """The tiles that run, as many as are resident and have memory, and their scratch."""
         loops = self.loops
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
-        needs = [
-            Need(
-                a.name,
-                self._room(a),
-                np.dtype(DTYPES[a.type]).itemsize,
-                a.name in loops.buffers,
-                a.kind == "rows",
-            )
-            for a in loops.scratch
-        ]
+        needs = []
+        for a in loops.scratch:
+            room = self.rooms.get(a.name) or max(1, scratch_length(a, self.tries))
+            width = np.dtype(DTYPES[a.type]).itemsize
+            needs.append(Need(a.name, room, width, a.name in loops.buffers, a.kind == "rows"))
         spare = min(self.walks.driver.free_memory(), self.limits.spare())
         rows = loops.outputs and not loops.printed.single
         return laid_out(needs, tiles, spare // 2 if rows else spare - spare // 8)
@@ -410,26 +392,22 @@ LANES = 32  # of a tile, which takes an edge at a time
 
 
 def kept_lists(
-    ops: Any,
-    arguments: Sequence[Argument],
-    tries: Sequence[Any],
-    limits: Limits,
-    indexes: DeviceTries | None,
+    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
 ) -> dict[str, Trie]:
-    """The intersections that a plan's loops read, by the argument's name: tries of one level.
-    `indexes`: where they are cached, as the tries that they are made from."""
+    """The intersections that a plan's loops read, by the argument's name: tries of one level, which
+    are cached as the tries are that they are made from."""
     found: dict[str, Trie] = {}
     for lists in (each for each in arguments if each.kind == "lists"):
 
         def make(lists: Argument = lists) -> Trie:
-            starts, kept = _made(ops, lists, tries, limits)
+            starts, kept = _made(walks.ops, lists, tries, limits)
             limits.charge(
                 KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
             )
-            return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
+            return Trie([TrieLevel(kept, starts, walks.ops.xp)], len(kept), None)
 
         sources = [tries[at.trie] for at in lists.levels]
-        found[lists.name] = make() if indexes is None else indexes.derived(sources, make)
+        found[lists.name] = walks.indexes.derived(sources, make)
     return found
 
 

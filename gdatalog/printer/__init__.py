@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope, call, evaluate, to_keys, to_values
-from gdatalog.plan import Apply, Expr, slots
+from gdatalog.cpu_ops.functions import Scope, call, constant, to_keys, to_values
+from gdatalog.plan import Apply, slots
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.loop_tables import HashLevel, HashTrie, Tallied
 from gdatalog.storage.symbols import SymbolTable
@@ -102,24 +102,12 @@ class Arguments:
         name = f"{kind}{level.trie}_{level.depth}"
         return self._add(Argument(name, type_of(dtype), kind, (level,)))
 
-    def index(self, level: LevelArgument) -> str:
-        return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
-
-    def starts(self, level: LevelArgument) -> str:
-        """For a root with dense values: where each value's children start."""
-        return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
-
-    def weighed(self, level: LevelArgument) -> str:
-        """For a root with dense values that is the only level: the weight of each value, or 0."""
-        return self._add(Argument(f"weighed{level.trie}", "i64[]", "weighed", (level,)))
-
     def of_trie(self, trie: int, kind: str) -> str:
-        """An array of a trie; `kind` is weights, sums or labels."""
-        dtype = "int64"
-        if kind == "labels":
-            labels = self.tries[trie].labels
-            assert labels is not None
-            dtype = labels
+        """An array of a trie: weights, sums or labels; or of a root with dense values: index,
+        starts (where each value's children start), or weighed (the weight of each value, or 0)."""
+        widths = {"index": "int32", "starts": "int32", "labels": self.tries[trie].labels}
+        dtype = widths.get(kind, "int64")
+        assert dtype is not None
         return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (LevelArgument(trie, 0),)))
 
     def scratch(
@@ -138,24 +126,10 @@ class Arguments:
         dtypes = [self.tries[at.trie].levels[at.depth].values for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
 
-    def given(self, name: str, dtype: str) -> str:
-        """A column of the rows that the plan runs for."""
-        return self._add(Argument(name, type_of(dtype), "given"))
-
-    def own(self, name: str, dtype: str) -> str:
-        """An array of each worker, whose size does not depend on a level."""
-        return self._add(Argument(name, type_of(dtype), "own"))
-
-    def result(self, name: str, dtype: str) -> str:
-        """An array that the run passes in and the function writes."""
-        return self._add(Argument(name, type_of(dtype), "result"))
-
-    def output(self, name: str, dtype: str) -> str:
-        return self._add(Argument(name, type_of(dtype), "output"))
-
-    def counts(self, name: str) -> str:
-        """The array of a worker's profile counters."""
-        return self._add(Argument(name, type_of("int64"), "counts"))
+    def plain(self, kind: str, name: str, dtype: str = "int64") -> str:
+        """An array that does not depend on a level; `kind` is given (a column of the rows that the
+        plan runs for), own, result, output or counts."""
+        return self._add(Argument(name, type_of(dtype), kind))
 
     def scalar(self, kind: str, level: LevelArgument) -> str:
         """A number of a level; `kind` is low (of the dense index), base (the least value), bits
@@ -225,50 +199,39 @@ def layouts_of(
     return tuple(_layout_of(trie, number, growing) for trie, number in numbered)
 
 
-def _layout_of(trie: Trie | HashTrie | Tallied, number: int, growing: bool) -> TrieLayout:
+def _layout_of(trie: Trie | HashTrie | Tallied, number: int, grows: bool) -> TrieLayout:
+    width = np.dtype(np.int64)
     if isinstance(trie, Tallied):
-        width = np.dtype(np.int64)
         few = LevelLayout(width, width, 1, 1, False, False, False, False)
         made = TrieLayout(number, (few,) * trie.columns, None, False, True, True)
         return _layouts.setdefault(made, made)
-    return _layout(trie, number, growing) if isinstance(trie, Trie) else _hashed(trie, number)
-
-
-def _layout(trie: Trie, number: int, grows: bool) -> TrieLayout:
-    if trie.whole is not None:
-        return _of_slices(trie, trie.whole, number)
-    found: TrieLayout | None = trie.layouts.get((number, grows))
+    keeper, key = trie, tuple[object, ...]()
+    if isinstance(trie, HashTrie):
+        key = (number, *(level.dense for level in trie.levels[:1]))
+    elif trie.whole is not None:
+        keeper, key = trie.whole, (number, "sliced")
+    else:
+        key = (number, grows)
+    found: TrieLayout | None = keeper.layouts.get(key)
     if found is None:
-        loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
-        levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
-        labels = None if trie.labels is None else trie.labels.dtype.name
-        weight = inf if grows or trie.weights is None else rounded(trie.total)
-        found = TrieLayout(number, levels, labels, loose, weight=weight)
-        found = trie.layouts[number, grows] = _layouts.setdefault(found, found)
+        made = _made(trie, number, grows)
+        found = keeper.layouts[key] = _layouts.setdefault(made, made)
     return found
 
 
-def _of_slices(trie: Trie, whole: Trie, number: int) -> TrieLayout:
-    """A layout with the sizes of the whole trie: all slices share one text."""
-    found: TrieLayout | None = whole.layouts.get((number, "sliced"))
-    if found is None:
-        made = _layout(whole, number, False)
-        levels = tuple(
-            replace(layout, offsets=level.offsets.dtype)
-            for layout, level in zip(made.levels, trie.levels, strict=True)
-        )
-        made = replace(made, levels=levels)
-        found = whole.layouts[number, "sliced"] = _layouts.setdefault(made, made)
-    return found
-
-
-def _hashed(trie: HashTrie, number: int) -> TrieLayout:
-    key = (number, *(level.dense for level in trie.levels[:1]))
-    found: TrieLayout | None = trie.layouts.get(key)
-    if found is None:
-        made = TrieLayout(number, tuple(map(_hash_level, trie.levels)), None, False, True)
-        found = trie.layouts[key] = _layouts.setdefault(made, made)
-    return found
+def _made(trie: Trie | HashTrie, number: int, grows: bool) -> TrieLayout:
+    if isinstance(trie, HashTrie):
+        return TrieLayout(number, tuple(map(_hash_level, trie.levels)), None, False, True)
+    if trie.whole is not None:  # all slices share one text: of the whole trie's sizes
+        made = _layout_of(trie.whole, number, False)
+        both = zip(made.levels, trie.levels, strict=True)
+        levels = tuple(replace(layout, offsets=level.offsets.dtype) for layout, level in both)
+        return replace(made, levels=levels)
+    loose = len(trie.levels) > 2 and not len(trie.levels[2].offsets)
+    levels = tuple(_level(level, not depth, grows) for depth, level in enumerate(trie.levels))
+    labels = None if trie.labels is None else trie.labels.dtype.name
+    weight = inf if grows or trie.weights is None else rounded(trie.total)
+    return TrieLayout(number, levels, labels, loose, weight=weight)
 
 
 def _hash_level(level: HashLevel) -> LevelLayout:
@@ -325,7 +288,7 @@ def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
 
     The other arguments have no variables. Values are keys, or bytes of 0 and 1 for bools.
     """
-    fixed = tuple(None if slots(arg) else _value(arg, scope) for arg in expr.args)
+    fixed = tuple(None if slots(arg) else constant(arg, scope)[0] for arg in expr.args)
     what = (expr.function, fixed)
     size = len(scope.symbols)
     with _lock:
@@ -341,15 +304,6 @@ def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
     for warning in done.warnings:
         scope.warn(warning, expr.span)
     return done.values, done.failed
-
-
-def _value(expr: Expr, scope: Scope) -> int:
-    keys, _ = evaluate(expr, _no_column, 1, scope)
-    return int(keys[0])
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
 
 
 def _extended(

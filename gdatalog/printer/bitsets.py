@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Join, RangeBound, Slot, Step
+from gdatalog.plan import Join, RangeBound, Slot
 from gdatalog.plan.nest import TrieNode, unequal
-from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.nest_state import BitsetWords, Constraint, KnownPositions, RecodedList
-from gdatalog.records import dataclass, replace
+from gdatalog.printer.nest import NestPrinter, Point
+from gdatalog.printer.nest_state import BitsetWords, Constraint, RecodedList
+from gdatalog.records import replace
 
 
-def cuts_of(nest: NestPrinter, step: Join) -> list[RangeBound]:
+def cuts_of(step: Join) -> list[RangeBound]:
     """The cuts that no participant's trie implies."""
     implied = {at for _, at in step.implied}
     return [cut for at, cut in enumerate(step.cuts) if at not in implied]
@@ -27,10 +27,8 @@ def constraints_of(nest: NestPrinter, step: Join, group: RecodedList) -> frozens
     for part in step.participants:
         node = nest.paths.node(part)
         if node != group.recoding.within and node.depth == 1 and isinstance(node.terms[0], Slot):
-            trie = nest.number[node.trie]
-            name = node.terms[0].name
-            found.add(Constraint("row", trie, name))
-    for cut in cuts_of(nest, step):
+            found.add(Constraint("row", nest.number[node.trie], node.terms[0].name))
+    for cut in cuts_of(step):
         assert isinstance(cut.bound, Slot)
         found.add(Constraint(cut.op, -1, cut.bound.name))
     return frozenset(found)
@@ -49,158 +47,121 @@ def word_of(nest: NestPrinter, bits: BitsetWords, turn: str) -> str:
     return " & ".join(words)
 
 
-def _row(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> BitsetWords:
-    group = known.group
-    assert group is not None
+def _row(here: Point, constraint: Constraint) -> BitsetWords:
+    nest, group = here.nest, here.recoded
     position = group.positions[constraint.variable]
     rises = ascends(TrieNode(list(nest.number)[constraint.trie], ()))
     array, start = group.rows[constraint.trie], f"{position} * {group.words}"
     return BitsetWords(array, start, after=position if nest.tile and rises else None)
 
 
-@dataclass(slots=True)
-class _Start:
-    """The set that a level starts from, and the constraints that are still to apply."""
-
-    bits: BitsetWords | None
-    rows: list[Constraint]
-    cuts: list[Constraint]
+Start = tuple[BitsetWords | None, list[Constraint], list[Constraint]]
 
 
-def _begin(nest: NestPrinter, wanted: frozenset[Constraint], known: KnownPositions) -> _Start:
-    group = known.group
-    assert group is not None
+def _begin(here: Point, wanted: frozenset[Constraint]) -> Start:
+    """The set that a level starts from, and the rows and cuts that are still to apply."""
+    group = here.recoded
     done = max((s for s in group.sets if s <= wanted), key=len, default=frozenset[Constraint]())
     left = sorted(wanted - done, key=lambda c: (c.variable, c.trie, c.kind))
-    rows = [c for c in left if c.kind == "row" and c.variable in group.positions]
-    outside = [c for c in left if c.kind == "row" and c.variable not in group.positions]
-    assert not outside
+    rows = [c for c in left if c.kind == "row"]
+    assert all(c.variable in group.positions for c in rows)
     cuts = [c for c in left if c.kind != "row"]
     bits = group.sets.get(done) if done else None
     if bits is None and rows:
-        bits = _row(nest, rows.pop(), known)
-    return _Start(bits, rows, cuts)
+        bits = _row(here, rows.pop())
+    return bits, rows, cuts
 
 
-def set_of(
-    nest: NestPrinter, step: Join, wanted: frozenset[Constraint], known: KnownPositions
-) -> BitsetWords:
+def set_of(here: Point, wanted: frozenset[Constraint]) -> BitsetWords:
     """The set of positions that satisfy all constraints; built unless it exists already."""
-    start = _begin(nest, wanted, known)
-    group, text = known.group, nest.text
-    assert group is not None
-    if start.bits is not None and not start.rows and not start.cuts:
-        return start.bits
-    if known.alone:
-        assert start.bits is not None and not start.cuts
-        return _several(nest, start.bits, start.rows, known)
+    nest, text, group = here.nest, here.text, here.recoded
+    bits, rows, cuts = _begin(here, wanted)
+    if bits is not None and not rows and not cuts:
+        return bits
+    if here.alone:
+        assert bits is not None and not cuts
+        return _several(here, bits, rows)
     level = nest.level(group.recoding.within)
     into = nest.arguments.scratch(text.name("bits"), "words", (level,))
-    bits = start.bits
     if bits is None:
         text.line(nest.call("fill_ones", into, "0", f"{group.high} - {group.low}"))
         bits = BitsetWords(into, "0")
-    elif not start.rows:
+    elif not rows:
         text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
         bits = BitsetWords(into, "0")
-    for constraint in start.rows:
-        bits = _and(nest, bits, _row(nest, constraint, known), into, known)
-    for constraint in start.cuts:
-        _cut(nest, step, constraint, bits, known)
+    for constraint in rows:
+        row = _row(here, constraint)
+        places = bits.array, bits.start, row.array, row.start
+        text.line(nest.call("and_rows", into, "0", *places, group.words))
+        bits = BitsetWords(into, "0", after=row.after or bits.after)
+    for constraint in cuts:  # clears the bits on the wrong side of a bound
+        position, places_after = _bound(here, constraint)
+        over = constraint.kind in (">", ">=")
+        places_after -= over  # `above` excludes the position itself
+        sign = "+" if places_after > 0 else "-"
+        edge = f"{position} {sign} 1" if places_after else position
+        side = "above" if over else "below"
+        text.line(nest.call(side, bits.array, bits.start, edge, group.words))
     return bits
 
 
-def _several(
-    nest: NestPrinter, bits: BitsetWords, more: Sequence[Constraint], known: KnownPositions
-) -> BitsetWords:
+def _several(here: Point, bits: BitsetWords, more: Sequence[Constraint]) -> BitsetWords:
     """The intersection of several rows, computed while the rows are read."""
-    rows = [_row(nest, constraint, known) for constraint in more]
+    rows = [_row(here, constraint) for constraint in more]
     after = [each.after for each in (bits, *rows) if each.after is not None]
     return replace(bits, others=(*bits.others, *rows), after=after[-1] if after else None)
 
 
-def _and(
-    nest: NestPrinter, bits: BitsetWords, row: BitsetWords, into: str, known: KnownPositions
-) -> BitsetWords:
-    assert known.group is not None
-    args = (into, "0", bits.array, bits.start, row.array, row.start, known.group.words)
-    nest.text.line(nest.call("and_rows", *args))
-    return BitsetWords(into, "0", after=row.after or bits.after)
-
-
-def _cut(
-    nest: NestPrinter, step: Join, constraint: Constraint, bits: BitsetWords, known: KnownPositions
-) -> None:
-    """Clears the bits on the wrong side of a bound."""
-    group = known.group
-    assert group is not None
-    position, places = _bound(nest, constraint, known)
-    over = constraint.kind in (">", ">=")
-    places -= over  # `above` excludes the position itself
-    edge = position if not places else f"{position} {'+' if places > 0 else '-'} 1"
-    side = "above" if over else "below"
-    nest.text.line(nest.call(side, bits.array, bits.start, edge, group.words))
-
-
-def _bound(nest: NestPrinter, constraint: Constraint, known: KnownPositions) -> tuple[str, int]:
+def _bound(here: Point, constraint: Constraint) -> tuple[str, int]:
     """The position at which a cut starts (`>`, `>=`) or ends, and an offset to add to it."""
-    group, text = known.group, nest.text
-    assert group is not None
+    nest, text, group = here.nest, here.text, here.recoded
     op, position = constraint.kind, group.positions.get(constraint.variable)
     if position is not None:
         return position, int(op in (">", "<="))
     # A variable from outside the group: search for its insertion position in the list.
     search = "upper" if op in (">", "<=") else "lower"
     position = text.name("j")
-    bound = known.names[constraint.variable]
+    bound = here.names[constraint.variable]
     found = nest.call(search, group.values, group.low, group.high, bound)
     text.line(f"{position} = {found} - {group.low}")
     return position, 0
 
 
-def measure_bits(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    wanted: frozenset[Constraint],
-    known: KnownPositions,
-) -> tuple[str, bool]:
+def measure_bits(here: Point, wanted: frozenset[Constraint]) -> tuple[str, bool]:
     """The number of positions of the last level, and whether it is each lane's own share."""
-    step, text, group = steps[at], nest.text, known.group
-    assert isinstance(step, Join) and group is not None
-    start = _begin(nest, wanted, known)
+    nest, text, group, step = here.nest, here.text, here.recoded, here.join
+    first, rows, cuts = start = _begin(here, wanted)
     count = text.name("m")
     parts: list[BitsetWords] = []
     tests: list[str] = []
-    share = nest.together(known) and bool(wanted)
+    share = here.together() and bool(wanted)
     shared = "_shared" if share else ""
-    if known.alone and start.cuts:
-        parts, tests = _count_between(nest, start, count, known)
-    elif known.alone and start.bits is not None:
-        bits = set_of(nest, step, wanted, known)
+    if here.alone and cuts:
+        parts, tests = _count_between(here, start, count)
+    elif here.alone and first is not None:
+        bits = set_of(here, wanted)
         text.line(f"{count} = {_count_alone(nest, bits, group.words)}")
         parts = [*bits.all]
-    elif start.bits is not None and len(start.rows) == 1 and not start.cuts:
-        row = _row(nest, start.rows[0], known)
-        parts = [start.bits, row]
+    elif first is not None and len(rows) == 1 and not cuts:
+        parts = [first, _row(here, rows[0])]
         places = [word for bits in parts for word in (bits.array, bits.start)]
         text.line(f"{count} = {nest.call(f'count_and{shared}', *places, group.words)}")
     elif not wanted:
         text.line(f"{count} = {group.high} - {group.low}")
     else:
-        bits = set_of(nest, step, wanted, known)
+        bits = set_of(here, wanted)
         counted = nest.call(f"count_row{shared}", bits.array, bits.start, group.words)
         text.line(f"{count} = {counted}")
         parts = [bits]
-    nest.bound(step, known, count, share)
+    here.bound(step, count, share)
     before: list[str] = []
-    for later in steps[at + 1 :]:
+    for later in here.later:
         other = unequal(later, step.variable)
         assert other is not None
         if other.name not in before:
-            _leave_out(nest, other.name, before, count, parts, tests, known, share)
             before.append(other.name)
-        nest.bound(later, known, count, share)
+            _leave_out(here, before, count, parts, tests, share)
+        here.bound(later, count, share)
     return count, share
 
 
@@ -218,24 +179,21 @@ def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
     return found
 
 
-def _count_between(
-    nest: NestPrinter, start: _Start, count: str, known: KnownPositions
-) -> tuple[list[BitsetWords], list[str]]:
+def _count_between(here: Point, start: Start, count: str) -> tuple[list[BitsetWords], list[str]]:
     """The same within cuts; also returns the rows, and the comparisons that the cuts impose on a
     position."""
-    group, text = known.group, nest.text
-    assert group is not None
+    nest, text, group, (first, rows, cuts) = here.nest, here.text, here.recoded, start
     ends = {">": ["0"], "<": [f"{group.high} - {group.low}"]}
-    for constraint in start.cuts:
-        position, places = _bound(nest, constraint, known)
+    for constraint in cuts:
+        position, places = _bound(here, constraint)
         ends[constraint.kind[0]].append(f"{position} + {places}")
     low, high = text.name("l"), text.name("h")
     text.line(f"{low}, {high} = max({', '.join(ends['>'])}), min({', '.join(ends['<'])})")
     tests = [f">= {low}", f"< {high}"]
-    if start.bits is None:
+    if first is None:
         text.line(f"{count} = max(0, {high} - {low})")
         return [], tests
-    bits, turn = _several(nest, start.bits, start.rows, known), text.name("i")
+    bits, turn = _several(here, first, rows), text.name("i")
     text.line(f"{count} = np.int64(0)")
     with text.block(f"for {turn} in range({low} >> 6, ({high} + 63) >> 6)"):
         word = f"{word_of(nest, bits, turn)} & {nest.call('between', turn, low, high)}"
@@ -244,21 +202,19 @@ def _count_between(
 
 
 def _leave_out(
-    nest: NestPrinter,
-    other: str,
-    before: Sequence[str],
+    here: Point,
+    others: Sequence[str],
     count: str,
     parts: Sequence[BitsetWords],
     ends: Sequence[str],
-    known: KnownPositions,
     share: bool,
 ) -> None:
-    """Subtracts one if the value of another variable was counted. `ends`: comparisons for its
-    position, each without its left operand."""
-    group, text = known.group, nest.text
-    assert group is not None
-    value = known.names[other]
-    tests = [f"{value} != {known.names[earlier]}" for earlier in before]
+    """Subtracts one if the value of the last of some variables was counted, and was not left out
+    as that of another one. `ends`: comparisons for its position, each without its left operand."""
+    nest, text, group = here.nest, here.text, here.recoded
+    *before, other = others
+    value = here.names[other]
+    tests = [f"{value} != {here.names[earlier]}" for earlier in before]
     position = group.positions.get(other)
     if position is None:
         position = text.name("j")

@@ -27,13 +27,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.hash_tables import LEAST_SHIFT, LEAST_SLOTS
-from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step
+from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan
 from gdatalog.plan.nest import groups_of, level_of
 from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import RowLeaf
-from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.nest_state import KnownPositions
+from gdatalog.printer.leaves import RowLeaf, write_row
+from gdatalog.printer.nest import NestPrinter, Point
 
 OUTSIDE = 6  # status: a row outside the space
 WAITING = 32  # length of the queue
@@ -55,7 +54,7 @@ class NewRows(RowLeaf):
         if nest.tile and self.hashed:
             raise Unprintable("hash sets of rows are not printed for tiles")
         assert nest.tile or not self.unwritten
-        space = nest.arguments.given("space", "int64")
+        space = nest.arguments.plain("given", "space")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
         if not nest.tile:
@@ -105,22 +104,20 @@ class NewRows(RowLeaf):
     def _first(self, nest: NestPrinter, place: str) -> str:
         """The source of the test whether a row is new."""
         if self.hashed:
-            slots = nest.arguments.given("slots", "int64")
+            slots = nest.arguments.plain("given", "slots")
             return nest.call("add_key", slots, "shift", place)
-        return nest.call("mark_first", nest.arguments.given("marks", "int64"), place)
+        return nest.call("mark_first", nest.arguments.plain("given", "marks"), place)
 
     def _write(self, nest: NestPrinter, keys: Sequence[str]) -> None:
-        for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):
-            out = nest.arguments.output(f"out{at}", self._width(nest, output))
-            nest.text.line(f"{out}[n] = {key}")
-        nest.text.line("n += 1")
+        widths = [self._width(nest, output) for output in self.outputs]
+        write_row(nest, list(zip(keys, widths, strict=True)))
         nest.text.line("state[4] = n")
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        text = nest.text
+    def emit(self, here: Point) -> None:
+        nest, text = here.nest, here.text
         if not nest.tile:
             text.line("tried += 1")
-        keys = [nest.key(output, known) for output in self.outputs]
+        keys = [here.key(output) for output in self.outputs]
         places = []
         for at, key in enumerate(keys):
             place = text.name("c")
@@ -148,16 +145,9 @@ class NewRows(RowLeaf):
             return
         place = text.name("c")
         text.line(f"{place} = {code}")
-        if self.hashed:
-            slots, at_ = (
-                nest.arguments.given("slots", "int64"),
-                nest.call("slot_of", place, "shift"),
-            )
-            text.line(nest.call("prefetch", slots, at_))
-        else:
-            text.line(
-                nest.call("prefetch", nest.arguments.given("marks", "int64"), f"{place} >> 6")
-            )
+        array = nest.arguments.plain("given", "slots" if self.hashed else "marks")
+        entry = nest.call("slot_of", place, "shift") if self.hashed else f"{place} >> 6"
+        text.line(nest.call("prefetch", array, entry))
         text.line(nest.call("put", self._waiting(nest, ""), "waiting", place))
         for at, key in enumerate(keys):
             text.line(nest.call("put", self._waiting(nest, str(at)), "waiting", key))
@@ -168,12 +158,12 @@ class NewRows(RowLeaf):
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
         """Rows of a tile's lanes, which allocate room together once they converge
         (kernels/walk.cuh)."""
-        marks = nest.arguments.result("marks", "int64")
+        marks = nest.arguments.plain("result", "marks")
         if self.unwritten:
             nest.text.line(f"mark({marks}, {code})")
             return
         for at, output in enumerate(self.outputs):
-            nest.arguments.output(f"out{at}", self._width(nest, output))
+            nest.arguments.plain("output", f"out{at}", self._width(nest, output))
         nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
 
 
@@ -214,13 +204,12 @@ class GroupedRows(RowLeaf):
     def _level(self, nest: NestPrinter, variable: str) -> LevelArgument:
         return nest.level(nest.paths.node(level_of(nest.join, variable)))
 
-    def _key(
-        self, nest: NestPrinter, which: str, names: Sequence[str], known: KnownPositions
-    ) -> str:
+    def _key(self, here: Point, which: str, names: Sequence[str]) -> str:
+        nest = here.nest
         parts = []
         for at, name in enumerate(names):
             base = nest.arguments.scalar("base", self._level(nest, name))
-            part = f"({known.names[name]} - {base})"
+            part = f"({here.names[name]} - {base})"
             parts.append(part if at == len(names) - 1 else f"({part} << shift_{which}{at})")
         return f"({' | '.join(parts)})"
 
@@ -229,46 +218,44 @@ class GroupedRows(RowLeaf):
         words = nest.arguments.scratch(f"words{which}", "bitmap", levels)
         return words, nest.arguments.scratch(f"filled{which}", "filled", levels)
 
-    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
-        later = (step for step in steps[at + 1 :] if isinstance(step, (Join, Generate)))
-        following = next(later, None)
+    def whole_turns(self, here: Point) -> bool:
+        loops = (step for step in here.later if isinstance(step, (Join, Generate)))
+        following = next(loops, None)
         return following is None or following.variable not in self.groups.by
 
     # ------------------------------------------------------------------------------ a group
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        if self.opened or at != self.groups.first:
+    def begins(self, here: Point) -> bool:
+        nest, text = here.nest, here.text
+        if self.opened or here.at != self.groups.first:
             return False
-        text = nest.text
         self.opened = True
         if self.hashed:
             slots = nest.arguments.scratch("slots", "slots", ())
             text.line(nest.call("empty_slots", slots, str(LEAST_SLOTS)))
             text.line(f"shift, taken_ = {LEAST_SHIFT}, 0")
-        with text.block(f"for {text.name('once')} in range(1)"):
-            nest.run(steps, at, known.inner(), self)
+        here.inner().run_once()
         for number, names in self.compacts.items():
             text.line(nest.call("empty_bits", *self._bitmap(nest, f"_{number}", names)))
         if not self.hashed:
-            self._read(nest, known)
+            self._read(here)
         return True
 
-    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
+    def passes(self, here: Point) -> None:
+        nest, step = here.nest, here.steps[here.at]
         if not isinstance(step, Compact):
             return
         number = next((at for at, own in enumerate(nest.join.steps) if own is step), -1)
         names = self.compacts.get(number)
         if names is not None and self.opened:
             bitmap = self._bitmap(nest, f"_{number}", names)
-            key = self._key(nest, f"{number}_", names, known)
+            key = self._key(here, f"{number}_", names)
             with nest.text.block(f"if not {nest.call('add_new_bit', *bitmap, key)}"):
                 nest.text.line("continue")
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        text, names = nest.text, self.groups.keys
-        key = self._key(nest, "", names, known)
+    def emit(self, here: Point) -> None:
+        nest, text, names = here.nest, here.text, self.groups.keys
+        key = self._key(here, "", names)
         if not self.hashed:
             text.line(nest.call("add_bit", *self._bitmap(nest, "", names), key))
             return
@@ -277,7 +264,7 @@ class GroupedRows(RowLeaf):
         code = text.name("k")
         text.line(f"{code} = {key}")
         with text.block(f"if {nest.call('add_own', slots, 'shift', code)}"):
-            super().emit(nest, known)
+            super().emit(here)
             text.line(nest.call("put", taken, "taken_", code))
             text.line("taken_ += 1")
             with text.block("if 2 * taken_ > 1 << (64 - shift)"):
@@ -285,9 +272,9 @@ class GroupedRows(RowLeaf):
                 with text.block("if shift == 0"):
                     text.line(f"return {LACKS_SLOTS}")
 
-    def _read(self, nest: NestPrinter, known: KnownPositions) -> None:
+    def _read(self, here: Point) -> None:
         """Prints the loop that emits a group's rows from its bitmap, in order, and clears it."""
-        text, names = nest.text, self.groups.keys
+        nest, text, names = here.nest, here.text, self.groups.keys
         words, filled = self._bitmap(nest, "", names)
         block, left, at, word, key = map(text.name, ("f", "left", "w", "word", "k"))
         one = "np.uint64(1)"
@@ -302,14 +289,14 @@ class GroupedRows(RowLeaf):
                     zeros = nest.call("trailing_zeros", word)
                     text.line(f"{key} = ({at} << 6) + np.int64({zeros})")
                     text.line(f"{word} &= {word} - {one}")
-                    inner = known.inner()
+                    inner = here.inner()
                     for place, name in enumerate(names):
                         base = nest.arguments.scalar("base", self._level(nest, name))
                         bits = nest.arguments.scalar("bits", self._level(nest, name))
                         value = f"({key} >> shift_{place})" if place < len(names) - 1 else key
                         if place:
                             value = f"({value} & ((1 << {bits}) - 1))"
-                        nest.bind(name, f"{value} + {base}", inner)
-                    super().emit(nest, inner)
+                        inner.bind(name, f"{value} + {base}")
+                    super().emit(inner)
                 text.line(nest.call("put", words, at, "np.uint64(0)"))
             text.line(nest.call("put", filled, block, "np.uint64(0)"))

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, evaluate
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
 from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
@@ -108,15 +108,9 @@ _HELPED = {
     "day": "day_of",
     "bshru": "shift_right_unsigned",
 }
-_REAL = {
-    "%": "real_remainder",
-    "^": "real_power",
-    "floor": "floor_of",
-    "ceil": "ceil_of",
-    "sqrt": "root_of",
-    "exp": "exp_of",
-    "log": "log_of",
-}
+_REAL = {"%": "fmod", "^": "power"} | {
+    name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
+}  # of NumPy
 _NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # if the argument is no NaN
 _PYTHON = {"=": "==", "!=": "!="} | {op: op for op in ORDER}
 
@@ -159,7 +153,8 @@ class ExpressionPrinter:
 
     def rank(self, code: str) -> str:
         """Source of a symbol's rank."""
-        return self._ranks(code)
+        self._ranked = True
+        return f"ranks[{code}]"
 
     def prologue(self) -> list[str]:
         """Statements for the start of the function: constants become local variables."""
@@ -187,7 +182,8 @@ class ExpressionPrinter:
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
         # first: constants may add symbols, which ranks and tables must include
-        keys = [_constant_key(expr, what, scope) for expr, what in self.constants]
+        found = [(constant(expr, scope), what) for expr, what in self.constants]
+        keys = [key if what == "key" else int(failed) for (key, failed), what in found]
         filled = [fill(expr, scope) for expr in self.tables]
         arrays: dict[str, Array] = {"consts": np.array(keys, np.int64)} if keys else {}
         if self._ranked:
@@ -238,7 +234,7 @@ class ExpressionPrinter:
         else:
             left, right = self._key(left), self._key(right)
         if of.type == "symbol" and op in ORDER:
-            left, right = self._rank(left), self._rank(right)
+            left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
 
     def _extreme(
@@ -257,7 +253,7 @@ class ExpressionPrinter:
         best, *others = (self._named(arg, place) for arg in args)
         for other in others:
             op = "<" if name == "min" else ">"
-            text = f"{other} if {self._ranks(other)} {op} {self._ranks(best)} else {best}"
+            text = f"{other} if {self.rank(other)} {op} {self.rank(best)} else {best}"
             best = self._named(_ValueText(text, "key", False), place)
         return _ValueText(best)
 
@@ -314,7 +310,7 @@ class ExpressionPrinter:
         elif name == "abs":
             text = f"abs({operands[0]})"
         elif name in _REAL:
-            text = self._call(_REAL[name], [arg.text for arg in floats]).text
+            text = f"np.{_REAL[name]}({', '.join(arg.text for arg in floats)})"
         else:
             text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
         result = _ValueText(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
@@ -327,7 +323,7 @@ class ExpressionPrinter:
     def _textual(self, expr: Apply, place: _PrintContext) -> _ValueText:
         name = expr.function.strip("!?")
         if name == "ord":
-            return self._rank(self._print(expr.args[0], place))
+            return _ValueText(self.rank(self._print(expr.args[0], place).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
         if name == "match" and not _is_fixed(expr.args[0]):
@@ -370,18 +366,9 @@ class ExpressionPrinter:
     def _bool(self, text: _ValueText) -> _ValueText:
         return text if text.form == "bool" else _ValueText(f"{text.operand} != 0", "bool", False)
 
-    def _rank(self, code: _ValueText) -> _ValueText:
-        return _ValueText(self._ranks(code.text))
-
-    def _ranks(self, code: str) -> str:
-        self._ranked = True
-        return f"ranks[{code}]"
-
     def _call(self, name: str, args: Sequence[str]) -> _ValueText:
         self.imports.add(name)
-        return _ValueText(
-            f"{name}({', '.join(args)})", "float" if name in _REAL.values() else "key"
-        )
+        return _ValueText(f"{name}({', '.join(args)})")
 
     def _named(self, text: _ValueText, place: _PrintContext) -> str:
         """The name of a local variable that holds the value, so that it is computed once."""
@@ -391,17 +378,6 @@ class ExpressionPrinter:
         self._values += 1
         place.out.append(f"{name} = {text.text}")
         return name
-
-
-def _constant_key(expr: Expr, what: Literal["key", "failed"], scope: Scope) -> int:
-    keys, failed = evaluate(expr, _no_column, 1, scope)
-    if what == "key":
-        return int(keys[0])
-    return 0 if failed is None else int(failed[0])
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
 
 
 def _is_fixed(expr: Expr) -> bool:

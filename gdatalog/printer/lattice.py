@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.codegen.helpers.lattice import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
-from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot, Step
-from gdatalog.plan.effects import all_steps, merged
-from gdatalog.plan.format import format_join
+from gdatalog.plan import Expr, Generate, Join, JoinPlan, Slot
+from gdatalog.plan.effects import Steps, all_steps, merged
 from gdatalog.printer import Argument, TrieLayout
-from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, module_of
-from gdatalog.printer.nest import Counting, Leaf, NestPrinter
-from gdatalog.printer.nest_state import FULL, STOPPED, KnownPositions
+from gdatalog.printer.lists import seek
+from gdatalog.printer.module import ROWS, PrintedPlan, StepPrinter, finished
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.printer.nest_state import FULL, STOPPED, Counting
 from gdatalog.records import dataclass
 
 # Statuses: a group improves itself; there is no room for another group.
@@ -94,37 +94,24 @@ def print_lattice(
 
     `counted`: it counts bindings for a profile; so the steps of all rules are numbered in a row.
     """
-    whole, joins = merged([follow.join for follow in follows])
+    plans = [follow.join for follow in follows]
+    whole, joins = merged(plans)
     nest = _Nest(whole, tries)
     if counted:
         nest.counting = Counting([step for part in joins for step in all_steps(part)])
+    rules = _Rules(nest, kept, list(zip(follows, joins, strict=True)), numbered)
     split = kept[0].split is not None
     if split:
-        _print_units(nest, kept, follows, joins)
+        rules.print_units()
     else:
-        _print_whole(nest, kept, follows, joins, numbered)
+        rules.print_whole()
     types = {"places": "i64[]", **_TYPES}
     types |= _SPLIT if split else _NUMBERED if numbered else {}
     own = [Argument(name, type_, "given") for name, type_ in types.items()]
+    nest.tasks = split  # several workers share units
     prologue = [*_prologue(kept), *(ROWS if split else ())]
-    if nest.counting is not None:
-        prologue += nest.counting.finish(nest)
-    found = list(nest.arguments.found.values())
-    outputs = [argument for argument in found if argument.kind == "output"]
-    arguments = [*(a for a in found if a.kind != "output"), *own, *outputs]
-    comments = [line for follow in follows for line in format_join(follow.join)]
-    return PrintedPlan(
-        f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules",
-        module_of(nest, arguments, comments, prologue),
-        tuple(arguments),
-        tuple(nest.arguments.scalars),
-        nest.expressions,
-        tuple(nest.which),
-        len(outputs),
-        split,
-        1,
-        counters=() if nest.counting is None else nest.counting.counters,
-    )
+    shape = f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules"
+    return finished(nest, shape, plans, prologue, own)
 
 
 class _Nest(StepPrinter):
@@ -135,28 +122,26 @@ class _Nest(StepPrinter):
         self.split = self.tasks = True  # loops are not split into tasks
         self.direct = False  # positions in loose tries are those of their keys
 
-    def may_stop(self, known: KnownPositions) -> None:
+    def may_stop(self) -> None:
         """Does nothing: a group's rules always run to the end."""
 
-    def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
+    def run(self, here: Point) -> None:
         """In a loose trie the third and later columns have the position of the second."""
-        while at < len(steps):
-            step = steps[at]
-            if not isinstance(step, Join) or not self._stands_beside(step):
-                if isinstance(step, (Join, Generate)):
-                    break
-                self.narrow(step, known)
-                self.bound(step, known)
-                at += 1
-                continue
-            (part,) = step.participants
-            node = self.paths.node(part)
-            place = known.positions[node]
-            name = self.bind(step.variable, self.call("at", self.values(node), place), known)
-            self.seek(Slot(step.variable, step.type), name, (part,), known, {node: place})
-            self.bound(step, known)
-            at += 1
-        super().run(steps, at, known, leaf)
+        while here.at < len(here.steps):
+            step = here.steps[here.at]
+            if isinstance(step, Join) and self._stands_beside(step):
+                (part,) = step.participants
+                node = self.paths.node(part)
+                place = here.positions[node]
+                name = here.bind(step.variable, self.call("at", self.values(node), place))
+                seek(here, Slot(step.variable, step.type), name, (part,), {node: place})
+            elif isinstance(step, (Join, Generate)):
+                break
+            else:
+                self.narrow(here, step)
+            here.bound(step)
+            here.at += 1
+        super().run(here)
 
     def _stands_beside(self, step: Join) -> bool:
         if len(step.participants) > 1:
@@ -165,121 +150,107 @@ class _Nest(StepPrinter):
         return node.depth > 1 and self.tries[node.trie].loose
 
 
-def _print_whole(
-    nest: NestPrinter,
-    kept: Sequence[BestRelation],
-    follows: Sequence[Follow],
-    joins: Sequence[tuple[Step, ...]],
-    numbered: bool,
-) -> None:
-    """All groups as one unit, whose best values stay in the arrays."""
-    text = nest.text
-    if numbered:
-        text.line(nest.call("enter_codes", "table", "codes", "queue"))
-    with text.block(f"if queue[{BEGUN}] == 0"):
-        text.line(f"queue[{BEGUN}] = 1")
-        if numbered:
-            text.line(nest.call("number_all", "table", "codes", "queue", "wanted", "seeds"))
-        text.line(nest.call("begin", KEPT, "seeds", "costs"))
-    _print_loop(nest, kept, follows, joins, numbered)
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Prints the loops that follow groups. `follows`: bodies of rules, with their merged steps."""
 
+    nest: NestPrinter
+    kept: Sequence[BestRelation]
+    follows: Sequence[tuple[Follow, Steps]]
+    numbered: bool
 
-def _print_units(
-    nest: NestPrinter,
-    kept: Sequence[BestRelation],
-    follows: Sequence[Follow],
-    joins: Sequence[tuple[Step, ...]],
-) -> None:
-    """One unit after the other; a unit without room in this block is emitted into the next."""
-    text = nest.text
-    out = [nest.arguments.output(f"out{at}", dtype) for at, dtype in enumerate(GIVEN)]
-    with text.block("while True"):
-        with text.block(f"if queue[{DONE}] == 0"):
-            text.line(f"unit = {nest.call('add', 'control', '0', '1')}")
-            with text.block("if unit >= len(units)"):
-                text.line("break")
-            text.line(f"queue[{UNIT}] = unit")
-            text.line(f"queue[{SEED}], queue[{SEEDS}] = starts[unit], starts[unit + 1]")
+    def print_whole(self) -> None:
+        """All groups as one unit, whose best values stay in the arrays."""
+        nest, text = self.nest, self.nest.text
+        if self.numbered:
+            text.line(nest.call("enter_codes", "table", "codes", "queue"))
+        with text.block(f"if queue[{BEGUN}] == 0"):
+            text.line(f"queue[{BEGUN}] = 1")
+            if self.numbered:
+                text.line(nest.call("number_all", "table", "codes", "queue", "wanted", "seeds"))
             text.line(nest.call("begin", KEPT, "seeds", "costs"))
-            text.line("passed = units[unit]")
-            _print_loop(nest, kept, follows, joins, False)
-            text.line(f"queue[{DONE}] = 1")
-        text.line(f"count = queue[{TOUCHED}]")
-        with text.block("if n + count > room"):
-            text.line("state[4] = n")
-            text.line(f"return {FULL}")
-        with text.block("for i in range(count)"):
-            text.line(f"group = {nest.call('at', 'touched', 'i')}")
-            values = (f"queue[{UNIT}]", "group", nest.call("at", "best", "group"))
-            for name, value in zip(out, values, strict=True):
-                text.line(f"{name}[n] = {value}")
-            text.line("n += 1")
-        text.line(nest.call("clear", "best, where, touched, origin, queue"))
-        text.line(f"queue[{DONE}] = 0")
-    text.line("state[4] = n")
+        self._loop()
 
+    def print_units(self) -> None:
+        """One unit after the other; a unit without room in this block is emitted into the next."""
+        nest, text = self.nest, self.nest.text
+        out = [nest.arguments.plain("output", f"out{at}", kind) for at, kind in enumerate(GIVEN)]
+        with text.block("while True"):
+            with text.block(f"if queue[{DONE}] == 0"):
+                text.line(f"unit = {nest.call('add', 'control', '0', '1')}")
+                with text.block("if unit >= len(units)"):
+                    text.line("break")
+                text.line(f"queue[{UNIT}] = unit")
+                text.line(f"queue[{SEED}], queue[{SEEDS}] = starts[unit], starts[unit + 1]")
+                text.line(nest.call("begin", KEPT, "seeds", "costs"))
+                text.line("passed = units[unit]")
+                self._loop()
+                text.line(f"queue[{DONE}] = 1")
+            text.line(f"count = queue[{TOUCHED}]")
+            with text.block("if n + count > room"):
+                text.line("state[4] = n")
+                text.line(f"return {FULL}")
+            with text.block("for i in range(count)"):
+                text.line(f"group = {nest.call('at', 'touched', 'i')}")
+                values = (f"queue[{UNIT}]", "group", nest.call("at", "best", "group"))
+                for name, value in zip(out, values, strict=True):
+                    text.line(f"{name}[n] = {value}")
+                text.line("n += 1")
+            text.line(nest.call("clear", "best, where, touched, origin, queue"))
+            text.line(f"queue[{DONE}] = 0")
+        text.line("state[4] = n")
 
-def _print_loop(
-    nest: NestPrinter,
-    kept: Sequence[BestRelation],
-    follows: Sequence[Follow],
-    joins: Sequence[tuple[Step, ...]],
-    numbered: bool,
-) -> None:
-    """Runs the rules of waiting groups until the worklist is empty."""
-    text = nest.text
-    with text.block("while True"):
-        with text.block(f"if {nest.call('stopped', 'control')}"):
-            text.line(f"return {STOPPED}")
-        goes_round = nest.call("goes_round", "touched, origin, stamps, queue")
-        with text.block(f"if queue[{WATCHED}] != 0 and {goes_round}"):
-            text.line(f"return {ROUND}")
-        nest.commit()  # an interrupted group runs again
-        text.line(f"group = {nest.call('next_group', KEPT, 'seeds', 'costs')}")
-        with text.block("if group < 0"):
-            text.line("break")
-        text.line(f"cost = {nest.call('at', 'best', 'group')}")
-        text.line(f"code = {nest.call('at', 'codes', 'group') if numbered else 'group'}")
-        for at, source in enumerate(kept):
-            mine = [
-                (follow, steps)
-                for follow, steps in zip(follows, joins, strict=True)
-                if follow.join.given is not None and follow.join.given.relation == source.name
-            ]
-            if mine:
-                with text.block(f"if base{at} <= code < base{at + 1}"):
-                    _print_source(nest, kept, at, mine, numbered)
+    def _loop(self) -> None:
+        """Runs the rules of waiting groups until the worklist is empty."""
+        nest, text = self.nest, self.nest.text
+        with text.block("while True"):
+            with text.block(f"if {nest.call('stopped', 'control')}"):
+                text.line(f"return {STOPPED}")
+            goes_round = nest.call("goes_round", "touched, origin, stamps, queue")
+            with text.block(f"if queue[{WATCHED}] != 0 and {goes_round}"):
+                text.line(f"return {ROUND}")
+            nest.commit()  # an interrupted group runs again
+            text.line(f"group = {nest.call('next_group', KEPT, 'seeds', 'costs')}")
+            with text.block("if group < 0"):
+                text.line("break")
+            text.line(f"cost = {nest.call('at', 'best', 'group')}")
+            text.line(f"code = {nest.call('at', 'codes', 'group') if self.numbered else 'group'}")
+            for at in range(len(self.kept)):
+                if self._reading(at):
+                    with text.block(f"if base{at} <= code < base{at + 1}"):
+                        self._source(at)
 
+    def _reading(self, at: int) -> list[tuple[Follow, Steps]]:
+        """The rules that read a relation."""
+        name = self.kept[at].name
+        givens = ((follow.join.given, follow, steps) for follow, steps in self.follows)
+        return [
+            (follow, steps) for given, follow, steps in givens if given and given.relation == name
+        ]
 
-def _print_source(
-    nest: NestPrinter,
-    kept: Sequence[BestRelation],
-    at: int,
-    follows: Sequence[tuple[Follow, tuple[Step, ...]]],
-    numbered: bool,
-) -> None:
-    """The rules of one relation, for one of its groups."""
-    text, source = nest.text, kept[at]
-    names = {source.optimum: "key"}
-    if source.split is not None:
-        names[source.split] = "passed"
-    text.line(f"key = {'cost' if source.kind == 'min' else '~cost'}")
-    text.line(f"rest = code - base{at}")
-    for column in source.columns:
-        names[column] = name = text.name("k")
-        if column == source.columns[-1]:
-            text.line(f"{name} = rest + least{at}_{column}")
-        else:
-            text.line(f"{name} = rest // stride{at}_{column}")
-            text.line(f"rest -= {name} * stride{at}_{column}")
-            text.line(f"{name} += least{at}_{column}")
-    for follow, steps in follows:
-        assert follow.join.given is not None
-        known = KnownPositions()
-        with text.block(f"for {text.name('once')} in range(1)"):
-            for column, slot in enumerate(follow.join.given.slots):
-                nest.bind(slot.name, names[column], known)
-            nest.run(steps, 0, known, ImproveLeaf(kept, follow, numbered))
+    def _source(self, at: int) -> None:
+        """The rules of one relation, for one of its groups."""
+        text, source = self.nest.text, self.kept[at]
+        names = {source.optimum: "key"}
+        if source.split is not None:
+            names[source.split] = "passed"
+        text.line(f"key = {'cost' if source.kind == 'min' else '~cost'}")
+        text.line(f"rest = code - base{at}")
+        for column in source.columns:
+            names[column] = name = text.name("k")
+            if column == source.columns[-1]:
+                text.line(f"{name} = rest + least{at}_{column}")
+            else:
+                text.line(f"{name} = rest // stride{at}_{column}")
+                text.line(f"rest -= {name} * stride{at}_{column}")
+                text.line(f"{name} += least{at}_{column}")
+        for follow, steps in self._reading(at):
+            assert follow.join.given is not None
+            here = Point(self.nest, steps, ImproveLeaf(self.kept, follow, self.numbered))
+            with text.block(f"for {text.name('once')} in range(1)"):
+                for column, slot in enumerate(follow.join.given.slots):
+                    here.bind(slot.name, names[column])
+                self.nest.run(here)
 
 
 class ImproveLeaf(Leaf):
@@ -291,14 +262,14 @@ class ImproveLeaf(Leaf):
         self.follow = follow
         self.numbered = numbered
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        text, at = nest.text, self.at
+    def emit(self, here: Point) -> None:
+        nest, text, at = here.nest, here.text, self.at
         cost = text.name("cost")
-        value = nest.key(self.follow.head[self.target.optimum], known)
+        value = here.key(self.follow.head[self.target.optimum])
         text.line(f"{cost} = np.int64({value if self.target.kind == 'min' else f'~{value}'})")
         terms = [f"base{at}"]
         for column in self.target.columns:
-            key = nest.key(self.follow.head[column], known)
+            key = here.key(self.follow.head[column])
             last = column == self.target.columns[-1]
             stride = "" if last else f" * stride{at}_{column}"
             terms.append(f"({key} - least{at}_{column}){stride}")

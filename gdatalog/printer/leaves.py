@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Expr, Gather, Reduction, Slot, Step
-from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import KnownPositions
+from gdatalog.plan import Expr, Gather, Reduction, Slot
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
 
 
 class WitnessLeaf(Leaf):
@@ -23,15 +22,13 @@ class WitnessLeaf(Leaf):
     def __init__(self, flag: str) -> None:
         self.flag = flag
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        nest.text.line(f"{self.flag} = True")
-        nest.text.line("break")
+    def emit(self, here: Point) -> None:
+        here.text.line(f"{self.flag} = True")
+        here.text.line("break")
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        with nest.text.block(f"if {nest.whole(amount, share)} > 0"):
-            self.emit(nest, known)
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        with here.text.block(f"if {here.nest.whole(amount, share)} > 0"):
+            self.emit(here)
 
 
 class BranchCount(Leaf):
@@ -42,13 +39,11 @@ class BranchCount(Leaf):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.count(nest, known, "1")
+    def emit(self, here: Point) -> None:
+        self.count(here, "1")
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        text, weight = nest.text, nest.weight(known)
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        nest, text, weight = here.nest, here.text, here.weight()
         amount = nest.whole(amount, share)
         if nest.modular:
             text.line(f"{self.name} = {nest.sum(self.name, nest.product(weight, amount))}")
@@ -64,17 +59,20 @@ class BranchCount(Leaf):
 class Gathered(Leaf):
     """Accumulates the aggregates of a branch in local variables."""
 
-    def __init__(self, accumulators: Accumulators) -> None:
+    accumulators: Accumulators | None = None
+
+    def gather(self, accumulators: Accumulators) -> None:
         self.accumulators = accumulators
         self.counts = accumulators.only_count
+        accumulators.start()
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.accumulators.add(known)
+    def emit(self, here: Point) -> None:
+        assert self.accumulators is not None
+        self.accumulators.add(here)
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        self.accumulators.add(known, amount, share)
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        assert self.accumulators is not None
+        self.accumulators.add(here, amount, share)
 
 
 def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
@@ -82,15 +80,20 @@ def print_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
     text = nest.text
     if nest.tile:
         for at, (_, dtype) in enumerate(columns):
-            nest.arguments.output(f"out{at}", dtype)
+            nest.arguments.plain("output", f"out{at}", dtype)
         text.line(f"emit({', '.join(source for source, _ in columns)})")
         return
     with text.block("if n == room"):
         text.line("return 1")
+    write_row(nest, columns)
+
+
+def write_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
+    """Writes one row, sources and dtypes, into a block with room for it."""
     for at, (source, dtype) in enumerate(columns):
-        out = nest.arguments.output(f"out{at}", dtype)
-        text.line(f"{out}[n] = {source}")
-    text.line("n += 1")
+        out = nest.arguments.plain("output", f"out{at}", dtype)
+        nest.text.line(f"{out}[n] = {source}")
+    nest.text.line("n += 1")
 
 
 class RowLeaf(Leaf):
@@ -105,10 +108,11 @@ class RowLeaf(Leaf):
     def marks_tasks(self) -> bool:
         return True
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        columns = [(nest.key(output, known), self._width(nest, output)) for output in self.outputs]
+    def emit(self, here: Point) -> None:
+        nest = here.nest
+        columns = [(here.key(output), self._width(nest, output)) for output in self.outputs]
         if self.weighted:
-            columns.append((nest.weight(known), "int64"))
+            columns.append((here.weight(), "int64"))
         print_row(nest, columns)
         if nest.tile:
             return  # `emit` checks the limit
@@ -122,7 +126,7 @@ class RowLeaf(Leaf):
         return nest.widths.get(output.name, "int64") if isinstance(output, Slot) else "int64"
 
 
-class GroupLeaf(Leaf):
+class GroupLeaf(Gathered):
     """Aggregates whose keys are bound in outer loops: one partial row for each binding of the keys.
 
     Without keys, one row for each run of the function.
@@ -133,39 +137,24 @@ class GroupLeaf(Leaf):
     def __init__(self, keys: Sequence[Slot], specs: Sequence[Gather]) -> None:
         self.keys = keys
         self.specs = specs
-        self.accumulators: Accumulators | None = None
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        if self.accumulators is not None or any(key.name not in known.names for key in self.keys):
+    def begins(self, here: Point) -> bool:
+        nest = here.nest
+        if self.accumulators is not None or any(key.name not in here.names for key in self.keys):
             return False
-        text = nest.text
-        self.accumulators = mine = Accumulators(nest, self.specs, nest.together(known))
-        self.counts = mine.only_count
-        mine.start()
-        with text.block(f"for {text.name('once')} in range(1)"):
-            nest.run(steps, at, known.inner(), self)
+        mine = Accumulators(nest, self.specs, here.together())
+        self.gather(mine)
+        here.inner().run_once()
         mine.combine()
-        with text.block(f"if {mine.count} > 0"):
+        with here.text.block(f"if {mine.count} > 0"):
             names = [key.name for key in self.keys]
-            keys = [(known.names[name], nest.widths.get(name, "int64")) for name in names]
+            keys = [(here.names[name], nest.widths.get(name, "int64")) for name in names]
             parts = [part for number in range(len(self.specs)) for part in mine.parts(number)]
             print_row(nest, [*keys, *parts])
         return True
 
     def marks_tasks(self) -> bool:
         return self.accumulators is None  # inside a group, its partial result would be lost
-
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        assert self.accumulators is not None
-        self.accumulators.add(known)
-
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        assert self.accumulators is not None
-        self.accumulators.add(known, amount, share)
 
 
 # Aggregates accumulated in local variables while the loops run.
@@ -210,17 +199,17 @@ class Accumulators:
                 if spec.targets[0].type == "symbol":
                     line(f"{name}r = np.int64(0)")
 
-    def add(self, known: KnownPositions, amount: str | None = None, share: bool = False) -> None:
+    def add(self, here: Point, amount: str | None = None, share: bool = False) -> None:
         """Adds the current row or, if all aggregates are counts, `amount` rows at once.
 
         `share`: `amount` is each lane's own count.
         """
         nest = self.nest
-        weight = nest.weight(known)
+        weight = here.weight()
         if amount is not None and share and not self.shared:
             amount, share = nest.whole(amount, True), False
-        keys = ["" if s.kind == "count" else nest.key(s.targets[0], known) for s in self.specs]
-        if self.shared and nest.together(known) and not share:
+        keys = ["" if s.kind == "count" else here.key(s.targets[0]) for s in self.specs]
+        if self.shared and here.together() and not share:
             with nest.text.block("if leads()"):  # all lanes have this row: only one adds it
                 self._add(keys, weight, amount)
         else:

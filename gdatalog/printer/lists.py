@@ -6,12 +6,13 @@ if the level has all these lists and all these cuts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from gdatalog.plan import Join, RangeBound, Slot
+from gdatalog.plan import Expr, Join, Participant, RangeBound, Slot
 from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.nest_state import Buffer, KnownPositions, NestState, Range
-from gdatalog.records import dataclass, field
+from gdatalog.printer.nest import NestPrinter, Point
+from gdatalog.printer.nest_state import Buffer, Range
+from gdatalog.records import dataclass, field, replace
 
 # The search with which a cut moves the start, or the end, of a range.
 STARTS = {">": "upper", ">=": "lower"}
@@ -32,10 +33,11 @@ class LevelLists:
 
     lists: dict[TrieNode, set[int]]
     roots: dict[TrieNode, set[int]]
+    step: Join
 
     @staticmethod
-    def of(nest: NestState, step: Join) -> LevelLists:
-        met = LevelLists({}, {})
+    def of(nest: NestPrinter, step: Join) -> LevelLists:
+        met = LevelLists({}, {}, step)
         for place, part in enumerate(step.participants):
             node = nest.paths.node(part)
             if nest.above_tally(node):
@@ -49,26 +51,20 @@ class LevelLists:
             met.lists = {node: set(within) for node in met.lists}
         return met
 
+    def uncut(self) -> LevelLists:
+        """The same lists without the level's cuts, in a buffer of no level."""
+        return LevelLists(self.lists, {}, replace(self.step, cuts=(), variable=""))
+
     @property
     def nodes(self) -> frozenset[TrieNode]:
         return frozenset(self.lists)
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """A range of an array, searched for the loop's values by an ascending cursor."""
-
-    array: str
-    low: str
-    high: str
-    node: TrieNode | None = None
 
 
 @dataclass(slots=True)
 class Walk:
     """The range of an array that a level's loop runs over. `node`: the trie node of that range.
 
-    `others`: lists that must contain the value too, if there is no buffer of the intersection: the
+    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
     loop leapfrogs. `cuts`: tests of each value, for lists that are not sorted.
     """
 
@@ -76,21 +72,16 @@ class Walk:
     low: str
     high: str
     node: TrieNode | None = None
-    others: list[Sought] = field(default_factory=list)
+    others: list[Walk] = field(default_factory=list)
     cuts: tuple[RangeBound, ...] = ()
 
 
-def walk_of(
-    nest: NestState,
-    step: Join,
-    met: LevelLists,
-    known: KnownPositions,
-    below: Collection[TrieNode] = (),
-) -> Walk:
+def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> Walk:
     """The walk over the intersection of a level's lists.
 
     `below`: the nodes of the next level; the walk should lead to one of them.
     """
+    nest, step = here.nest, met.step
     if len(met.lists) < 2:
         # Without lists, walk the smallest root, and look values up in the others.
         term = Slot(step.variable, step.type)
@@ -102,52 +93,47 @@ def walk_of(
             return values if node.child(term) in below else LEADING * values
 
         node = next(iter(met.lists)) if met.lists else min(met.roots, key=length)
-        implied = met.lists[node] if met.lists else met.roots[node]
         if nest.hashed(node):
+            implied = met.roots[node]
             left = tuple(cut for at, cut in enumerate(step.cuts) if at not in implied)
-            return Walk(nest.values(node), *nest.range_of(node, known), node, cuts=left)
-        low, high = trimmed(nest, node, step.cuts, implied, known)
-        clip = known.clip
-        if clip is not None and clip.node == node:
-            own, low, high = (low, high), nest.text.name("l"), nest.text.name("h")
-            nest.text.line(f"{low} = max({own[0]}, {clip.low})")
-            nest.text.line(f"{high} = min({own[1]}, {clip.high})")
-        return Walk(nest.values(node), low, high, node)
-    if nest.tile and not nest.together(known):
-        return leaps(nest, step, met, known)
-    walk = intersection(nest, step, met, known)
-    return walk if known.clip is None else _clipped(nest, walk, known)
+            return Walk(nest.values(node), *here.range_of(node), node, cuts=left)
+        return Walk(nest.values(node), *_for_task(here, met, node), node)
+    if nest.tile and not here.together():
+        first, *others = ranges_of(here, met)  # without a buffer, the loop skips values
+        return Walk(first.array, first.low, first.high, first.node, others)
+    walk = intersection(here, met)
+    return walk if here.clip is None else _clipped(here, walk)
 
 
-def ranges_of(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> list[Sought]:
+def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
     """The ranges to intersect: an existing buffer, and the remaining lists."""
-    found = start_of(nest, step, met, known)
-    ranges: list[Sought] = []
+    found = start_of(here, met)
+    ranges: list[Walk] = []
     left = met.nodes
     if found is not None:
         covered, buffer, (low, high) = found
-        ranges.append(Sought(buffer.array, low, high))
+        ranges.append(Walk(buffer.array, low, high))
         left = met.nodes - covered
-    for node in in_order(nest, left, known):
-        low, high = trimmed(nest, node, step.cuts, met.lists[node], known)
-        clip = known.clip
-        if clip is not None and clip.node == node:
-            own, low, high = (low, high), nest.text.name("l"), nest.text.name("h")
-            nest.text.line(f"{low} = max({own[0]}, {clip.low})")
-            nest.text.line(f"{high} = min({own[1]}, {clip.high})")
-        ranges.append(Sought(nest.values(node), low, high, node))
+    for node in in_order(here, left):
+        ranges.append(Walk(here.nest.values(node), *_for_task(here, met, node), node))
     return ranges
 
 
-def leaps(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
-    """A walk over one list that skips values missing in the others."""
-    first, *others = ranges_of(nest, step, met, known)
-    return Walk(first.array, first.low, first.high, first.node, others)
+def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
+    """The range of a node's list that satisfies the level's cuts and belongs to the task."""
+    text, clip = here.text, here.clip
+    own = trimmed(here, met, node)
+    if clip is None or clip.node != node:
+        return own
+    low, high = text.name("l"), text.name("h")
+    text.line(f"{low} = max({own[0]}, {clip.low})")
+    text.line(f"{high} = min({own[1]}, {clip.high})")
+    return low, high
 
 
-def _clipped(nest: NestState, walk: Walk, known: KnownPositions) -> Walk:
+def _clipped(here: Point, walk: Walk) -> Walk:
     """The part of an intersection that lies in the clip of one of its lists."""
-    text, clip = nest.text, known.clip
+    nest, text, clip = here.nest, here.text, here.clip
     assert clip is not None
     values = nest.values(clip.node)
     low, high = text.name("l"), text.name("h")
@@ -159,37 +145,28 @@ def _clipped(nest: NestState, walk: Walk, known: KnownPositions) -> Walk:
     return Walk(walk.array, low, high)
 
 
-def trimmed(
-    nest: NestState,
-    node: TrieNode,
-    cuts: Sequence[RangeBound],
-    implied: set[int],
-    known: KnownPositions,
-) -> Range:
-    """The range of a node's list that satisfies the cuts."""
-    left = [cut for at, cut in enumerate(cuts) if at not in implied]
-    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known, node)
+def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
+    """The range of a node's list that satisfies the level's cuts."""
+    implied = (met.lists if node in met.lists else met.roots)[node]
+    left = [cut for at, cut in enumerate(met.step.cuts) if at not in implied]
+    return cut_range(here, here.nest.values(node), here.range_of(node), left, node)
 
 
 def cut_range(
-    nest: NestState,
-    array: str,
-    whole: Range,
-    cuts: Sequence[RangeBound],
-    known: KnownPositions,
-    node: TrieNode | None = None,
+    here: Point, array: str, whole: Range, cuts: Sequence[RangeBound], node: TrieNode | None = None
 ) -> Range:
     """The part of a sorted range that satisfies the cuts."""
+    nest = here.nest
     low, high = whole
     for cut in cuts:
         starts = cut.op in STARTS
-        turn = known.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
+        turn = here.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
         if turn is not None and (turn.array, turn.node) == (array, node):
             # The bound is the current position of a loop over this very list.
             place = turn.at + (" + 1" if cut.op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
-            bound = nest.key(cut.bound, known)
+            bound = here.key(cut.bound)
             found = nest.call((STARTS if starts else ENDS)[cut.op], array, low, high, bound)
         name = nest.text.name("l" if starts else "h")
         nest.text.line(f"{name} = {found}")
@@ -197,98 +174,104 @@ def cut_range(
     return low, high
 
 
-def start_of(
-    nest: NestState, step: Join, met: LevelLists, known: KnownPositions
-) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
+def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
     """The existing intersection that covers the most lists of a level, cut to the level's cuts."""
+    step = met.step
 
     def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
         # If the plan says to reuse that level's list, its cuts are implied.
         covered = step.reuse is not None and step.reuse.variable == buffer.variable
         return nodes <= met.nodes and (covered or all(cut in step.cuts for cut in buffer.cuts))
 
-    usable = [found for found in known.buffers.items() if serves(*found)]
+    usable = [found for found in here.buffers.items() if serves(*found)]
     if not usable:
         return None
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
     left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
-    return nodes, buffer, cut_range(nest, buffer.array, (buffer.low, buffer.end), left, known)
+    return nodes, buffer, cut_range(here, buffer.array, (buffer.low, buffer.end), left)
 
 
-def intersection(nest: NestState, step: Join, met: LevelLists, known: KnownPositions) -> Walk:
+def intersection(here: Point, met: LevelLists) -> Walk:
     """The intersection of several lists, in a buffer."""
-    found = start_of(nest, step, met, known)
+    nest, text, step = here.nest, here.text, met.step
+    found = start_of(here, met)
     if found is None:
-        buffer = fill(nest, met, step.cuts, known, step.variable)
+        buffer = fill(here, met)
         return Walk(buffer.array, buffer.low, buffer.end)
     nodes, buffer, (low, high) = found
     if nodes == met.nodes:
         return Walk(buffer.array, low, high)
-    left = in_order(nest, met.nodes - nodes, known)
-    into, length = room(nest, (*nodes, left[0])), nest.text.name("k")
+    left = in_order(here, met.nodes - nodes)
+    into, length = room(nest, (*nodes, left[0])), text.name("k")
     array = buffer.array
     for node in left:
-        ends = trimmed(nest, node, step.cuts, met.lists[node], known)
-        meet = nest.call(meeting(nest), array, low, high, nest.values(node), *ends, into)
-        nest.text.line(f"{length} = {meet}")
+        its = nest.values(node), *trimmed(here, met, node)
+        text.line(f"{length} = {nest.call(meeting(nest), array, low, high, *its, into)}")
         array, low, high = into, "0", length
     cuts = tuple(dict.fromkeys((*buffer.cuts, *step.cuts)))
-    known.buffers[met.nodes] = Buffer(into, length, cuts, step.variable)
+    here.buffers[met.nodes] = Buffer(into, length, cuts, step.variable)
     return Walk(into, "0", length)
 
 
-def fill(
-    nest: NestState,
-    met: LevelLists,
-    cuts: tuple[RangeBound, ...],
-    known: KnownPositions,
-    variable: str,
-) -> Buffer:
+def fill(here: Point, met: LevelLists) -> Buffer:
     """Intersects lists into a new buffer, which deeper levels may reuse."""
-    text = nest.text
-    nodes = in_order(nest, met.nodes, known)
+    nest, text = here.nest, here.text
+    nodes = in_order(here, met.nodes)
     into, length = room(nest, nodes[:2]), text.name("k")
-    ranges = {node: trimmed(nest, node, cuts, met.lists[node], known) for node in nodes}
+    ranges = {node: trimmed(here, met, node) for node in nodes}
     first = nodes[0]
     array, (low, high) = nest.values(first), ranges[first]
     for node in nodes[1:]:
         args = (array, low, high, nest.values(node), *ranges[node])
-        marked = array != into and first in known.marks
-        plain = f"{length} = {nest.call(meeting(nest, marked), *args, into)}"
-        if marked:
-            with text.block(f"if {known.marks[first]}"):
-                meet = nest.call("intersect_marked", *args, *marks_of(nest, first), into)
-                text.line(f"{length} = {meet}")
-            with text.block("else"):
-                text.line(plain)
-        else:
-            text.line(plain)
+        marked = first if array != into and first in here.marks else None
+        plain = nest.call(meeting(nest, marked is not None), *args, into)
+        set_by_marks(here, length, plain, marked, "intersect_marked", args, into)
         array, low, high = into, "0", length
-    buffer = Buffer(into, length, tuple(cuts), variable)
-    known.buffers[met.nodes] = buffer
+    buffer = here.buffers[met.nodes] = Buffer(into, length, met.step.cuts, met.step.variable)
     return buffer
 
 
-def in_order(nest: NestState, nodes: Collection[TrieNode], known: KnownPositions) -> list[TrieNode]:
+def set_by_marks(
+    here: Point,
+    name: str,
+    plain: str,
+    marked: TrieNode | None,
+    function: str,
+    args: Sequence[str],
+    *more: str,
+) -> None:
+    """Assigns `plain` to a name; but if a list has been marked, what the function returns for
+    arguments, the list's marks, and more arguments."""
+    nest, text = here.nest, here.text
+    if marked is None:
+        text.line(f"{name} = {plain}")
+        return
+    with text.block(f"if {here.marks[marked]}"):
+        text.line(f"{name} = {nest.call(function, *args, *marks_of(nest, marked), *more)}")
+    with text.block("else"):
+        text.line(f"{name} = {plain}")
+
+
+def in_order(here: Point, nodes: Collection[TrieNode]) -> list[TrieNode]:
     """The order in which lists are intersected: marked lists first, since the other list is then
     scanned once with one lookup for each value; then the shortest, which leave few values."""
 
     def place(node: TrieNode) -> tuple[bool, int, str]:
-        longest = nest.tries[node.trie].levels[node.depth].longest
-        return node not in known.marks, longest, repr(node)
+        longest = here.nest.tries[node.trie].levels[node.depth].longest
+        return node not in here.marks, longest, repr(node)
 
     return sorted(nodes, key=place)
 
 
-def room(nest: NestState, nodes: Collection[TrieNode]) -> str:
+def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
     """A buffer for an intersection; its size is that of the first two lists, which leave the
     most."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
-def marks_of(nest: NestState, node: TrieNode, buffer: str = "") -> tuple[str, str]:
+def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
     """The array of marks of a list, and the value that it starts from; or those of a `buffer`,
     whose values are a subset of the list."""
     level = nest.level(node)
@@ -297,8 +280,88 @@ def marks_of(nest: NestState, node: TrieNode, buffer: str = "") -> tuple[str, st
     return name, nest.arguments.scalar("base", level)
 
 
-def meeting(nest: NestState, few: bool = False) -> str:
+def meeting(nest: NestPrinter, few: bool = False) -> str:
     """The function that intersects two lists; `few`: for loops that are too short for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect
     return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile
+
+
+# Looks keys up.
+
+
+def seek(
+    here: Point,
+    term: Expr,
+    key: str,
+    participants: Sequence[Participant],
+    among: Mapping[TrieNode, str] | None = None,
+) -> None:
+    """Looks a key up in participants' lists; the row ends if a list lacks it.
+
+    `among`: nodes in which the key's position is known.
+    """
+    nest, text = here.nest, here.text
+    for node in map(nest.paths.node, participants):
+        if nest.above_tally(node):
+            continue
+        child = node.child(term)
+        if child not in here.positions:
+            if among and node in among:
+                here.positions[child] = among[node]
+            elif nest.direct and nest.leads_on(node):
+                _lead_on(here, node, child, key)
+            else:
+                at = text.name("p")
+                text.line(f"{at} = {_find(here, node, key)}")
+                with text.block(f"if {at} < 0"):
+                    text.line("continue")
+                here.positions[child] = at
+                if nest.direct and nest.weighs(node):
+                    nest.by_value.add(at)
+        if node.trie.weighted and node.last:
+            if nest.tallied(node):
+                weights = nest.table(node).counts
+            elif here.positions[child] in nest.by_value:
+                weights = nest.arguments.of_trie(nest.number[node.trie], "weighed")
+            else:
+                weights = nest.arguments.of_trie(nest.number[node.trie], "weights")
+            weight = text.name("w")
+            text.line(f"{weight} = np.int64({weights}[{here.positions[child]}])")
+            here.weights.append(weight)
+
+
+def _lead_on(here: Point, node: TrieNode, child: TrieNode, key: str) -> None:
+    """Looks up the range of the children of a root's value."""
+    level, arguments, text = here.nest.level(node), here.nest.arguments, here.text
+    low, high = text.name("l"), text.name("h")
+    at = arguments.scalar("low", level), arguments.of_trie(level.trie, "starts")
+    text.line(f"{low}, {high} = {here.nest.call('children', *at, key)}")
+    with text.block(f"if {low} == {high}"):
+        text.line("continue")
+    here.ranges[child] = low, high
+    here.positions[child] = ""  # only its range is ever read
+
+
+def _find(here: Point, node: TrieNode, key: str) -> str:
+    """The source of the position of a key in a list."""
+    nest, level, arguments = here.nest, here.nest.level(node), here.nest.arguments
+    if nest.tallied(node):
+        table = nest.table(node)
+        return nest.call("find_tally", table.counts, table.low, key)
+    dense = nest.tries[node.trie].levels[node.depth].dense
+    if nest.hashed(node) and not dense:
+        keys = arguments.of_hash(level, "keys")
+        if node.last:
+            return nest.call("has_child", keys, here.place_of(node), key)
+        ids = arguments.of_hash(level, "ids")
+        return nest.call("find_child", keys, ids, here.place_of(node), key)
+    if node.terms and not nest.hashed(node):
+        return nest.call("find", nest.values(node), *here.range_of(node), key)
+    low = arguments.scalar("low", level)
+    if nest.direct and nest.weighs(node):
+        return nest.call("find_tally", arguments.of_trie(level.trie, "weighed"), low, key)
+    index = arguments.of_trie(level.trie, "index")
+    if dense:
+        return nest.call("find_indexed", low, index, key)
+    return nest.call("find_root", nest.values(node), low, index, key)

@@ -16,22 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Filter,
-    Generate,
-    GivenRows,
-    Guard,
-    Join,
-    JoinPlan,
-    Restore,
-    Seek,
-    Slot,
-    Step,
-    Tally,
-)
+from gdatalog import plan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.printer import Argument, LevelArgument, TrieLayout
@@ -45,12 +30,13 @@ from gdatalog.printer.leaves import (
     accumulable,
 )
 from gdatalog.printer.levels import last_loop, print_generate, print_join, spreads, spreads_behind
-from gdatalog.printer.nest import Counter, Counting, Leaf, NestPrinter
-from gdatalog.printer.nest_state import KnownPositions
+from gdatalog.printer.lists import seek
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.printer.nest_state import ARRAY, Counter, Counting
 from gdatalog.printer.recode import count_bits, looked_up
 from gdatalog.printer.reuse import find_kept
 from gdatalog.printer.tallies import print_tally
-from gdatalog.printer.turns import begin_unit
+from gdatalog.printer.turns import begin_unit, tasks
 from gdatalog.records import dataclass
 
 # The helpers that printed source may call, by their module in codegen.
@@ -106,7 +92,7 @@ class PrintedPlan:
 
 
 def print_plan(
-    join: JoinPlan,
+    join: plan.JoinPlan,
     tries: Sequence[TrieLayout],
     leaf: Leaf,
     intersect: str,
@@ -122,35 +108,58 @@ def print_plan(
     `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
     """
     nest = StepPrinter(join, tries, intersect, tile, modular)
-    counting = Counting(list(all_steps(nest.join.steps))) if counted else None
-    nest.counting = counting
-    text, known = nest.text, KnownPositions(alone=tile == 1)
+    if counted:
+        nest.counting = Counting(list(all_steps(nest.join.steps)))
+    here = Point(nest, nest.join.steps, leaf, alone=tile == 1)
     leaf.start(nest)
     if keeps:
         nest.kept = find_kept(nest)
         nest.placed |= {kept.edge for kept in nest.kept.values()}
-    with text.block("for once in range(1)"):
-        if join.given is not None:
-            print_given(nest, join.given, given, known, leaf)
-        else:
-            nest.run(nest.join.steps, 0, known, leaf)
+    with nest.text.block("for once in range(1)"):
+        if join.given is not None and join.given.slots:
+            print_given(here, join.given, given)
+        else:  # given rows without columns are a proposition: one row
+            nest.run(here)
     leaf.finish(nest)
     if not tile:
         nest.commit()
+        nest.text.line("state[0], state[1], state[4] = 0, 0, n")
     single = isinstance(leaf, GroupLeaf) and not leaf.keys
-    counters = [] if counting is None else counting.finish(nest, not single)
-    outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
+    prologue = () if tile else ROWS
+    return finished(nest, _shape(join, leaf), [nest.join], prologue, single=single)
+
+
+def finished(
+    nest: NestPrinter,
+    shape: str,
+    plans: Sequence[plan.JoinPlan],
+    prologue: Sequence[str],
+    own: Sequence[Argument] = (),
+    single: bool = False,
+    written: bool = True,
+) -> PrintedPlan:
+    """The plan whose loops have been printed. `plans` are shown to readers, `prologue` reads the
+    function's state, and `own` are arguments besides those of the nest. `written`: a tile writes
+    rows to a block, which may be full."""
+    lines, counters = list(prologue), tuple[Counter, ...]()
+    found = nest.arguments.found
+    if nest.counting is not None:
+        counters = nest.counting.counters
+        if counters:
+            nest.arguments.plain("counts", ARRAY)
+        lines += nest.counting.finish(nest.text, nest.tile, written and not single)
+    lines += nest.prologue
+    outputs = [argument for argument in found.values() if argument.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
-    arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
-    if tile:
-        source = loops_alone(nest, _plan(nest), [*counters, *nest.prologue])
-    else:
-        text.line("state[0], state[1], state[4] = 0, 0, n")
-        source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters, *nest.prologue])
+    inputs = (argument for argument in found.values() if argument.kind != "output")
+    arguments = (*inputs, *own, *outputs)
+    comments = [line for join in plans for line in format_join(join)]
     return PrintedPlan(
-        _shape(join, leaf),
-        source,
-        tuple(arguments),
+        shape,
+        loops_alone(nest, comments, lines)
+        if nest.tile
+        else module_of(nest, arguments, comments, lines),
+        arguments,
         tuple(nest.arguments.scalars),
         nest.expressions,
         tuple(nest.which),
@@ -158,8 +167,8 @@ def print_plan(
         nest.tasks,
         nest.grain,
         single,
-        tile,
-        () if counting is None else counting.counters,
+        nest.tile,
+        counters,
     )
 
 
@@ -169,9 +178,9 @@ def loops_alone(nest: NestPrinter, comments: Sequence[str], prologue: Sequence[s
     return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
 
 
-def _shape(join: JoinPlan, leaf: Leaf) -> str:
+def _shape(join: plan.JoinPlan, leaf: Leaf) -> str:
     """A short description without names: plans of other rules may share the code."""
-    levels = sum(isinstance(step, (Join, Generate)) for step in all_steps(join.steps))
+    levels = sum(isinstance(step, (plan.Join, plan.Generate)) for step in all_steps(join.steps))
     what = "aggregate" if isinstance(leaf, GroupLeaf) else "rows"
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
@@ -218,56 +227,35 @@ def module_of(
     return "\n".join(lines)
 
 
-def _plan(nest: NestPrinter) -> list[str]:
-    return format_join(nest.join)
-
-
-def print_given(
-    nest: NestPrinter, given: GivenRows, dtypes: Sequence[Any], known: KnownPositions, leaf: Leaf
-) -> None:
+def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[Any]) -> None:
     """The outermost loop of a plan with given rows, each a unit of work: takes tasks of rows until
     none is left, and runs the steps for each row.
 
     `dtypes` are those of the rows' columns, the arguments `new0`, `new1`, ...
     """
-    text = nest.text
-    if not given.slots:  # a proposition: one row without columns
-        nest.run(nest.join.steps, 0, known, leaf)
-        return
-    columns = [
-        nest.arguments.given(f"new{at}", np.dtype(dtype).name) for at, dtype in enumerate(dtypes)
-    ]
+    nest, text = here.nest, here.text
+    kinds = [np.dtype(dtype).name for dtype in dtypes]
+    columns = [nest.arguments.plain("given", f"new{at}", kind) for at, kind in enumerate(kinds)]
     nest.split = nest.tasks = True
     text.line("base = np.int64(0)")
     text.line(f"total = np.int64(len({columns[0]}))")
-    with text.block("while next_task(total)" if nest.tile else "while True"):
-        if nest.tile:
-            nest.commit()
-        if not nest.tile:
-            with text.block("if start >= stop"):
-                take = nest.call("take", "control", "threads", "total", "grain")
-                text.line(f"start, stop = {take}")
-                with text.block("if start >= stop"):
-                    text.line("break")
-        spread = spreads(nest, nest.join.steps, leaf)
-        lanes = spread or (nest.together(known) and last_loop(nest, nest.join.steps, -1, leaf))
+    with tasks(nest, here.leaf):
+        spread = spreads(here)
+        lanes = spread or (here.together() and last_loop(here, -1))
         text.line("s, e = base + start, base + stop")
         turn = text.name("i")
         turns = "units(start, stop)" if lanes else "range(s, e)"
         with text.block(f"for {turn} in {turns}"):
-            inner = known.inner()
-            inner.alone, inner.spread = known.alone or lanes, spread
+            inner = here.inner()
+            inner.alone, inner.spread = here.alone or lanes, spread
             if not lanes:
-                begin_unit(nest, turn, None, leaf, inner)
+                begin_unit(inner, turn)
             if nest.tile < 2:
-                nest.may_stop(inner)
-            for slot, column, dtype in zip(given.slots, columns, dtypes, strict=True):
-                nest.bind(slot.name, nest.call("at", column, turn), inner)
-                nest.widths[slot.name] = np.dtype(dtype).name
-            nest.run(nest.join.steps, 0, inner, leaf)
-        if not nest.tile:
-            leaf.settle(nest)
-            text.line("start = stop")
+                inner.may_stop()
+            for slot, column, kind in zip(given.slots, columns, kinds, strict=True):
+                inner.bind(slot.name, nest.call("at", column, turn))
+                nest.widths[slot.name] = kind
+            nest.run(inner)
 
 
 # Steps.
@@ -276,69 +264,73 @@ def print_given(
 class StepPrinter(NestPrinter):
     """Prints the steps of a plan, and a leaf behind them."""
 
-    def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
+    def run(self, here: Point) -> None:
         """Prints the steps from `at` on, then the leaf."""
-        while at < len(steps):
-            if leaf.begins(self, steps, at, known):
+        while here.at < len(here.steps):
+            if here.leaf.begins(here):
                 return
-            step = steps[at]
-            if isinstance(step, Join):
-                print_join(self, steps, at, known, leaf)
+            step = here.steps[here.at]
+            if isinstance(step, plan.Join):
+                print_join(here)
                 return
-            if isinstance(step, Generate):
-                print_generate(self, step, steps, at, known, leaf)
+            if isinstance(step, plan.Generate):
+                print_generate(here, step)
                 return
-            leaf.passes(self, step, known)
-            self.narrow(step, known)
-            if isinstance(step, Tally):
-                known.spread = spreads_behind(self, steps[at + 1 :], known, leaf)
-            if known.group is not None and at == known.group.recoding.levels[-1]:
-                known.group = None
-            self.bound(step, known)
-            at += 1
-        if not leaf.begins(self, steps, at, known):
-            leaf.emit(self, known)
+            here.leaf.passes(here)
+            self.narrow(here, step)
+            if isinstance(step, plan.Tally):
+                here.spread = spreads_behind(here)
+            if here.group is not None and here.at == here.group.recoding.levels[-1]:
+                here.group = None
+            here.bound(step)
+            here.at += 1
+        if not here.leaf.begins(here):
+            here.leaf.emit(here)
 
-    def narrow(self, step: Step, known: KnownPositions) -> None:
+    def narrow(self, here: Point, step: plan.Step) -> None:
         """Prints a step that keeps the current row or continues with the next."""
         text = self.text
         match step:
-            case Guard():
+            case plan.Guard():
                 ref = self.join.tries[step.trie]
                 total = self.arguments.scalar("total", LevelArgument(self.number[ref], 0))
                 with text.block(f"if {total} == 0"):
                     text.line("continue")
                 if step.weighted:
-                    known.weights.append(total)
-            case Seek():
+                    here.weights.append(total)
+            case plan.Seek():
                 parts = step.participants
-                if known.group is not None:
-                    parts = tuple(part for part in parts if looked_up(self, known.group, part))
+                if here.group is not None:
+                    parts = tuple(part for part in parts if looked_up(self, here.group, part))
                 if parts:
-                    self.seek(step.value, self.key(step.value, known), parts, known)
-            case Assign():
-                name = self.bind(step.variable, self.key(step.expr, known), known)
-                self.seek(Slot(step.variable, step.type), name, step.participants, known)
-            case Filter():
-                with text.block(f"if not ({self.test(step.test, known)})"):
+                    seek(here, step.value, here.key(step.value), parts)
+            case plan.Assign():
+                name = here.bind(step.variable, here.key(step.expr))
+                seek(here, plan.Slot(step.variable, step.type), name, step.participants)
+            case plan.Filter():
+                before: list[str] = []
+                test = self.expressions.test(step.test, here.names, before)
+                for line in before:
+                    text.line(line)
+                with text.block(f"if not ({test})"):
                     text.line("continue")
-            case Compact():
+            case plan.Compact():
                 pass  # duplicates are dropped where rows are gathered
-            case Restore():
-                self.restore(step, known)
-            case Branch():
-                print_branch(self, step, known)
-            case Tally():
-                print_tally(self, step, known)
+            case plan.Restore():
+                self.restore(here, step)
+            case plan.Branch():
+                print_branch(here, step)
+            case plan.Tally():
+                print_tally(here, step)
             case _:
                 raise Unprintable(f"{type(step).__name__.lower()} is not printed")
 
-    def restore(self, step: Restore, known: KnownPositions) -> None:
+    def restore(self, here: Point, step: plan.Restore) -> None:
         """Maps ranks back to values, sorted by a sorting network."""
         labels = self.arguments.of_trie(self.number[self.join.tries[step.trie]], "labels")
         names = []
         for rank, variable in zip(step.ranks, step.variables, strict=True):
-            names.append(self.bind(variable, f"{labels}[{known.names[rank]}]", known))
+            names.append(here.bind(variable, f"{labels}[{here.names[rank]}]"))
         for end in range(len(names) - 1, 0, -1):
             for a, b in pairwise(names[: end + 1]):
                 self.text.line(f"{a}, {b} = min({a}, {b}), max({a}, {b})")
@@ -347,64 +339,48 @@ class StepPrinter(NestPrinter):
 # Branches.
 
 
-def print_branch(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
+def print_branch(here: Point, step: plan.Branch) -> None:
+    nest = here.nest
     split, nest.split = nest.split, True  # loops in a branch are not split into tasks
     if step.mode == "aggregate":
-        _aggregate(nest, step, known)
+        _aggregate(here, step)
     elif step.mode == "count":
-        _count(nest, step, known)
+        _count(here, step)
     else:
-        _exists(nest, step, known)
+        _exists(here, step)
     nest.split = split
 
 
-def _inside(known: KnownPositions) -> KnownPositions:
-    """The state at the start of a branch: weights of outer rows do not apply to its rows."""
-    inner = known.inner()
-    inner.weights = []
-    inner.clip = inner.unit = None
-    inner.spread = False
-    return inner
-
-
-def _exists(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
-    text = nest.text
-    found = text.name("found")
+def _exists(here: Point, step: plan.Branch) -> None:
+    text, found = here.text, here.text.name("found")
     text.line(f"{found} = False")
     for number, inside in enumerate(step.alternatives):
-        inner = _inside(known)
+        inner = here.inside(inside, WitnessLeaf(found))
         inner.found = found
-        once = text.name("once")
         # later alternatives run only if no earlier one has a match
-        turns = "1" if number == 0 else f"0 if {found} else 1"
-        with text.block(f"for {once} in range({turns})"):
-            nest.run(inside, 0, inner, WitnessLeaf(found))
+        inner.run_once("1" if number == 0 else f"0 if {found} else 1")
     with text.block(f"if {'not ' if step.mode == 'exists' else ''}{found}"):
         text.line("continue")
 
 
-def _count(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
-    text = nest.text
+def _count(here: Point, step: plan.Branch) -> None:
+    nest, text = here.nest, here.text
     counts: list[str] = []
     for inside in step.alternatives:
         if step.terms or not counts:
             counts.append(text.name("count"))
             text.line(f"{counts[-1]} = np.int64(0)")
-        inner = _inside(known)
-        inner.found = None
-        leaf = BranchCount(counts[-1])
-        if inner.group is not None and count_bits(nest, inside, leaf, inner):
-            continue
-        inner.group = None
-        with text.block(f"for {text.name('once')} in range(1)"):
-            nest.run(inside, 0, inner, leaf)
+        inner = here.inside(inside, BranchCount(counts[-1]))
+        if inner.group is None or not count_bits(inner):
+            inner.group = None
+            inner.run_once()
     count = _signed_sum(nest, step, counts) if step.terms else counts[0]
     with text.block(f"if {count} == 0"):
         text.line("continue")
-    known.weights.append(count)
+    here.weights.append(count)
 
 
-def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
+def _signed_sum(nest: NestPrinter, step: plan.Branch, counts: Sequence[str]) -> str:
     """The signed sum of the terms. Only the first term, the largest, may leave 64 bits."""
     text, total = nest.text, nest.text.name("count")
     for number, (coefficient, (first, *others)) in enumerate(step.terms):
@@ -427,19 +403,16 @@ def _signed_sum(nest: NestPrinter, step: Branch, counts: Sequence[str]) -> str:
     return total
 
 
-def _aggregate(nest: NestPrinter, step: Branch, known: KnownPositions) -> None:
-    reduction, text = step.reduction, nest.text
+def _aggregate(here: Point, step: plan.Branch) -> None:
+    reduction, text, leaf = step.reduction, here.text, Gathered()
     assert reduction is not None
     if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):
         raise Unprintable(f"{reduction.kind} over alternatives or with its witnesses")
-    inner = _inside(known)
-    inner.found = None
-    accumulators = Accumulators(nest, [reduction])
-    accumulators.start()
-    with text.block(f"for {text.name('once')} in range(1)"):
-        nest.run(step.alternatives[0], 0, inner, Gathered(accumulators))
+    accumulators = Accumulators(here.nest, [reduction])
+    leaf.gather(accumulators)
+    here.inside(step.alternatives[0], leaf).run_once()
     value = accumulators.value(0)
     if reduction.kind not in ("count", "sum"):
         with text.block(f"if {accumulators.count} == 0"):
             text.line("continue")
-    nest.bind(reduction.variable, value, known)
+    here.bind(reduction.variable, value)

@@ -1,30 +1,38 @@
-"""What the steps of a printed nest of loops and its leaves need of each other.
+"""A nest of loops that is being printed: its state, a point of it, and its leaves.
 
-A printer of a nest prints steps, one inside the other; a leaf prints what happens to a complete
-row, and may take over from steps. `module.py` prints the steps, `leaves.py` has the leaves.
-
-**Profile counters** count how many values each step binds. They are local variables. At units,
-where the work can resume, they are added to the worker's array `bindings`. If the function ends
-early, work after the last unit runs again and must not count twice. If several tasks share the
-children of a value, only the first task counts the value. Each call of the function repeats the
-steps before the work is split into tasks; for those the maximum counts, not the sum.
-
-On a tile each lane has its own counters, and the first lane counts what all lanes do together. Each
-counter has a copy from the last unit, to which it is reset when work is undone. At the end the
-lanes' counters are summed (kernels/tile.cuh).
+The steps of a plan are printed one inside the other; a leaf prints what happens to a complete row,
+and may take over from steps. `module.py` prints the steps, `leaves.py` has the leaves.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
-from gdatalog.plan import Compact, Expr, Participant, Step
-from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.lists import LevelLists
-from gdatalog.printer.nest_state import KnownPositions, NestState
-from gdatalog.records import dataclass
+from gdatalog.plan import Compact, Expr, Generate, Join, JoinPlan, Step, Tally, TrieRef
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import Paths, Recoding, TrieNode
+from gdatalog.printer import Arguments, LevelArgument, TrieLayout
+from gdatalog.printer.expressions import ExpressionPrinter
+from gdatalog.printer.nest_state import (
+    COMMIT,
+    FAILED,
+    OVERFLOW,
+    STOPPED,
+    Buffer,
+    Clip,
+    Counting,
+    CountTable,
+    KeptIntersection,
+    LoopPosition,
+    LoopText,
+    Range,
+    RecodedList,
+)
+from gdatalog.records import dataclass, field, replace
+
+MOST = "4e18"  # larger weights and sums are left to the executor with exact arithmetic
 
 
 class Leaf(ABC):
@@ -47,29 +55,18 @@ class Leaf(ABC):
         return
 
     @abstractmethod
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
+    def emit(self, here: Point) -> None:
         """Prints the code for the current row."""
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
         raise AssertionError(f"{type(self).__name__} does not count")
 
-    def takes_common(
-        self,
-        nest: NestPrinter,
-        steps: Sequence[Step],
-        at: int,
-        met: LevelLists,
-        known: KnownPositions,
-    ) -> bool:
-        """Whether the leaf has printed the last level, the intersection of `met`, itself."""
+    def takes_common(self, here: Point) -> bool:
+        """Whether the leaf has printed the last level, an intersection, itself."""
         return False
 
     @contextmanager
-    def around(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> Iterator[None]:
+    def around(self, here: Point) -> Iterator[None]:
         """Prints code before and after the loop of a level."""
         yield
 
@@ -77,15 +74,13 @@ class Leaf(ABC):
         """Whether the work can resume from the current row after a full block."""
         return False
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        """Whether the leaf takes over before the step at `at`; it then prints the remaining steps
+    def begins(self, here: Point) -> bool:
+        """Whether the leaf takes over before the next step; it then prints the remaining steps
         itself."""
         return False
 
-    def passes(self, nest: NestPrinter, step: Step, known: KnownPositions) -> None:
-        """Prints a test of the leaf for rows that reach a step."""
+    def passes(self, here: Point) -> None:
+        """Prints a test of the leaf for rows that reach the next step."""
         return
 
     def waits(self, nest: NestPrinter) -> bool:
@@ -97,87 +92,162 @@ class Leaf(ABC):
         """Prints code that empties the queue before another task is taken."""
         return
 
-    def whole_turns(self, steps: Sequence[Step], at: int) -> bool:
+    def whole_turns(self, here: Point) -> bool:
         """Whether one worker must do the whole of each turn of the first level."""
         return False
 
 
-class NestPrinter(NestState, ABC):
-    """Prints a nest of loops: counts for profiles, looks keys up, and prints steps."""
+class NestPrinter(ABC):
+    """Prints the nest of one plan."""
 
-    counting: Counting | None = None  # for profiles
+    def __init__(
+        self,
+        join: JoinPlan,
+        tries: Sequence[TrieLayout],
+        intersect: str,
+        tile: int = 0,
+        modular: bool = False,
+    ) -> None:
+        """`tile`: the number of lanes that walk one subtree together; 0 on a CPU. `modular`: counts
+        are taken modulo an argument."""
+        # Atoms with the same trie (both orders of a symmetric relation) are treated as one, so that
+        # they share nodes and lists.
+        first: dict[int, TrieRef] = {}
+        refs = tuple(
+            first.setdefault(trie.number, ref) for ref, trie in zip(join.tries, tries, strict=True)
+        )
+        self.join = replace(join, tries=refs)
+        self.paths = Paths.of(self.join)
+        self.number = {ref: at for at, ref in enumerate(dict.fromkeys(refs))}
+        self.which = [refs.index(ref) for ref in self.number]  # positions among the plan's tries
+        distinct = [tries[at] for at in self.which]
+        self.tries = {ref: distinct[at] for ref, at in self.number.items()}
+        self.arguments = Arguments(distinct)
+        self.expressions = ExpressionPrinter()
+        self.text = LoopText()
+        self.counting: Counting | None = None  # for profiles
+        self.intersect = intersect
+        self.tile = tile
+        self.imports: set[str] = set()
+        # Whether a root's array maps values directly to ranges of children, or to weights.
+        self.direct = tile == 0
+        self.by_value: set[str] = set()  # names of positions that index weights by value
+        self.split = False  # whether the work has been split into tasks
+        self.tasks = False  # whether several workers can share the work
+        self.grain = 1  # least number of bindings of a task
+        self.marked: dict[tuple[TrieNode, str], int] = {}  # lists with marks of their own
+        self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
+        self.tables: dict[str, CountTable] = {}  # tables of counts by name
+        self.depths = {
+            step.table: len(step.reads) for step in all_steps(join.steps) if isinstance(step, Tally)
+        }
+        self.placed: set[TrieNode] = set()  # entries whose positions are needed
+        # Cached intersections of levels, by id of the step.
+        self.kept: dict[int, KeptIntersection] = {}
+        self.prologue: list[str] = []
+        self.modular = modular
+        if modular:
+            self.prologue.append(f"modulus = {self.arguments.plain('given', 'moduli')}[0]")
+        self.at_stop = ""  # a line to print before a requested stop
 
     @abstractmethod
-    def run(self, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf) -> None:
-        """Prints the steps from `at` on, then the leaf."""
+    def run(self, here: Point) -> None:
+        """Prints the steps from a point on, then the leaf."""
 
-    def bound(
-        self, step: Step, known: KnownPositions, amount: str = "1", share: bool = False
-    ) -> None:
-        """Counts `amount` values bound at a step, or rows that passed it; `share`: each lane its
-        own amount. A Compact has no effect here, and is not counted."""
-        if self.counting is not None and not isinstance(step, Compact):
-            self.counting.add(self, step, known, amount, False, share)
-
-    def tried(self, step: Step, known: KnownPositions) -> None:
-        """Counts a value that is tried."""
-        if self.counting is not None:
-            self.counting.add(self, step, known, "1", True)
+    def call(self, function: str, *args: str) -> str:
+        """A call of a helper (codegen/helpers)."""
+        self.imports.add(function)
+        # CUDA's templates need arguments of one type, and a literal would be an int.
+        numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
+        return f"{function}({', '.join(numbers)})"
 
     def commit(self, unless: str | None = None) -> None:
-        """Commits the profile counters."""
+        """Commits the profile counters; `unless`: a condition under which to skip it."""
         if self.counting is not None:
-            self.counting.commit(self, unless)
+            with self.text.block(f"if not {unless}") if unless else nullcontext():
+                self.text.line(COMMIT)
 
-    def bind(self, variable: str, source: str, known: KnownPositions) -> str:
-        name = self.text.name("x")
-        self.text.line(f"{name} = np.int64({source})  # {plain(variable)}")
-        known.names[variable] = name
+    def spoil(self, status: int) -> str:
+        """The statement that discards all of the function's work.
+
+        Diverged lanes cannot return at once: the tile checks `trouble` later.
+        """
+        return f"trouble = {status}" if self.tile else f"return {status}"
+
+    @contextmanager
+    def unless(self, bad: str, status: int) -> Iterator[None]:
+        """Prints a block that runs unless `bad` is true."""
+        with self.text.block(f"if {bad}"):
+            self.text.line(self.spoil(status))
+        with self.text.block("else") if self.tile else nullcontext():
+            yield
+
+    def may_stop(self) -> None:
+        """Prints a check for a requested stop."""
+        asked = "ended()" if self.tile else self.call("stopped", "control")
+        with self.text.block(f"if {asked}"):
+            if self.at_stop:
+                self.text.line(self.at_stop)
+            self.text.line(f"return {STOPPED}")
+
+    def whole(self, amount: str, share: bool) -> str:
+        """A count in all lanes; `share`: `amount` is each lane's own share, to be summed."""
+        if share:
+            self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
+        return amount
+
+    def product(self, one: str, other: str) -> str:
+        """The product of two counts; the function ends if it leaves 62 bits."""
+        if "1" in (one, other):
+            return other if one == "1" else one
+        name = self.text.name("w")
+        if self.modular:
+            self.text.line(f"{name} = ({one} % modulus) * ({other} % modulus) % modulus")
+            return name
+        if self.tile:
+            self.text.line(f"{name} = 0")
+        with self.unless(f"float({one}) * float({other}) > {MOST}", OVERFLOW):
+            self.text.line(f"{name} = {one} * {other}")
         return name
 
-    # ------------------------------------------------------------------------------- seeks
+    def sum(self, one: str, other: str) -> str:
+        """The sum of two counts."""
+        return f"({one} + {other}) % modulus" if self.modular else f"{one} + {other}"
 
-    def seek(
-        self,
-        term: Expr,
-        key: str,
-        participants: Sequence[Participant],
-        known: KnownPositions,
-        among: Mapping[TrieNode, str] | None = None,
-    ) -> None:
-        """Looks a key up in participants' lists; the row ends if a list lacks it.
+    # -------------------------------------------------------------------------- nodes of tries
 
-        `among`: nodes in which the key's position is known.
-        """
-        text = self.text
-        for part in participants:
-            node = self.paths.node(part)
-            if self.above_tally(node):
-                continue
-            child = node.child(term)
-            if child not in known.positions:
-                if among and node in among:
-                    known.positions[child] = among[node]
-                elif self.direct and self.leads_on(node):
-                    self.lead_on(node, child, key, known)
-                else:
-                    at = text.name("p")
-                    text.line(f"{at} = {self.find(node, key, known)}")
-                    with text.block(f"if {at} < 0"):
-                        text.line("continue")
-                    known.positions[child] = at
-                    if self.direct and self.weighs(node):
-                        self.by_value.add(at)
-            if self.paths.tries[part.trie].weighted and node.last:
-                if self.tallied(node):
-                    weights = self.tables[node.trie.relation].counts
-                elif known.positions[child] in self.by_value:
-                    weights = self.arguments.weighed(self.level(node))
-                else:
-                    weights = self.arguments.of_trie(self.number[node.trie], "weights")
-                weight = text.name("w")
-                text.line(f"{weight} = np.int64({weights}[{known.positions[child]}])")
-                known.weights.append(weight)
+    def level(self, node: TrieNode) -> LevelArgument:
+        return LevelArgument(self.number[node.trie], node.depth)
+
+    def hashed(self, node: TrieNode) -> bool:
+        """Whether the node is in a hash trie, whose lists are unsorted."""
+        return self.tries[node.trie].hashed
+
+    def tallied(self, node: TrieNode) -> bool:
+        """Whether the node's trie is a table of counts that these loops fill."""
+        return self.tries[node.trie].tallied
+
+    def above_tally(self, node: TrieNode) -> bool:
+        """Whether the node is above the keys of a table of counts. The table is filled for the
+        values bound there, so that there is nothing to look up."""
+        return self.tallied(node) and node.depth < self.depths[node.trie.relation]
+
+    def table(self, node: TrieNode) -> CountTable:
+        return self.tables[node.trie.relation]
+
+    def values(self, node: TrieNode) -> str:
+        if self.tallied(node):
+            return self.table(node).values
+        return self.arguments.values(self.level(node))
+
+    def recodable(self, group: Recoding) -> bool:
+        """Whether scratch has room for the rows of the longest list."""
+        level = self.tries[group.within.trie].levels[group.within.depth]
+        return level.tile_rows_fit if self.tile else level.rows_fit and level.marks_fit
+
+    def marks_fit(self, node: TrieNode) -> bool:
+        """Whether scratch has room for a byte for each value between the least and the greatest."""
+        return self.tries[node.trie].levels[node.depth].marks_fit
 
     def leads_on(self, node: TrieNode) -> bool:
         """Whether a root's values map directly to the ranges of their children."""
@@ -188,155 +258,201 @@ class NestPrinter(NestState, ABC):
 
     def weighs(self, node: TrieNode) -> bool:
         """Whether a root's values are looked up only for their weights."""
-        known = node.terms or self.tallied(node) or self.hashed(node)
-        return (
-            not known and node.last and node.trie.weighted and self.tries[node.trie].levels[0].dense
-        )
-
-    def lead_on(self, node: TrieNode, child: TrieNode, key: str, known: KnownPositions) -> None:
-        """Looks up the range of the children of a root's value."""
-        level, text = self.level(node), self.text
-        low, high = text.name("l"), text.name("h")
-        at = self.arguments.scalar("low", level), self.arguments.starts(level)
-        text.line(f"{low}, {high} = {self.call('children', *at, key)}")
-        with text.block(f"if {low} == {high}"):
-            text.line("continue")
-        known.ranges[child] = low, high
-        known.positions[child] = ""  # only its range is ever read
-
-    def find(self, node: TrieNode, key: str, known: KnownPositions) -> str:
-        if self.tallied(node):
-            table = self.tables[node.trie.relation]
-            return self.call("find_tally", table.counts, table.low, key)
-        if self.hashed(node):
-            return self.find_hashed(node, key, known)
-        if node.terms:
-            return self.call("find", self.values(node), *self.range_of(node, known), key)
-        level = self.level(node)
-        low = self.arguments.scalar("low", level)
-        if self.direct and self.weighs(node):
-            return self.call("find_tally", self.arguments.weighed(level), low, key)
-        index = self.arguments.index(level)
-        if self.tries[node.trie].levels[0].dense:
-            return self.call("find_indexed", low, index, key)
-        return self.call("find_root", self.values(node), low, index, key)
-
-    def find_hashed(self, node: TrieNode, key: str, known: KnownPositions) -> str:
-        level = self.level(node)
-        if self.tries[node.trie].levels[node.depth].dense:
-            index = self.arguments.index(level)
-            return self.call("find_indexed", self.arguments.scalar("low", level), index, key)
-        keys = self.arguments.of_hash(level, "keys")
-        if node.last:
-            return self.call("has_child", keys, self.place_of(node, known), key)
-        ids = self.arguments.of_hash(level, "ids")
-        return self.call("find_child", keys, ids, self.place_of(node, known), key)
+        if node.terms or self.tallied(node) or self.hashed(node) or not node.last:
+            return False
+        return node.trie.weighted and self.tries[node.trie].levels[0].dense
 
 
-def plain(variable: str) -> str:
-    """A variable's name, for a comment."""
-    return variable.replace("~", "'").replace("\n", " ")
+@dataclass(slots=True)
+class Point:
+    """A point of the nest: the steps from the next one on, the leaf behind them, and what is known.
 
-
-# Profile counters.
-
-ARRAY = "bindings"
-_COMMIT = "commit_counts()"  # placeholder line: add the counters to the array
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A counter of one step.
-
-    `step`: the step's number among all steps of the join, branches included. `tried`: it counts
-    values that were tried; else values that were bound, or rows that passed. `again`: each call of
-    the function repeats these counts.
+    `positions`: a node's index in the level above its children. `ranges`: ranges of nodes' lists.
+    `found`: the flag of the branch that a match ends.
     """
 
-    step: int
-    tried: bool
-    again: bool
+    nest: NestPrinter
+    steps: Sequence[Step]
+    leaf: Leaf
+    names: dict[str, str] = field(default_factory=dict)
+    at: int = 0  # the number of the next step
+    positions: dict[TrieNode, str] = field(default_factory=dict)
+    ranges: dict[TrieNode, Range] = field(default_factory=dict)
+    buffers: dict[frozenset[TrieNode], Buffer] = field(default_factory=dict)
+    marks: dict[TrieNode, str] = field(default_factory=dict)  # flag: the list is marked
+    # Lists that contain a variable's value.
+    members: dict[str, frozenset[TrieNode]] = field(default_factory=dict)
+    turns: dict[str, LoopPosition] = field(default_factory=dict)
+    weights: list[str] = field(default_factory=list)
+    clip: Clip | None = None
+    group: RecodedList | None = None
+    found: str | None = None
+    alone: bool = False  # the lanes of a tile have diverged
+    unit: str | None = None  # the current unit of work, if the next loop may share its turns
+    spread: bool = False  # diverged lanes share the turns of the next loop
+    first_task: str | None = None  # 0 in tasks that are not the first of the current value
+
+    def inner(self) -> Point:
+        """A copy for an inner scope."""
+        return replace(
+            self,
+            names=dict(self.names),
+            positions=dict(self.positions),
+            ranges=dict(self.ranges),
+            buffers=dict(self.buffers),
+            marks=dict(self.marks),
+            members=dict(self.members),
+            turns=dict(self.turns),
+            weights=list(self.weights),
+            group=self.group and self.group.inner(),
+        )
+
+    def inside(self, steps: Sequence[Step], leaf: Leaf) -> Point:
+        """The start of steps inside this one: weights of outer rows do not apply to their rows."""
+        inner = self.inner()
+        inner.steps, inner.at, inner.leaf = steps, 0, leaf
+        inner.weights = []
+        inner.clip = inner.unit = inner.found = None
+        inner.spread = False
+        return inner
+
+    def go_on(self) -> None:
+        """Prints what comes behind the next step."""
+        self.at += 1
+        self.nest.run(self)
+
+    def run_once(self, turns: str = "1") -> None:
+        """Prints all that is left as a loop of one turn, or none, which tests that fail leave."""
+        with self.text.block(f"for {self.text.name('once')} in range({turns})"):
+            self.nest.run(self)
+
+    def end_if_found(self) -> None:
+        """Ends the loop here, if a match ends the branch."""
+        if self.found:
+            with self.text.block(f"if {self.found}"):
+                self.text.line("break")
 
     @property
-    def name(self) -> str:
-        """Names that `Text.name` does not make have a `_` before their number."""
-        return f"{'tried' if self.tried else 'bound'}_{self.step}"
+    def text(self) -> LoopText:
+        return self.nest.text
 
     @property
-    def kept(self) -> str:
-        """On a tile: the copy of the counter at the last unit."""
-        return f"kept_{self.name}"
-
-
-class Counting:
-    """The counters of one function."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._places = {id(step): at for at, step in enumerate(steps)}
-        self._found: dict[tuple[int, bool], Counter] = {}
+    def join(self) -> Join:
+        """The next step, a level."""
+        step = self.steps[self.at]
+        assert isinstance(step, Join)
+        return step
 
     @property
-    def counters(self) -> tuple[Counter, ...]:
-        return tuple(self._found.values())
+    def later(self) -> tuple[Step, ...]:
+        """The steps after the next one."""
+        return tuple(self.steps[self.at + 1 :])
 
-    def add(
-        self,
-        nest: NestState,
-        step: Step,
-        known: KnownPositions,
-        amount: str,
-        tried: bool,
-        share: bool = False,
-    ) -> None:
-        """Prints that a step bound, or tried, `amount` values; `share`: each lane has its own."""
-        key = self._places[id(step)], tried
-        self._found.setdefault(key, Counter(*key, not nest.tasks))
-        if known.first_task is not None:
-            amount = known.first_task if amount == "1" else f"({amount}) * {known.first_task}"
-        line = f"{self._found[key].name} += {amount}"
-        if nest.together(known) and not share:
-            with nest.text.block("if leads()"):
-                nest.text.line(line)
+    def loops_after(self, at: int) -> list[int]:
+        """The numbers of the steps after a step that are loops."""
+        steps = self.steps
+        return [n for n in range(at + 1, len(steps)) if isinstance(steps[n], (Join, Generate))]
+
+    @property
+    def recoded(self) -> RecodedList:
+        """The recoded list in scope."""
+        assert self.group is not None
+        return self.group
+
+    def has(self, node: TrieNode) -> bool:
+        """Whether a node's list is known here."""
+        return not node.terms or node in self.positions
+
+    def place_of(self, node: TrieNode) -> str:
+        """The number of a hash trie's node within its level."""
+        return self.positions[node] if node.terms else "0"
+
+    def range_of(self, node: TrieNode) -> Range:
+        """The range of a known node's list in its level."""
+        if node not in self.ranges:
+            self.ranges[node] = self._range_of(node)
+        return self.ranges[node]
+
+    def _range_of(self, node: TrieNode) -> Range:
+        nest, text = self.nest, self.text
+        if nest.tallied(node):
+            return "0", nest.table(node).length
+        if not node.terms and not nest.hashed(node):
+            return "0", f"len({nest.values(node)})"
+        level = nest.level(node)
+        if nest.hashed(node):
+            array, at = nest.arguments.of_hash(level, "spans"), self.place_of(node)
+            low, high = text.name("l"), text.name("h")
+            text.line(f"{low} = np.int64({nest.call('at', array, f'2 * {at}')})")
+            count = nest.call("at", array, f"2 * {at} + 1")
+            text.line(f"{high} = {low} + np.int64({count})")
         else:
-            nest.text.line(line)
+            array, at = nest.arguments.offsets(level), self.positions[node]
+            low, high = text.name("l"), text.name("h")
+            text.line(f"{low} = np.int64({nest.call('at', array, at)})")
+            text.line(f"{high} = np.int64({nest.call('at', array, f'{at} + 1')})")
+        return low, high
 
-    def commit(self, nest: NestState, unless: str | None = None) -> None:
-        """Prints a commit of the counters; `unless`: a condition under which to skip it."""
-        if unless is None:
-            nest.text.line(_COMMIT)
+    def together(self) -> bool:
+        """Whether all lanes of a tile are converged here, to intersect and count together."""
+        return self.nest.tile > 1 and not self.alone
+
+    @contextmanager
+    def one_lane(self) -> Iterator[None]:
+        """Prints code that runs once, even if all lanes of a tile are here."""
+        with self.text.block("if leads()") if self.together() else nullcontext():
+            yield
+
+    def recodes(self) -> bool:
+        """Whether lists may be recoded here; all lanes together build the rows."""
+        nest = self.nest
+        if any(trie.hashed for trie in nest.tries.values()):
+            return False  # their lists are unsorted
+        wanted = nest.intersect in ("auto", "recode") and not nest.placed
+        return wanted and (self.together() if nest.tile else True)
+
+    def may_stop(self) -> None:
+        """Prints a check for a requested stop, in loops that contain loops.
+
+        Lanes on their own are soon done, and do not check.
+        """
+        if self.nest.tile < 2 or not self.alone:
+            self.nest.may_stop()
+
+    def key(self, expr: Expr) -> str:
+        """The source of an expression's key; statements that it needs are printed here."""
+        out: list[str] = []
+        source = self.nest.expressions.key(expr, self.names, out, f"return {FAILED}")
+        for line in out:
+            self.text.line(line)
+        return source
+
+    def weight(self) -> str:
+        """The number of bindings that the current row stands for."""
+        if not self.weights:
+            return "1"
+        product = self.weights[0]
+        for factor in self.weights[1:]:
+            product = self.nest.product(product, factor)
+        self.weights = [product]
+        return product
+
+    def bound(
+        self, step: Step, amount: str = "1", share: bool = False, tried: bool = False
+    ) -> None:
+        """Counts `amount` values that are bound, or `tried`, at a step, or rows that passed it;
+        `share`: each lane its own amount. A Compact has no effect here, and is not counted."""
+        if self.nest.counting is None or isinstance(step, Compact):
             return
-        with nest.text.block(f"if not {unless}"):
-            nest.text.line(_COMMIT)
+        name = self.nest.counting.name_of(step, tried, not self.nest.tasks)
+        if self.first_task is not None:
+            amount = self.first_task if amount == "1" else f"({amount}) * {self.first_task}"
+        with nullcontext() if share else self.one_lane():
+            self.text.line(f"{name} += {amount}")
 
-    def finish(self, nest: NestState, rows: bool = True) -> list[str]:
-        """Replaces the placeholders, now that all counters are known, and returns the lines that
-        initialise the counters. `rows`: the tile writes rows to a block, which may be full."""
-        if self.counters:
-            nest.arguments.counts(ARRAY)
-        kept = rows and nest.tile > 0
-        if kept or not nest.tile:
-            nest.text.lines = list(self._written(nest.text.lines, kept))
-        else:  # without rows, work is never undone
-            nest.text.lines = [line for line in nest.text.lines if line.lstrip() != _COMMIT]
-        names = [counter.name for counter in self.counters]
-        names += [counter.kept for counter in self.counters if kept]
-        return [f"{name} = np.int64(0)" for name in names]
-
-    def _written(self, lines: Sequence[str], kept: bool) -> Iterator[str]:
-        for line in lines:
-            bare = line.lstrip()
-            if bare != _COMMIT:
-                yield line
-                continue
-            indent = line[: len(line) - len(bare)]
-            for at, counter in enumerate(self.counters):
-                name, place = counter.name, f"{ARRAY}[{at}]"
-                if kept:
-                    yield f"{indent}{counter.kept} = {name}"
-                elif counter.again:
-                    yield f"{indent}{place} = max({place}, {name})"
-                else:
-                    yield f"{indent}{place} += {name}"
-                    yield f"{indent}{name} = np.int64(0)"
-            if not self.counters:
-                yield f"{indent}pass"
+    def bind(self, variable: str, source: str) -> str:
+        name = self.text.name("x")
+        plain = variable.replace("~", "'").replace("\n", " ")
+        self.text.line(f"{name} = np.int64({source})  # {plain}")
+        self.names[variable] = name
+        return name

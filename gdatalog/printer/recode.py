@@ -8,59 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Generate, Join, Participant, Slot, Step
+from gdatalog.plan import Join, Participant, Slot, Step
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Recoding, TrieNode, counted_within, measurable
 from gdatalog.printer.bitsets import ascends, constraints_of, cuts_of, measure_bits, set_of, word_of
-from gdatalog.printer.lists import cut_range
-from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import BitsetWords, KnownPositions, Range, RecodedList
+from gdatalog.printer.lists import cut_range, seek
+from gdatalog.printer.nest import NestPrinter, Point
+from gdatalog.printer.nest_state import BitsetWords, Range, RecodedList
 from gdatalog.printer.turns import begin_unit, shared_turns
 
 GRAIN = 64  # least number of positions of a task: each task builds the rows again
 
 
-def print_recoded(
-    nest: NestPrinter, steps: Sequence[Step], group: Recoding, known: KnownPositions, leaf: Leaf
-) -> None:
+def print_recoded(here: Point, group: Recoding) -> None:
     """Builds the rows, then prints the loop of the group's first level."""
-    text, within = nest.text, group.within
-    low, high = nest.range_of(within, known)
+    nest, text, steps, within = here.nest, here.text, here.steps, group.within
+    low, high = here.range_of(within)
     values = nest.values(within)
     first = steps[group.first]
     assert isinstance(first, Join)
-    start, stop = cut_range(nest, values, (low, high), cuts_of(nest, first), known)
-    if known.clip is not None:
-        assert known.clip.node == within
+    start, stop = cut_range(here, values, (low, high), cuts_of(first))
+    if here.clip is not None:
+        assert here.clip.node == within
         nest.grain = GRAIN
         names = text.name("l"), text.name("h")
-        text.line(f"{names[0]} = max({start}, {known.clip.low})")
-        text.line(f"{names[1]} = min({stop}, {known.clip.high})")
+        text.line(f"{names[0]} = max({start}, {here.clip.low})")
+        text.line(f"{names[1]} = min({stop}, {here.clip.high})")
         start, stop = names
     words = text.name("words")
     least = _least(nest, steps, group)
     with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
         text.line(f"{words} = ({high} - {low} + 63) >> 6")
         rows = _make_rows(nest, steps, group, (low, high))
-        inner = known.inner()
-        clip, inner.clip, inner.unit = known.clip, None, None
+        inner = here.inner()
+        inner.at = group.first
+        clip, inner.clip, inner.unit = here.clip, None, None
         if clip is not None:
             inner.first_task = None
-        inner.group = RecodedList(group, values, low, high, words, rows, _rowed(nest, steps, group))
+        rowed = _rowed(nest, steps, group)
+        inner.group = RecodedList(group, values, low, high, words, rows, rowed)
         turn, position = text.name("i"), text.name("j")
-        lanes = _by_lanes(nest, steps, group.first, inner, leaf)
+        lanes = _by_lanes(inner)
         with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
             if clip is not None and not lanes:
-                again = f"{turn} == {clip.low}"
-                begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner, again)
-            inner.alone = known.alone or lanes
+                begin_unit(inner, f"{turn} - {clip.base}", f"{turn} == {clip.low}")
+            inner.alone = here.alone or lanes
             if not nest.tile:
-                nest.may_stop(inner)
+                inner.may_stop()
             text.line(f"{position} = {turn} - {low}")
-            _bind(nest, steps, group.first, position, inner, leaf)
-    if known.found:
-        with text.block(f"if {known.found}"):
-            text.line("break")
+            _bind(inner, position)
+    here.end_if_found()
 
 
 def _make_rows(
@@ -80,7 +77,7 @@ def _make_rows(
         rows[trie] = nest.arguments.scratch(text.name("rows"), "rows", (level,))
         root = nest.level(TrieNode(node.trie, ()))
         args = (values, *ends, *places, nest.arguments.values(root),
-                nest.arguments.scalar("low", root), nest.arguments.index(root),
+                nest.arguments.scalar("low", root), nest.arguments.of_trie(trie, "index"),
                 nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
         text.line(nest.call("recode_rows", *args, rows[trie], *(() if nest.tile else ("0",))))
     if places:
@@ -88,25 +85,22 @@ def _make_rows(
     return rows
 
 
-def print_bits(
-    nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
-) -> None:
+def print_bits(here: Point) -> None:
     """A level of a group after its first: a loop over a set of bits, or their number."""
-    text, step, group = nest.text, steps[at], known.group
-    assert isinstance(step, Join) and group is not None
+    nest, text, step, group = here.nest, here.text, here.join, here.recoded
     wanted = constraints_of(nest, step, group)
     roots = [p for p in step.participants if looked_up(nest, group, p)]
-    if leaf.counts and measurable(steps, at) and not roots:
-        leaf.count(nest, known, *measure_bits(nest, steps, at, wanted, known))
+    if here.leaf.counts and measurable(here.steps, here.at) and not roots:
+        here.leaf.count(here, *measure_bits(here, wanted))
         return
-    bits = set_of(nest, step, wanted, known)
-    if _by_lanes(nest, steps, at, known, leaf):
-        _lanes(nest, steps, at, bits, known, leaf)
+    bits = set_of(here, wanted)
+    if _by_lanes(here):
+        _lanes(here, bits)
         return
-    if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
+    if here.loops_after(here.at):
         group.sets[wanted] = bits
-    if known.unit is not None:
-        _shared(nest, steps, at, bits, known, leaf)
+    if here.unit is not None:
+        _shared(here, bits)
         return
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
     with text.block(f"for {turn} in range({bits.first_word}, {group.words})"):
@@ -116,121 +110,83 @@ def print_bits(
             text.line(f"{position} = {turn} * 64 + np.int64({zeros})")
             text.line(f"{word} &= {word} - np.uint64(1)")
             if nest.tile:
-                nest.may_stop(known)
-            _bind(nest, steps, at, position, known.inner(), leaf)
-        if known.found:
-            with text.block(f"if {known.found}"):
-                text.line("break")
-    if known.found:
-        with text.block(f"if {known.found}"):
-            text.line("break")
+                here.may_stop()
+            _bind(here.inner(), position)
+        here.end_if_found()
+    here.end_if_found()
 
 
-def _by_lanes(
-    nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions, leaf: Leaf
-) -> bool:
+def _by_lanes(here: Point) -> bool:
     """Whether each lane may take turns of a level on its own: each turn emits one row at most, or
     has one more loop before it counts."""
-    group = known.group
-    assert group is not None
-    left = [
-        place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
-    ]
-    if not nest.together(known) or not leaf.by_lanes:
+    nest, group, steps, left = here.nest, here.recoded, here.steps, here.loops_after(here.at)
+    if not here.together() or not here.leaf.by_lanes:
         return False
     if not left:
         return True
-    if not leaf.counts or len(left) > 2 or not set(left) <= set(group.recoding.levels):
+    if not here.leaf.counts or len(left) > 2 or not set(left) <= set(group.recoding.levels):
         return False
     last = steps[left[-1]]
     assert isinstance(last, Join)
     if not measurable(steps, left[-1]) or any(looked_up(nest, group, p) for p in last.participants):
         return False
     joins = [steps[place] for place in left]
-    return not any(isinstance(step, Join) and cuts_of(nest, step) for step in joins)
+    return not any(isinstance(step, Join) and cuts_of(step) for step in joins)
 
 
-def _lanes(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    bits: BitsetWords,
-    known: KnownPositions,
-    leaf: Leaf,
-) -> None:
+def _lanes(here: Point, bits: BitsetWords) -> None:
     """A loop over the positions of a set, divided among the lanes."""
-    text, group = nest.text, known.group
-    assert group is not None
+    nest, text, group = here.nest, here.text, here.recoded
     position = text.name("j")
     low = "0" if bits.after is None else f"{bits.after} + 1"
     with text.block(f"for {position} in lanes({low}, {group.high} - {group.low})"):
         with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
             text.line("continue")
-        inner = known.inner()
+        inner = here.inner()
         inner.alone, inner.unit = True, None
-        _bind(nest, steps, at, position, inner, leaf)
+        _bind(inner, position)
 
 
-def _shared(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    bits: BitsetWords,
-    known: KnownPositions,
-    leaf: Leaf,
-) -> None:
+def _shared(here: Point, bits: BitsetWords) -> None:
     """A loop over the positions of a set, whose turns other tiles may take."""
-    group = known.group
-    assert group is not None and known.unit is not None
-    with shared_turns(nest, "0", f"{group.high} - {group.low}", known.unit) as position:
-        with nest.text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
-            nest.text.line("continue")
-        inner = known.inner()
+    nest, text, group = here.nest, here.text, here.recoded
+    assert here.unit is not None
+    with shared_turns(nest, "0", f"{group.high} - {group.low}", here.unit) as position:
+        with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
+            text.line("continue")
+        inner = here.inner()
         inner.unit = inner.first_task = None
-        _bind(nest, steps, at, position, inner, leaf)
+        _bind(inner, position)
 
 
-def _bind(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    position: str,
-    known: KnownPositions,
-    leaf: Leaf,
-) -> None:
+def _bind(here: Point, position: str) -> None:
     """Binds a level's variable to the value at a position of the list; then prints what is
     inside."""
-    step, group = steps[at], known.group
-    assert isinstance(step, Join) and group is not None
+    nest, step, group = here.nest, here.join, here.recoded
     value = nest.call("at", group.values, f"{group.low} + {position}")
-    name = nest.bind(step.variable, value, known)
-    level = nest.level(group.recoding.within)
-    nest.widths[step.variable] = nest.arguments.width((level,))
+    name = here.bind(step.variable, value)
+    nest.widths[step.variable] = nest.arguments.width((nest.level(group.recoding.within),))
     group.positions[step.variable] = position
     for part in step.participants:
         if looked_up(nest, group, part):
-            nest.seek(Slot(step.variable, step.type), name, (part,), known)
-    if at == group.recoding.levels[-1]:
-        known.group = None
-    nest.bound(step, known)
-    nest.run(steps, at + 1, known, leaf)
+            seek(here, Slot(step.variable, step.type), name, (part,))
+    if here.at == group.recoding.levels[-1]:
+        here.group = None
+    here.bound(step)
+    here.go_on()
 
 
-def count_bits(nest: NestPrinter, steps: Sequence[Step], leaf: Leaf, known: KnownPositions) -> bool:
+def count_bits(here: Point) -> bool:
     """Counts a branch whose only level is in the current group; False if it is not."""
-    group = known.group
-    assert group is not None
+    nest, group = here.nest, here.recoded
     within = group.recoding.within
-    at = counted_within(steps, group.positions.keys(), nest.paths, within)
+    at = counted_within(here.steps, group.positions.keys(), nest.paths, within)
     if at is None:
         return False
-    step = steps[at]
-    assert isinstance(step, Join)
-    for passed in steps[:at]:
-        nest.bound(passed, known)
-    leaf.count(
-        nest, known, *measure_bits(nest, steps, at, constraints_of(nest, step, group), known)
-    )
+    for passed in here.steps[:at]:
+        here.bound(passed)
+    here.at = at
+    here.leaf.count(here, *measure_bits(here, constraints_of(nest, here.join, group)))
     return True
 
 

@@ -21,8 +21,8 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, entries, measurable, recoding
 from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
 from gdatalog.printer.measure import both, last_pair
-from gdatalog.printer.nest import NestPrinter
-from gdatalog.printer.nest_state import Buffer, KeptIntersection, KnownPositions
+from gdatalog.printer.nest import NestPrinter, Point
+from gdatalog.printer.nest_state import Buffer, KeptIntersection
 from gdatalog.records import replace
 
 # A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
@@ -31,55 +31,47 @@ WORTH, WORTH_DEEP = 16, 128
 FAR = 1 << 20  # size (rounded to a power of four) of a root that exceeds the near caches
 
 
-def look_ahead(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    at: int,
-    known: KnownPositions,
-    walk: Walk,
-    counts: bool,
-) -> list[TrieNode | frozenset[TrieNode]]:
-    """Prepares the loop of the level at `at`, and returns the lists that it marked."""
-    own = steps[at]
-    assert isinstance(own, Join)
-    mine = LevelLists.of(nest, own).nodes
-    for inside in all_steps(tuple(steps[at + 1 :])):
+def look_ahead(here: Point, walk: Walk) -> list[TrieNode | frozenset[TrieNode]]:
+    """Prepares the loop of the next step, a level, and returns the lists that it marked."""
+    nest, text, steps = here.nest, here.text, here.steps
+    mine = LevelLists.of(nest, here.join).nodes
+    for inside in all_steps(here.later):
         if isinstance(inside, Join):
             for node in LevelLists.of(nest, inside).lists:
-                if known.has(node):
-                    nest.range_of(node, known)
+                if here.has(node):
+                    here.range_of(node)
     marked: list[TrieNode | frozenset[TrieNode]] = []
     recoded: set[int] = set()
-    for place in range(at + 1, len(steps)):
+    for place in range(here.at + 1, len(steps)):
         later = steps[place]
         if not isinstance(later, Join) or place in recoded:
             continue
         kept = nest.kept.get(id(later))
         if kept is not None:
-            here = [node for node in sorted(kept.nodes, key=repr) if known.has(node)]
-            if len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
-                marked.append(here[0])  # marked when it is first intersected
-                known.marks[here[0]] = nest.text.name("marked")
-                nest.text.line(f"{known.marks[here[0]]} = False")
+            known = [node for node in sorted(kept.nodes, key=repr) if here.has(node)]
+            if len(known) == 1 and _markable(here, known[0]):
+                marked.append(known[0])  # marked when it is first intersected
+                here.marks[known[0]] = text.name("marked")
+                text.line(f"{here.marks[known[0]]} = False")
             continue
-        if nest.recodes(known):
+        if here.recodes():
             group = recoding(steps, nest.paths, place)
             if group is not None and nest.recodable(group):
                 recoded.update(group.levels)
                 continue
         met = LevelLists.of(nest, later)
-        pair = last_pair(nest, steps, place) if counts else None
+        pair = last_pair(here, place) if here.leaf.counts else None
         if pair is not None:
             met = both(nest, pair)
             recoded.update(range(place, len(steps)))  # a pair is always last
-        here = [node for node in met.lists if known.has(node)]
+        known = [node for node in met.lists if here.has(node)]
         if len(met.lists) < 2:
             continue
-        if nest.tile and not nest.together(known):
+        if nest.tile and not here.together():
             continue  # single lanes have no buffers
-        if len(here) == len(met.lists) and pair is None:
-            if not met.nodes <= mine and met.nodes not in known.buffers:
-                fill(nest, met, (), known, "")
+        if len(known) == len(met.lists) and pair is None:
+            if not met.nodes <= mine and met.nodes not in here.buffers:
+                fill(here, met.uncut())
                 if (
                     not nest.tile
                     and measurable(steps, place)
@@ -87,67 +79,63 @@ def look_ahead(
                     and not later.cuts
                     and all(map(nest.marks_fit, met.lists))
                 ):
-                    marked.append(_mark_buffer(nest, met, known))
-        elif len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
-            marked.append(here[0])
-            deep = any(isinstance(step, Join) for step in steps[at + 1 : place])
-            _mark(nest, here[0], known, walk, WORTH_DEEP if deep else WORTH)
+                    marked.append(_mark_buffer(here, met))
+        elif len(known) == 1 and _markable(here, known[0]):
+            marked.append(known[0])
+            deep = any(isinstance(step, Join) for step in steps[here.at + 1 : place])
+            _mark(here, known[0], walk, WORTH_DEEP if deep else WORTH)
     return marked
 
 
-def _markable(nest: NestPrinter, node: TrieNode) -> bool:
-    if nest.tile or nest.intersect not in ("auto", "mark"):
-        return False  # thousands of tiles have no room for marks
-    return nest.marks_fit(node)
+def _markable(here: Point, node: TrieNode) -> bool:
+    """Whether a list may be marked. Thousands of tiles have no room for marks."""
+    wanted = not here.nest.tile and here.nest.intersect in ("auto", "mark")
+    return wanted and node not in here.marks and here.nest.marks_fit(node)
 
 
-def _mark(nest: NestPrinter, node: TrieNode, known: KnownPositions, walk: Walk, worth: int) -> None:
-    text = nest.text
-    low, high = nest.range_of(node, known)
+def _mark(here: Point, node: TrieNode, walk: Walk, worth: int) -> None:
+    nest, text = here.nest, here.text
+    low, high = here.range_of(node)
     flag = text.name("marked")
     turns = f"{walk.high} - {walk.low}"
-    if nest.intersect == "mark":
-        text.line(f"{flag} = True")
-    else:
-        text.line(f"{flag} = {turns} > 1 and ({turns}) * {worth} > {high} - {low}")
+    enough = f"{turns} > 1 and ({turns}) * {worth} > {high} - {low}"
+    text.line(f"{flag} = {'True' if nest.intersect == 'mark' else enough}")
     with text.block(f"if {flag}"):
         text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
-    known.marks[node] = flag
+    here.marks[node] = flag
 
 
-def _mark_buffer(nest: NestPrinter, met: LevelLists, known: KnownPositions) -> frozenset[TrieNode]:
+def _mark_buffer(here: Point, met: LevelLists) -> frozenset[TrieNode]:
     """Marks the values of an intersection that single values are looked up in."""
-    buffer = known.buffers[met.nodes]
+    nest, buffer = here.nest, here.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
     nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
-    known.buffers[met.nodes] = replace(buffer, marks=marks)
+    here.buffers[met.nodes] = replace(buffer, marks=marks)
     return met.nodes
 
 
-def close_marks(
-    nest: NestPrinter, marked: Sequence[TrieNode | frozenset[TrieNode]], known: KnownPositions
-) -> None:
+def close_marks(here: Point, marked: Sequence[TrieNode | frozenset[TrieNode]]) -> None:
     """Clears the marks, after the loop."""
+    nest = here.nest
     for node in marked:
         if isinstance(node, frozenset):
-            buffer = known.buffers[node]
+            buffer = here.buffers[node]
             assert buffer.marks is not None
             nest.text.line(nest.call("unmark", buffer.array, buffer.low, buffer.end, *buffer.marks))
             continue
-        low, high = nest.range_of(node, known)
-        with nest.text.block(f"if {known.marks[node]}"):
+        low, high = here.range_of(node)
+        with nest.text.block(f"if {here.marks[node]}"):
             nest.text.line(nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node)))
-        del known.marks[node]
+        del here.marks[node]
 
 
-def fetch_ahead(nest: NestPrinter, steps: Sequence[Step], at: int, walk: Walk, turn: str) -> None:
+def fetch_ahead(here: Point, walk: Walk, turn: str) -> None:
     """Prefetches lookups of later values in large roots, whose addresses a processor cannot
     predict. The loop is likely to continue with the list that follows in memory."""
-    step = steps[at]
-    assert isinstance(step, Join)
+    nest, arguments, step = here.nest, here.nest.arguments, here.join
     term = Slot(step.variable, step.type)
     parts = list(step.participants)
-    for later in all_steps(tuple(steps[at + 1 :])):
+    for later in all_steps(here.later):
         if isinstance(later, Seek) and later.value == term:
             parts += later.participants
     for node in dict.fromkeys(map(nest.paths.node, parts)):
@@ -157,9 +145,8 @@ def fetch_ahead(nest: NestPrinter, steps: Sequence[Step], at: int, walk: Walk, t
         if not first.dense or first.size < FAR:
             continue
         leads = nest.leads_on(node)
-        arguments = nest.arguments
-        kind = arguments.starts if leads else arguments.index
-        array = arguments.weighed(level) if nest.weighs(node) else kind(level)
+        kind = "weighed" if nest.weighs(node) else "starts" if leads else "index"
+        array = arguments.of_trie(level.trie, kind)
         sought = walk.array, turn, arguments.scalar("low", level), array
         nest.text.line(nest.call("fetch_sought", *sought))
         if leads and below[0].size >= FAR:
@@ -217,26 +204,21 @@ def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
     return node.depth == 1 and node.last and not other and isinstance(node.terms[0], Slot)
 
 
-def fetch(
-    nest: NestPrinter,
-    steps: Sequence[Step],
-    walk: Walk,
-    cursors: Mapping[TrieNode, str],
-    known: KnownPositions,
-) -> None:
-    """Prints, before the loop of the first step, a prefetch of the cached lists that the second
-    step will read: a processor cannot predict their addresses."""
-    own, kept = steps[0], nest.kept.get(id(steps[1])) if len(steps) > 1 else None
-    if kept is None or nest.tile or not isinstance(own, Join):
+def fetch(here: Point, walk: Walk, cursors: Mapping[TrieNode, str]) -> None:
+    """Prints, before the loop of the next step, a prefetch of the cached lists that the step after
+    it will read: a processor cannot predict their addresses."""
+    nest, own = here.nest, here.join
+    kept = nest.kept.get(id(here.later[0])) if here.later else None
+    if kept is None or nest.tile:
         return
     edges = {node.child(Slot(own.variable, own.type)): node for node in cursors}
     node = edges.get(kept.edge)
     if node is None:
         return
     starts, array = _arrays(nest, kept)
-    _, high = nest.range_of(node, known)
+    _, high = here.range_of(node)
     at = nest.values(node), cursors[node], high
-    nest.text.line(nest.call("fetch_kept", walk.array, walk.low, walk.high, *at, starts, array))
+    here.text.line(nest.call("fetch_kept", walk.array, walk.low, walk.high, *at, starts, array))
 
 
 def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
@@ -248,42 +230,41 @@ def _arrays(nest: NestPrinter, kept: KeptIntersection) -> tuple[str, str]:
     return starts, nest.arguments.scratch(f"lists{kept.number}", "lists", (*lists, *level))
 
 
-def recall(nest: NestPrinter, step: Step, known: KnownPositions) -> None:
-    """Prints the lookup of a level's cached intersection, if it has one."""
+def recall(here: Point) -> None:
+    """Prints the lookup of the level's cached intersection, if it has one."""
+    nest, text, step = here.nest, here.text, here.join
     kept = nest.kept.get(id(step))
-    if kept is None or not known.positions.get(kept.edge):
+    if kept is None or not here.positions.get(kept.edge):
         return
-    text, number = nest.text, kept.number
+    place = here.positions[kept.edge]
     starts, array = _arrays(nest, kept)
-    top, low, high = f"top{number}", text.name("l"), text.name("h")
+    top, low, high = f"top{kept.number}", text.name("l"), text.name("h")
     if nest.tile:
-        place = known.positions[kept.edge]
         text.line(f"{low} = {nest.call('at', starts, place)}")
         text.line(f"{high} = {nest.call('at', starts, f'{place} + 1')}")
-        known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+        here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
         return
     nest.prologue.append(f"{top} = np.int64(0)")
-    place = known.positions[kept.edge]
     text.line(f"{low} = {nest.call('at', starts, place)}")
     with text.block(f"if {low} == 0"):
-        inner = known.inner()  # ranges printed here are out of scope after the block
-        _mark_kept(nest, kept, inner)
-        met = LevelLists({node: set() for node in kept.nodes}, {})
-        buffer = fill(nest, met, (), inner, "")
+        inner = here.inner()  # ranges printed here are out of scope after the block
+        _mark_kept(inner, kept)
+        buffer = fill(inner, LevelLists({node: set() for node in kept.nodes}, {}, step).uncut())
         call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
         text.line(f"{top} = {call}")
         text.line(f"{low} = {nest.call('at', starts, place)}")
     text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
-    known.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+    here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
 
 
-def _mark_kept(nest: NestPrinter, kept: KeptIntersection, known: KnownPositions) -> None:
+def _mark_kept(here: Point, kept: KeptIntersection) -> None:
     """Marks the list that is invariant in the loop, unless it is far shorter than the other."""
-    for node in kept.nodes & known.marks.keys():
+    nest = here.nest
+    for node in kept.nodes & here.marks.keys():
         (other,) = kept.nodes - {node}
-        low, high = nest.range_of(node, known)
-        start, end = nest.range_of(other, known)
-        flag = known.marks[node]
+        low, high = here.range_of(node)
+        start, end = here.range_of(other)
+        flag = here.marks[node]
         with nest.text.block(f"if not {flag} and {end} - {start} < {LOPSIDED} * ({high} - {low})"):
             nest.text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
             nest.text.line(f"{flag} = True")

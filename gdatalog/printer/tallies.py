@@ -15,22 +15,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf, prod
 
-from gdatalog.plan import Filter, Join, Seek, Slot, Step, Tally
+from gdatalog.plan import Filter, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, entries
 from gdatalog.printer import LevelArgument
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.levels import spreads
 from gdatalog.printer.lists import LevelLists, in_order, start_of, trimmed
-from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import CountTable, KnownPositions
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.printer.nest_state import OVERFLOW, CountTable
 
 SHORT = 1 << 31  # limit of counts in 32 bits
 
 
-def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
+def print_tally(here: Point, step: Tally) -> None:
     """Fills a table; a row whose table stays empty ends here."""
-    text, level, leaf = nest.text, _level(nest, step), Counts(step.key)
+    nest, text = here.nest, here.text
+    level, leaf = _level(nest, step), Counts(step.key)
     number = len(nest.tables)
     counts, values = None, None
     if nest.tile:  # narrow types: less memory traffic
@@ -47,13 +48,10 @@ def print_tally(nest: NestPrinter, step: Tally, known: KnownPositions) -> None:
     nest.prologue.append(f"{table.length} = np.int64(0)")
     clear = nest.call("clear_tally", table.counts, table.values, table.length, table.low)
     text.line(f"{table.length} = {clear}")
-    inner = known.inner()
-    inner.weights = []
-    inner.clip = inner.unit = inner.found = None
-    inner.spread = nest.together(known) and spreads(nest, step.steps, leaf)
+    inner = here.inside(step.steps, leaf)
+    inner.spread = here.together() and spreads(inner)
     split, nest.split = nest.split, True
-    with text.block(f"for {text.name('once')} in range(1)"):
-        nest.run(step.steps, 0, inner, leaf)
+    inner.run_once()
     nest.split = split
     if nest.tile:
         text.line("meet()")
@@ -97,32 +95,28 @@ class Counts(Leaf):
         self.key = key
         self.table = CountTable("", "", "", "")
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        self.counts = self.key in known.names  # deeper levels are counted, not walked
+    def begins(self, here: Point) -> bool:
+        self.counts = self.key in here.names  # deeper levels are counted, not walked
         return False
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.count(nest, known, "1")
+    def emit(self, here: Point) -> None:
+        self.count(here, "1")
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        text, table = nest.text, self.table
-        added = nest.product(nest.weight(known), nest.whole(amount, share))
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        nest, text, table = here.nest, here.text, self.table
+        added = nest.product(here.weight(), nest.whole(amount, share))
         if added != "1":
             with text.block(f"if {added} == 0"):
                 text.line("continue")
         if nest.tile:
-            given = table.counts, table.values, table.length, known.names[self.key], table.low
+            given = table.counts, table.values, table.length, here.names[self.key], table.low
             text.line(f"{table.length} = add_tally({', '.join(given)}, {added})")
             return
         place = text.name("p")
-        text.line(f"{place} = {known.names[self.key]} - {table.low}")
+        text.line(f"{place} = {here.names[self.key]} - {table.low}")
         before = _add(nest, table.counts, place, added)
         # Without a branch, which would be hard to predict.
-        text.line(nest.call("put", table.values, table.length, known.names[self.key]))
+        text.line(nest.call("put", table.values, table.length, here.names[self.key]))
         text.line(f"{table.length} += np.int64({before} == 0)")
 
 
@@ -148,79 +142,63 @@ class LocalCountLeaf(Leaf):
         level = LevelArgument(nest.number[trie], 1 if pairs else 0)
         self.array = nest.arguments.scratch("local", "local", (level,))
 
-    def begins(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> bool:
-        names = all(name in known.names for image in self.images for name in image)
-        self.counts = names and all(place in known.positions for place in self.places)
+    def begins(self, here: Point) -> bool:
+        names = all(name in here.names for image in self.images for name in image)
+        self.counts = names and all(place in here.positions for place in self.places)
         return False
 
     @contextmanager
-    def around(
-        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
-    ) -> Iterator[None]:
+    def around(self, here: Point) -> Iterator[None]:
         """Adds up in variables what the innermost loop counts for images that are bound outside."""
-        inner = all(isinstance(step, Seek | Filter) for step in steps[at + 1 :])
-        where = self._where(known) if inner and not known.spread else []
-        sums = {number: nest.text.name("m") for number, place in enumerate(where) if place}
+        inner = all(isinstance(step, Seek | Filter) for step in here.later)
+        where = self._where(here) if inner and not here.spread else []
+        sums = {number: here.text.name("m") for number, place in enumerate(where) if place}
         for name in sums.values():
-            nest.text.line(f"{name} = np.int64(0)")
+            here.text.line(f"{name} = np.int64(0)")
         self.sums = sums
         yield
         self.sums = {}
         for number, name in sums.items():
-            if nest.tile:
-                nest.text.line(f"{name} = {nest.call('sum_of_lanes', name)}")
-            with nest.text.block(f"if {name} > 0"):
-                self._add(nest, known, where[number], name)
+            if here.nest.tile:
+                here.text.line(f"{name} = {here.nest.call('sum_of_lanes', name)}")
+            with here.text.block(f"if {name} > 0"):
+                self._add(here, where[number], name)
 
-    def _where(self, known: KnownPositions) -> list[str]:
+    def _where(self, here: Point) -> list[str]:
         """The entry of each image; empty for an image that is not bound yet."""
         if self.places:
-            return [known.positions.get(place, "") for place in self.places]
-        return [known.names.get(image[0], "") for image in self.images]
+            return [here.positions.get(place, "") for place in self.places]
+        return [here.names.get(image[0], "") for image in self.images]
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.count(nest, known, "1")
+    def emit(self, here: Point) -> None:
+        self.count(here, "1")
 
-    def takes_common(
-        self,
-        nest: NestPrinter,
-        steps: Sequence[Step],
-        at: int,
-        met: LevelLists,
-        known: KnownPositions,
-    ) -> bool:
+    def takes_common(self, here: Point) -> bool:
         """With two lists, a tile adds each common value at the position where it finds it."""
-        step = steps[at]
-        assert isinstance(step, Join)
-        plain = at + 1 == len(steps) and len(met.lists) == len(step.participants) == 2
+        nest, step = here.nest, here.join
+        met = LevelLists.of(nest, step)
+        plain = here.at + 1 == len(here.steps) and len(met.lists) == len(step.participants) == 2
         plain = plain and all(node.last and not node.trie.weighted for node in met.lists)
-        if not plain or not nest.together(known) or nest.counting is not None or known.weights:
+        if not plain or not here.together() or nest.counting is not None or here.weights:
             return False
-        if known.clip is not None or start_of(nest, step, met, known) is not None:
+        if here.clip is not None or start_of(here, met) is not None:
             return False
-        nodes = in_order(nest, met.nodes, known)
+        nodes = in_order(here, met.nodes)
         term = Slot(step.variable, step.type)
-        here: list[object] = [node.child(term) for node in nodes] if self.places else []
-        here = here or [None, None, (step.variable,)]
+        found: list[object] = [node.child(term) for node in nodes] if self.places else []
+        found = found or [None, None, (step.variable,)]
         bits, outside = 0, list[str]()
         for image in self.places or self.images:
-            if image in here:
-                bits |= 1 << here.index(image)
-            elif isinstance(image, TrieNode) and known.positions.get(image):
-                outside.append(known.positions[image])
-            elif not isinstance(image, TrieNode) and image[0] in known.names:
-                outside.append(known.names[image[0]])
+            if image in found:
+                bits |= 1 << found.index(image)
+            elif isinstance(image, TrieNode) and here.positions.get(image):
+                outside.append(here.positions[image])
+            elif not isinstance(image, TrieNode) and image[0] in here.names:
+                outside.append(here.names[image[0]])
             else:
                 return False
-        text, amount = nest.text, nest.text.name("m")
-        ends = [trimmed(nest, node, step.cuts, met.lists[node], known) for node in nodes]
-        lists = [
-            part
-            for node, range_ in zip(nodes, ends, strict=True)
-            for part in (nest.values(node), *range_)
-        ]
+        text, amount = here.text, here.text.name("m")
+        lists = [part for node in nodes for part in (nest.values(node), *trimmed(here, met, node))]
         text.line(f"{amount} = add_common({', '.join([*lists, self.array])}, {bits})")
         if outside:
             text.line(f"{amount} = {nest.call('sum_of_lanes', amount)}")
@@ -229,30 +207,29 @@ class LocalCountLeaf(Leaf):
                     text.line(f"add_local({self.array}, {place}, {amount})")
         return True
 
-    def count(
-        self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
-    ) -> None:
-        added = nest.product(nest.weight(known), nest.whole(amount, share))
-        for number, place in enumerate(self._where(known)):
+    def count(self, here: Point, amount: str, share: bool = False) -> None:
+        nest = here.nest
+        added = nest.product(here.weight(), nest.whole(amount, share))
+        for number, place in enumerate(self._where(here)):
             if number not in self.sums:
-                self._add(nest, known, place, added)
+                self._add(here, place, added)
                 continue
             name = self.sums[number]
             if nest.tile:
-                with nest.one_lane(known):
+                with here.one_lane():
                     nest.text.line(f"{name} = add_checked({name}, {added})")
             else:
                 nest.text.line(f"{name} = {nest.sum(name, added)}")
                 if added != "1" and not nest.modular:
                     with nest.text.block(f"if {name} > 4000000000000000000"):
-                        nest.text.line("return 4")
+                        nest.text.line(f"return {OVERFLOW}")
 
-    def _add(self, nest: NestPrinter, known: KnownPositions, place: str, added: str) -> None:
-        if not nest.tile:
-            _add(nest, self.array, place, added)
+    def _add(self, here: Point, place: str, added: str) -> None:
+        if not here.nest.tile:
+            _add(here.nest, self.array, place, added)
             return
-        with nest.one_lane(known):
-            nest.text.line(f"add_local({self.array}, {place}, {added})")
+        with here.one_lane():
+            here.text.line(f"add_local({self.array}, {place}, {added})")
 
 
 def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:

@@ -8,36 +8,50 @@ there is no buffer of an intersection, the loop leapfrogs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
-from gdatalog.plan import Join
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.lists import LevelLists, Walk
-from gdatalog.printer.nest import Leaf, NestPrinter
-from gdatalog.printer.nest_state import CountTable, KnownPositions
+from gdatalog.printer.nest import Leaf, NestPrinter, Point
+from gdatalog.printer.nest_state import CountTable
+
+
+@contextmanager
+def tasks(nest: NestPrinter, leaf: Leaf | None = None) -> Iterator[None]:
+    """The loop in which a worker takes one task after the other, until none is left."""
+    text = nest.text
+    with text.block("while next_task(total)" if nest.tile else "while True"):
+        if nest.tile:
+            nest.commit()
+        else:
+            with text.block("if start >= stop"):
+                take = nest.call("take", "control", "threads", "total", "grain")
+                text.line(f"start, stop = {take}")
+                with text.block("if start >= stop"):
+                    text.line("break")
+        yield
+        if not nest.tile:
+            if leaf is not None:
+                leaf.settle(nest)
+            text.line("start = stop")
 
 
 @contextmanager
 def turns(
-    nest: NestPrinter,
-    walk: Walk,
-    known: KnownPositions,
-    lanes: bool,
-    sought: dict[TrieNode, str],
-    keys: CountTable | None = None,
+    here: Point, walk: Walk, lanes: bool, sought: dict[TrieNode, str], keys: CountTable | None
 ) -> Iterator[str]:
     """The loop of a walk, in the form that suits its worker; yields the position. `keys`: only
     values that are keys of this table count."""
-    text = nest.text
+    nest, text = here.nest, here.text
     if walk.others:
-        with leaping(nest, walk, sought, known.unit) as turn:
+        with leaping(nest, walk, sought, here.unit) as turn:
             yield turn
-    elif known.unit is not None:
-        with shared_turns(nest, walk.low, walk.high, known.unit, lanes) as turn:
+    elif here.unit is not None:
+        with shared_turns(nest, walk.low, walk.high, here.unit, lanes) as turn:
             yield turn
     else:
         turn = text.name("i")
-        kind = "lanes" if lanes else "spread" if known.spread else "range"
+        kind = "lanes" if lanes else "spread" if here.spread else "range"
         given = f"{walk.low}, {walk.high}"
         if keys is not None and kind == "lanes":
             with _lanes_of_keys(nest, walk, keys) as turn:
@@ -49,14 +63,14 @@ def turns(
             yield turn
 
 
-def keys_counted(nest: NestPrinter, step: Join, walk: Walk, met: LevelLists) -> CountTable | None:
+def keys_counted(nest: NestPrinter, walk: Walk, met: LevelLists) -> CountTable | None:
     """The table whose keys alone count among the values of a list that a tile's lanes walk."""
     tables = [node for node in met.roots if nest.tallied(node)]
     node = walk.node
     plain = nest.tile and nest.counting is None and not walk.others and len(met.lists) == 1
     if not plain or not tables or node is None or node not in met.lists or nest.hashed(node):
         return None
-    return nest.tables[tables[0].trie.relation]
+    return nest.table(tables[0])
 
 
 @contextmanager
@@ -118,8 +132,8 @@ def leaping(
     """A loop that leapfrogs; yields the position. Adds the positions in the other lists to
     `cursors`."""
     text = nest.text
-    found = {other: text.name("p") for other in walk.others}
-    for other, cursor in found.items():
+    found = [(other, text.name("p")) for other in walk.others]
+    for other, cursor in found:
         text.line(f"{cursor} = {other.low}")
         if other.node is not None:
             cursors[other.node] = cursor
@@ -128,7 +142,7 @@ def leaping(
     with text.block(f"while {place} < {end}"):
         text.line(f"{turn} = {place}")
         text.line(f"{value} = np.int64({nest.call('at', walk.array, turn)})")
-        for other, cursor in found.items():
+        for other, cursor in found:
             sought = nest.call("seek", other.array, cursor, other.high, value)
             text.line(f"{cursor} = {sought}")
             with text.block(f"if {cursor} >= {other.high}"):
@@ -144,27 +158,17 @@ def leaping(
         yield turn
 
 
-def begin_unit(
-    nest: NestPrinter,
-    unit: str,
-    last: str | None,
-    leaf: Leaf,
-    known: KnownPositions,
-    first: str | None = None,
-) -> None:
+def begin_unit(here: Point, unit: str, first: str | None = None, last: str | None = None) -> None:
     """Prints the start of a turn at which the work can resume.
 
     `last`: the last unit of a turn with several. A tile can share the work below a single unit.
     `first`: whether it is the first unit of a value that is bound again when the work resumes here.
     """
-    text = nest.text
+    nest, text = here.nest, here.text
     if not nest.tile:
-        if leaf.marks_tasks():
+        if here.leaf.marks_tasks():
             nest.commit(first)
-            if leaf.waits(nest):
-                with text.block("if waiting == 0"):
-                    text.line(f"state[0] = {unit}")
-            else:
+            with text.block("if waiting == 0") if here.leaf.waits(nest) else nullcontext():
                 text.line(f"state[0] = {unit}")
             text.line("state[1] = stop")
             text.line("state[4] = n")
@@ -172,17 +176,17 @@ def begin_unit(
     # Other tiles may have taken the unit in the meantime
     with text.block(f"if not begin_unit({unit}, {unit if last is None else last})"):
         text.line("break")
-    if leaf.marks_tasks():
+    if here.leaf.marks_tasks():
         text.line("mark_task()")
         nest.commit(first)
     if last is None:
-        known.unit = text.name("unit")
-        text.line(f"{known.unit} = {unit}")
+        here.unit = text.name("unit")
+        text.line(f"{here.unit} = {unit}")
     if nest.counting is not None:
         # If another task took some of the turns, the outer steps count only for the task with the
         # first turn.
         whole = f"first_turn({unit}) == 0"
-        if known.first_task is not None:
-            whole += f" and {known.first_task} == 1"
-        known.first_task = text.name("first_task")
-        text.line(f"{known.first_task} = np.int64({whole})")
+        if here.first_task is not None:
+            whole += f" and {here.first_task} == 1"
+        here.first_task = text.name("first_task")
+        text.line(f"{here.first_task} = np.int64({whole})")

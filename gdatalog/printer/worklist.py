@@ -12,17 +12,17 @@ counts are needed, the worklist starts from its beginning for each value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from gdatalog.plan import Expr, JoinPlan, Step
-from gdatalog.plan.effects import all_steps, merged
-from gdatalog.plan.format import format_join
-from gdatalog.printer import Arguments, TrieLayout
-from gdatalog.printer.module import PrintedPlan, StepPrinter, module_of
-from gdatalog.printer.nest import Counting, Leaf, NestPrinter
-from gdatalog.printer.nest_state import FULL, KnownPositions
+from gdatalog.plan import Expr, JoinPlan
+from gdatalog.plan.effects import Steps, all_steps, merged
+from gdatalog.printer import TrieLayout
+from gdatalog.printer.module import PrintedPlan, StepPrinter, finished
+from gdatalog.printer.nest import Leaf, Point
+from gdatalog.printer.nest_state import FULL, Counting
+from gdatalog.printer.turns import tasks
 from gdatalog.records import dataclass
 
 WIDER = 7  # status: a hash table is full
@@ -76,32 +76,10 @@ def print_partitioned(
 ) -> PrintedPlan:
     """Prints the function of a partitioned stratum. `tries` are those of all plans, concatenated;
     `splits` is the dtype of the split values; `counts`: only the number of rows of each value.
-    `counted`: it counts bindings for a profile; the steps of all rules are numbered in a row."""
-    plan, parts = merged([rule.join for rule in rules])
-    nest = StepPrinter(plan, tries, intersect)
-    nest.split = nest.tasks = True  # tasks are intervals of values
-    if counted:
-        nest.counting = Counting([step for part in parts for step in all_steps(part)])
-    printer = _WorklistPrinter(nest, lists, counts)
-    printer.run(rules, parts, splits)
-    prologue = printer.prologue()
-    if nest.counting is not None:
-        prologue += nest.counting.finish(nest)
-    arguments = list(nest.arguments.found.values())
-    comments = [line for rule in rules for line in format_join(rule.join)]
-    shape = f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules"
-    return PrintedPlan(
-        shape,
-        module_of(nest, arguments, comments, prologue),
-        tuple(arguments),
-        tuple(nest.arguments.scalars),
-        nest.expressions,
-        tuple(nest.which),
-        0,
-        True,
-        1,
-        counters=() if nest.counting is None else nest.counting.counters,
-    )
+    `counted`: it counts bindings for a profile."""
+    printer = _WorklistPrinter(rules, tries, lists, counts, intersect, counted=counted)
+    printer.run(splits)
+    return printer.finished(printer.prologue())
 
 
 class Into(Leaf):
@@ -112,37 +90,64 @@ class Into(Leaf):
         self.outputs = outputs
         self.add = add
 
-    def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
-        self.add([nest.key(output, known) for output in self.outputs])
+    def emit(self, here: Point) -> None:
+        self.add(list(map(here.key, self.outputs)))
 
 
-def into(
-    lists: Sequence[Listed], at: int, rule: Recursive, add: Callable[[int, Sequence[str]], None]
-) -> Into:
-    """A leaf for a rule's rows; `add` prints the code that adds keys to a list."""
-    return Into([rule.join.outputs[column] for column in lists[at].others], partial(add, at))
+class RulesPrinter:
+    """What the printers of worklists have in common."""
 
-
-class _WorklistPrinter:
-    def __init__(self, nest: NestPrinter, lists: Sequence[Listed], counts: bool) -> None:
-        self.nest = nest
+    def __init__(
+        self,
+        rules: Sequence[Recursive],
+        tries: Sequence[TrieLayout],
+        lists: Sequence[Listed],
+        counts: bool,
+        intersect: str,
+        tile: int = 0,
+        counted: bool = False,
+    ) -> None:
+        plan, parts = merged([rule.join for rule in rules])
+        self.nest = StepPrinter(plan, tries, intersect, tile)
+        self.nest.split = self.nest.tasks = True  # tasks are intervals of values
+        if counted:  # the steps of all rules are numbered in a row
+            self.nest.counting = Counting([step for part in parts for step in all_steps(part)])
+        self.rules = list(zip(rules, parts, strict=True))
         self.lists = lists
         self.counts = counts
-        self.arguments: Arguments = nest.arguments
         self.number = {listed.relation: at for at, listed in enumerate(lists)}
 
-    # ------------------------------------------------------------------------------- words
+    def finished(self, prologue: Sequence[str]) -> PrintedPlan:
+        plans = [rule.join for rule, _ in self.rules]
+        shape = f"{'counts' if self.counts else 'rows'} of a fixpoint of {len(plans)} rules"
+        return finished(self.nest, shape, plans, prologue, written=not self.counts)
 
-    def given(self, name: str, dtype: str) -> str:
-        """An argument that all workers share."""
-        return self.arguments.given(name, dtype)
-
-    def own(self, name: str, dtype: str) -> str:
-        """An argument that each worker has for itself."""
-        return self.arguments.own(name, dtype)
+    def given(self, name: str, dtype: str, kind: str = "given") -> str:
+        """An argument, which all workers share unless it is of another kind."""
+        return self.nest.arguments.plain(kind, name, dtype)
 
     def at(self, array: str, place: str) -> str:
         return f"np.int64({self.nest.call('at', array, place)})"
+
+    def point(
+        self,
+        rule: Recursive,
+        steps: Steps,
+        names: Mapping[int, str],
+        add: Callable[[int, Sequence[str]], None],
+    ) -> Point:
+        """Where a rule's steps begin for a row whose columns have these names; `add` prints the
+        code that adds keys to a list."""
+        assert rule.join.given is not None
+        self.nest.widths.clear()
+        head = self.number[rule.head]
+        outputs = [rule.join.outputs[column] for column in self.lists[head].others]
+        bound = {slot.name: names[column] for column, slot in enumerate(rule.join.given.slots)}
+        return Point(self.nest, steps, Into(outputs, partial(add, head)), bound)
+
+
+class _WorklistPrinter(RulesPrinter):
+    # ------------------------------------------------------------------------------- words
 
     def put(self, array: str, place: str, value: str) -> None:
         self.nest.text.line(self.nest.call("put", array, place, value))
@@ -170,30 +175,21 @@ class _WorklistPrinter:
 
     # ------------------------------------------------------------------------- the function
 
-    def run(
-        self, rules: Sequence[Recursive], parts: Sequence[tuple[Step, ...]], splits: str
-    ) -> None:
-        nest, text = self.nest, self.nest.text
+    def run(self, splits: str) -> None:
+        text = self.nest.text
         self._declare()
         values = self.given("splits", splits)
         text.line(f"total = len({values})")
-        with text.block("while True"):
-            with text.block("if start >= stop"):
-                take = nest.call("take", "control", "threads", "total", "grain")
-                text.line(f"start, stop = {take}")
-                with text.block("if start >= stop"):
-                    text.line("break")
-            with text.block("for turn in range(start, stop)"):
-                nest.may_stop(KnownPositions())
-                text.line(f"own = {self.at(values, 'turn')}")
-                self._begin()
-                for at in range(len(self.lists)):
-                    self._seeds(at)
-                self._follow(rules, parts)
-                for at in range(len(self.lists)):
-                    self._end(at)
-                nest.commit()
-            text.line("start = stop")
+        with tasks(self.nest), text.block("for turn in range(start, stop)"):
+            self.nest.may_stop()
+            text.line(f"own = {self.at(values, 'turn')}")
+            self._begin()
+            for at in range(len(self.lists)):
+                self._seeds(at)
+            self._follow()
+            for at in range(len(self.lists)):
+                self._end(at)
+            self.nest.commit()
         text.line("state[0], state[1] = 0, 0")
         for at in range(len(self.lists)):
             text.line(f"state[{HEAD + EACH * at}] = n_{at}")
@@ -203,12 +199,12 @@ class _WorklistPrinter:
         for at, listed in enumerate(self.lists):
             if listed.stamps is not None:
                 self.given(f"spans_{at}", "int64")
-                self.own(f"stamps_{at}", listed.stamps)
+                self.given(f"stamps_{at}", listed.stamps, "own")
             else:
-                self.own(f"table_{at}", "int64")
+                self.given(f"table_{at}", "int64", "own")
             for column, dtype in enumerate(listed.rows):
                 if column != listed.split or not self.counts:
-                    self.own(f"rows_{at}_{column}", dtype)
+                    self.given(f"rows_{at}_{column}", dtype, "own")
 
     def _begin(self) -> None:
         """Saves a state from which the function can start this value again."""
@@ -262,11 +258,11 @@ class _WorklistPrinter:
                 text.line(f"{keys[-1]} = {self.at(self.given(f'{name}_{column}', dtype), row)}")
             yield keys
 
-    def _follow(self, rules: Sequence[Recursive], parts: Sequence[tuple[Step, ...]]) -> None:
+    def _follow(self) -> None:
         """Pops rows until none is left."""
-        nest, text = self.nest, self.nest.text
+        text = self.nest.text
         with text.block("while True"):
-            nest.may_stop(KnownPositions())
+            self.nest.may_stop()
             word = "if"
             for at, listed in enumerate(self.lists):
                 with text.block(f"{word} read_{at} < n_{at}"):
@@ -276,16 +272,9 @@ class _WorklistPrinter:
                         element = self.at(f"rows_{at}_{column}", f"read_{at}")
                         text.line(f"{names[column]} = {element}")
                     text.line(f"read_{at} += 1")
-                    for rule, steps in zip(rules, parts, strict=True):
-                        given = rule.join.given
-                        assert given is not None
-                        if given.relation != listed.relation:
-                            continue
-                        bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
-                        nest.widths.clear()
-                        leaf = into(self.lists, self.number[rule.head], rule, self.push)
-                        with text.block(f"for {text.name('once')} in range(1)"):
-                            nest.run(steps, 0, KnownPositions(bound), leaf)
+                    for rule, steps in self.rules:
+                        if rule.join.given and rule.join.given.relation == listed.relation:
+                            self.point(rule, steps, names, self.push).run_once()
                 word = "elif"
             with text.block("else"):
                 text.line("break")

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan.effects import Steps, all_steps, falls, merged
-from gdatalog.plan.format import format_join
-from gdatalog.printer import Argument, TrieLayout, type_of
+from gdatalog.plan.effects import falls
+from gdatalog.printer import TrieLayout
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.module import PrintedPlan, StepPrinter, loops_alone
-from gdatalog.printer.nest import Counting, NestPrinter
-from gdatalog.printer.nest_state import STOPPED, KnownPositions
-from gdatalog.printer.worklist import Listed, Recursive, into
+from gdatalog.printer.module import PrintedPlan
+from gdatalog.printer.nest_state import STOPPED
+from gdatalog.printer.worklist import Listed, Recursive, RulesPrinter
 
 
 def print_tiles(
@@ -39,74 +37,37 @@ def print_tiles(
     """The loops of a tile; arguments as for `worklist.print_partitioned`."""
     if any(listed.stamps is None for listed in lists):
         raise Unprintable("there are too many possible rows for a bit each")
-    plan, parts = merged([rule.join for rule in rules])
-    nest = StepPrinter(plan, tries, intersect, tile)
-    nest.split = nest.tasks = True  # the work is shared by values
-    counting = Counting([step for part in parts for step in all_steps(part)]) if counted else None
-    nest.counting = counting
-    printer = _TilePrinter(nest, lists, counts)
-    printer.run(rules, parts, splits)
-    prologue = [] if counting is None else counting.finish(nest, not counts)
-    found = list(nest.arguments.found.values())
-    outputs = sorted(
-        (argument for argument in found if argument.kind == "output"),
-        key=lambda argument: int(argument.name[3:]),
-    )
-    comments = [line for rule in rules for line in format_join(rule.join)]
-    return PrintedPlan(
-        f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
-        loops_alone(nest, comments, prologue),
-        (*(argument for argument in found if argument.kind != "output"), *outputs),
-        tuple(nest.arguments.scalars),
-        nest.expressions,
-        tuple(nest.which),
-        len(outputs),
-        True,
-        1,
-        lanes=tile,
-        counters=() if counting is None else counting.counters,
-    )
+    printer = _TilePrinter(rules, tries, lists, counts, intersect, tile, counted)
+    printer.run(splits)
+    return printer.finished(())
 
 
-class _TilePrinter:
-    def __init__(self, nest: NestPrinter, lists: Sequence[Listed], counts: bool) -> None:
-        self.nest = nest
-        self.lists = lists
-        self.counts = counts
-        self.number = {listed.relation: at for at, listed in enumerate(lists)}
-        self.place = "u"  # of the current value
+class _TilePrinter(RulesPrinter):
+    place = "u"  # of the current value
 
-    def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
-        argument = Argument(name, type_of(dtype), kind)
-        self.nest.arguments.found.setdefault(name, argument)
-        return name
-
-    def at(self, array: str, place: str) -> str:
-        return f"np.int64({self.nest.call('at', array, place)})"
-
-    def run(self, rules: Sequence[Recursive], parts: Sequence[Steps], splits: str) -> None:
+    def run(self, splits: str) -> None:
         text = self.nest.text
         for at, listed in enumerate(self.lists):
-            spans = self._argument(f"spans_{at}", "int64")
+            spans = self.given(f"spans_{at}", "int64")
             for column in listed.others:
                 text.line(f"low_{at}_{column} = {spans}[{2 * column}]")
                 text.line(f"size_{at}_{column} = {spans}[{2 * column + 1}]")
-            self._argument(f"list_{at}", "int32", "own")
-            self._argument(f"seen_{at}", "uint32", "own")
-        values = self._argument("splits", splits)
+            self.given(f"list_{at}", "int32", "own")
+            self.given(f"seen_{at}", "uint32", "own")
+        values = self.given("splits", splits)
         text.line(f"total = len({values})")
         with text.block("while next_task(total)"), text.block("for u in turns(start, stop)"):
             with text.block("if not begin_unit(u, u)"):
                 text.line("break")
             text.line("mark_task()")
             self.nest.commit()
-            if all(falls(rule.join) for rule in rules):
+            if all(falls(rule.join) for rule, _ in self.rules):
                 self.place = text.name("u")
                 text.line(f"{self.place} = total - 1 - u")
             text.line(f"own = {self.at(values, self.place)}")
             for at in range(len(self.lists)):
                 self._begin(at)
-            self._follow(rules, parts)
+            self._follow()
             for at in range(len(self.lists)):
                 self._end(at)
 
@@ -123,13 +84,13 @@ class _TilePrinter:
 
     def _rows_of(self, at: int, what: str, dtypes: Sequence[str]) -> None:
         text, name = self.nest.text, f"{what}_{at}"
-        starts, row = self._argument(f"{name}_starts", "int64"), text.name("i")
+        starts, row = self.given(f"{name}_starts", "int64"), text.name("i")
         low, high = text.name("l"), text.name("h")
         text.line(f"{low} = {self.at(starts, self.place)}")
         text.line(f"{high} = {self.at(starts, f'{self.place} + 1')}")
         with text.block(f"for {row} in lanes({low}, {high})"):
             others = zip(self.lists[at].others, dtypes, strict=True)
-            columns = [self._argument(f"{name}_{column}", dtype) for column, dtype in others]
+            columns = [self.given(f"{name}_{column}", dtype) for column, dtype in others]
             self.offer(at, [self.at(column, row) for column in columns])
 
     def offer(self, at: int, keys: Sequence[str]) -> None:
@@ -157,24 +118,21 @@ class _TilePrinter:
                 text.line(f"{names[column]} = {left} + low_{at}_{column}")
         return names
 
-    def _follow(self, rules: Sequence[Recursive], parts: Sequence[Steps]) -> None:
+    def _follow(self) -> None:
         """Runs the rules on the rows of the lists, including those added meanwhile."""
-        nest, text = self.nest, self.nest.text
+        text = self.nest.text
         every = range(len(self.lists))
         with text.block("while " + " or ".join(f"done_{at} < n_{at}" for at in every)):
             with text.block("if ended()"):
                 text.line(f"return {STOPPED}")
-            for rule, steps in zip(rules, parts, strict=True):
+            for rule, steps in self.rules:
                 given = rule.join.given
                 assert given is not None
                 at, row = self.number[given.relation], text.name("r")
-                nest.widths.clear()
                 with text.block(f"for {row} in lanes(done_{at}, n_{at})"):
-                    names = self._columns(at, row)
-                    bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
-                    known = KnownPositions(bound, alone=True, spread=True)
-                    leaf = into(self.lists, self.number[rule.head], rule, self.offer)
-                    nest.run(steps, 0, known, leaf)
+                    point = self.point(rule, steps, self._columns(at, row), self.offer)
+                    point.alone = point.spread = True
+                    self.nest.run(point)
             for at in every:
                 text.line(f"done_{at} = n_{at}")
                 text.line(f"n_{at} = listed({at})")
@@ -183,7 +141,7 @@ class _TilePrinter:
         """Emits the new rows, and clears the marks."""
         text, listed = self.nest.text, self.lists[at]
         if self.counts:
-            counts = self.nest.arguments.result(f"counts_{at}", "int64")
+            counts = self.given(f"counts_{at}", "int64", "result")
             with text.block("if leads()"):
                 text.line(f"put({counts}, {self.place}, n_{at} - first_{at})")
         else:
@@ -202,5 +160,5 @@ class _TilePrinter:
             columns = [str(at), *columns, *["0"] * (width - len(columns))]
             dtypes = ["int32", *["int64"] * width]
         for place, dtype in enumerate(dtypes):
-            self.nest.arguments.output(f"out{place}", dtype)
+            self.given(f"out{place}", dtype, "output")
         self.nest.text.line(f"emit({', '.join(columns)})")

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.gpu_ops import Kernel, Pages, Resources
-from gdatalog.gpu_ops.cupy_driver import NoMemory
+from gdatalog.gpu_ops.cupy_driver import NoMemory, Resources
 from gdatalog.gpu_ops.virtual_pages import PinnedPages, VirtualPages
 from tests.cuda_host import compiler, pages
 from tests.cuda_host.arrays import CURRENT, ndarray, working_on
@@ -177,7 +176,7 @@ class HostKernel:
 
 
 class HostCopies:
-    """`gpu_ops.driver.Copier` without a GPU: what is copied when, a seed says.
+    """`CupyCopier` without a GPU: what is copied when, a seed says.
 
     A copy runs at some moment from its begin on: at the latest when somebody waits for it. So a
     buffer that is filled again too soon gives what it holds then. A kernel that is given an array
@@ -262,7 +261,7 @@ class _Pinned(np.ndarray[Any, np.dtype[np.uint8]]):
 
 
 class HostDriver:
-    """`gpu_ops.driver.Driver` without a GPU.
+    """`CupyDriver` without a GPU.
 
     `seed`: 0 runs each thread as far as it comes; others let threads take turns as they say, the
     same each time. Every launch adds one to it, if it is not 0. `yields` and `accesses`: the share
@@ -310,7 +309,7 @@ class HostDriver:
     def copied(self, array: Any) -> Any:
         return array.copy()
 
-    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, HostKernel]:
         """Compiles a source, or finds it compiled."""
         params = {name: parameters(source, name) for name in names}
         lines = ['#include "host.hpp"', '#line 1 "kernel"', source]
@@ -323,7 +322,7 @@ class HostDriver:
             made = ctypes.CDLL(str(compiler.kernels("\n".join(lines) + "\n", self.races)))
         except compiler.CannotCompile as error:
             raise HostFault(f"{told}: {error}") from None
-        kernels: dict[str, Kernel] = {}
+        kernels: dict[str, HostKernel] = {}
         for name in names:
             found = (ctypes.c_char_p * 1024)()
             count = made[f"gd_types_{name}"](found)
@@ -373,7 +372,7 @@ class HostDriver:
     def page(self) -> int:
         return self.virtual.page
 
-    def pages(self, size: int) -> Pages:
+    def pages(self, size: int) -> VirtualPages | PinnedPages:
         """All of it in host memory, if pages are of no bytes."""
         if not self.page:
             held = _Pinned(np.full(size, 0xAB, dtype=np.uint8))

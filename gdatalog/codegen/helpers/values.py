@@ -98,41 +98,6 @@ def truncate(value: float) -> Any:
     return np.int64(0)
 
 
-@inlined
-def floor_of(value: float) -> Any:
-    return np.floor(value)
-
-
-@inlined
-def ceil_of(value: float) -> Any:
-    return np.ceil(value)
-
-
-@inlined
-def root_of(value: float) -> Any:
-    return np.sqrt(value)
-
-
-@inlined
-def exp_of(value: float) -> Any:
-    return np.exp(value)
-
-
-@inlined
-def log_of(value: float) -> Any:
-    return np.log(value)
-
-
-@inlined
-def real_power(a: float, b: float) -> Any:
-    return np.power(a, b)
-
-
-@inlined
-def real_remainder(a: float, b: float) -> Any:
-    return np.fmod(a, b)
-
-
 @part
 def _civil(time: int) -> tuple[int, int, int]:
     """Year, month and day of nanoseconds since 1970.
