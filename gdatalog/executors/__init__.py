@@ -6,26 +6,19 @@ columns are gathered through the parents on demand. `Ops` are the operations of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-from gdatalog.plan import Expr
-from gdatalog.storage.on_device import RowOps
-from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
-
-if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.plan import Apply, Filter, Join, Slot, Step, slots
+from gdatalog.plan import Apply, Expr, Filter, Join, Slot, Step, slots
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_expr
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value
+from gdatalog.storage.on_device import RowOps
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
 from gdatalog.values import timestamp_to_text
 
 if TYPE_CHECKING:
@@ -94,6 +87,24 @@ class Frontier:
         """The same rows with more columns."""
         return Frontier(self.size, self, None, columns)
 
+    @property
+    def weight(self) -> Array | None:
+        """How many bindings each row represents; None: one each."""
+        return self.column(WEIGHT) if self.has(WEIGHT) else None
+
+    def weighed(self, ops: Ops, counts: Array) -> Array:
+        """Counts of each row times its weight; raises an error if one does not fit into 64 bits."""
+        weight = self.weight
+        return counts if weight is None else ops.times(counts, weight)
+
+    def weighing(self, ops: Ops, weight: Array) -> Frontier:
+        """The same rows with weights multiplied by these."""
+        return self.adding({WEIGHT: self.weighed(ops, weight)})
+
+    def values(self, exprs: Sequence[Expr], ops: Ops, scope: Scope) -> tuple[Array, ...]:
+        """The keys of expressions that cannot fail."""
+        return tuple(ops.evaluate(expr, self.column, self.size, scope)[0] for expr in exprs)
+
     def lists(self, ops: Ops) -> TrieLevel:
         """This level's values as lists, one for each parent row."""
         if self._lists is None:
@@ -101,17 +112,6 @@ class Frontier:
             bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
             self._lists = ops.level_of(self.columns[self.level], bounds)
         return self._lists
-
-
-def weight_of(frontier: Frontier) -> Array | None:
-    """How many bindings each row represents; None: one each."""
-    return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
-
-
-def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
-    """Multiplies counts; raises an error if a product does not fit into 64 bits."""
-    product: Array = counts if weight is None else ops.times(counts, weight)
-    return product
 
 
 def signed_sum(
@@ -122,14 +122,9 @@ def signed_sum(
     for coefficient, (first, *others) in terms:
         product = counts[first]
         for number in others:
-            product = times(ops, product, counts[number])
+            product = ops.times(product, counts[number])
         total = total + coefficient * product
     return total
-
-
-def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
-    """The same rows with weights multiplied by these."""
-    return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})
 
 
 # Comparisons of the join's variable with bound variables, which the join tests itself: values that
@@ -140,21 +135,8 @@ Comparison = tuple[str, Expr]  # of the variable at hand with something else
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
-class JoinFilters:
-    """The filters directly after a join that it may test itself, cached."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], list[Comparison]] = {}
-
-    def behind(self, steps: Sequence[Step], at: int) -> list[Comparison]:
-        """Returns those of the join at this position of `steps`; the cache key is the steps' id."""
-        found = self._known.get((id(steps), at))
-        if found is None:
-            found = self._known[id(steps), at] = _behind(steps, at)
-        return found
-
-
-def _behind(steps: Sequence[Step], at: int) -> list[Comparison]:
+def tests_of_join(steps: Sequence[Step], at: int) -> list[Comparison]:
+    """The filters directly after the join at this position that it may test itself."""
     join, found = steps[at], list[Comparison]()
     assert isinstance(join, Join)
     for step in steps[at + 1 :]:
@@ -190,12 +172,9 @@ def _comparison(test: Expr, join: Join) -> Comparison | None:
 REUSED, ROOTS, SHARED = -1, -2, -3
 
 
-@dataclass(slots=True)
-class Roots:
-    """Case 1: the intersection of root lists, and each value's position in each of them."""
-
-    level: TrieLevel
-    positions: Sequence[Array | None]  # None: where it stands here
+# The intersection of root lists, and the position of each of its values in each of them (None: the
+# same as here).
+Roots = tuple[TrieLevel, Sequence[Array | None]]
 
 
 @dataclass(slots=True)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
+Check = Callable[[Spec, Array, Callable[[int], str], str | None], None]
 
+NOT_A_NUMBER = "the sum of inf and -inf is not a number"
 FINDING = 48  # bytes per row while its group is looked up
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
@@ -398,6 +400,19 @@ class Gathering:
         if not self.blocks:
             return (), [xp.empty(0, dtype=xp.int64) for _ in self.specs]
         keys, parts = self.blocks[0][: self.width], list(self.blocks[0][self.width :])
+
+        def check(spec: Spec, wrong: Array, told: Callable[[int], str], hint: str | None) -> None:
+            """Raises or records the error of the rows of groups without a value."""
+            rows = self.ops.survivors(wrong)
+            if not len(rows):
+                return
+            row = int(rows[0])
+            of = f", where {values_of(groups, keys, row, self.scope.symbols)}" if groups else ""
+            error = EvaluationError(f"{told(row)}{of}", spec.span, hint=hint)
+            if marks is None:
+                raise error
+            marks.note(keys[0][rows], error)
+
         results: list[Array] = []
         for at, spec in enumerate(self.specs):
             mine = [parts.pop(0) for _ in range(self._parts(spec))]
@@ -406,9 +421,12 @@ class Gathering:
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
-                results.append(self._finish_float(spec, mine, groups, keys, marks))
+                totals, counts = mine
+                check(spec, xp.isnan(totals), lambda _: NOT_A_NUMBER, None)
+                result = totals / counts if spec.kind == "mean" else totals
+                results.append(self.ops.float_to_key(result))
             else:
-                results.append(self._finish_int(spec, mine, groups, keys, marks))
+                results.append(self._finish_int(spec, mine, check))
         return keys, results
 
     def _count_sets(self, rows: Columns, keys: Columns, count: int) -> Array:
@@ -427,60 +445,21 @@ class Gathering:
         in_order: Array = counted[place]
         return in_order
 
-    def _of(self, groups: Sequence[Slot], keys: Columns, row: int) -> str:
-        """Names a row's group in an error."""
-        if not groups:
-            return ""
-        return f", where {values_of(groups, keys, row, self.scope.symbols)}"
-
-    def _finish_float(
-        self,
-        spec: Spec,
-        parts: list[Array],
-        groups: Sequence[Slot],
-        keys: Columns,
-        marks: FailedRows | None,
-    ) -> Array:
-        totals, counts = parts
-        wrong = self.ops.survivors(self.ops.xp.isnan(totals))
-        if len(wrong):
-            of = self._of(groups, keys, int(wrong[0]))
-            error = EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
-            if marks is None:
-                raise error
-            marks.note(keys[0][wrong], error)
-        found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
-        return found
-
-    def _finish_int(
-        self,
-        spec: Spec,
-        parts: list[Array],
-        groups: Sequence[Slot],
-        keys: Columns,
-        marks: FailedRows | None,
-    ) -> Array:
-        xp = self.ops.xp
+    def _finish_int(self, spec: Spec, parts: list[Array], check: Check) -> Array:
         high, low, counts = parts
         high, low = high + (low >> 32), low & 0xFFFF_FFFF
-        fits = (high >= -(1 << 31)) & (high < 1 << 31)
-        if spec.kind == "sum":
-            wrong = self.ops.survivors(~fits)
-            if len(wrong):
-                at = int(wrong[0])
-                exact = (int(high[at]) << 32) + int(low[at])
-                error = EvaluationError(
-                    f"the sum {exact} does not fit into 64 bits{self._of(groups, keys, at)}",
-                    spec.span,
-                    hint="sum floats instead: `sum(to_float(x))`",
-                )
-                if marks is None:
-                    raise error
-                marks.note(keys[0][wrong], error)
-            total: Array = ((high << 32) + low).astype(xp.int64)
-            return total
-        mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
-        return mean
+        if spec.kind == "mean":
+            mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
+            return mean
+
+        def told(row: int) -> str:
+            exact = (int(high[row]) << 32) + int(low[row])
+            return f"the sum {exact} does not fit into 64 bits"
+
+        outside = (high < -(1 << 31)) | (high >= 1 << 31)
+        check(spec, outside, told, "sum floats instead: `sum(to_float(x))`")
+        total: Array = ((high << 32) + low).astype(self.ops.xp.int64)
+        return total
 
 
 def _recoded(

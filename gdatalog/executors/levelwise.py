@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import (
+    Comparison,
     FailedRows,
     Frontier,
-    JoinFilters,
     Key,
     Ops,
     Roots,
     describe_failure,
     signed_sum,
-    weighing,
+    tests_of_join,
 )
-from gdatalog.executors.expansion import FrontierExpansion, Generation
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
 from gdatalog.plan import (
@@ -90,7 +90,7 @@ class Levelwise:
     tuning: Tuning = DEFAULT
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
-    comparisons: JoinFilters = field(default_factory=JoinFilters)
+    _tests: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
     _bases: int = 0
     _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
@@ -173,10 +173,10 @@ class Levelwise:
                 if trie.total == 0:
                     return Frontier(0)
                 if step.weighted:
-                    return weighing(ops, frontier, ops.xp.full(frontier.size, trie.total))
+                    return frontier.weighing(ops, ops.xp.full(frontier.size, trie.total))
                 return frontier
             case Seek():
-                keys, _ = ops.evaluate(step.value, frontier.column, frontier.size, self.scope)
+                (keys,) = frontier.values([step.value], ops, self.scope)
                 return self.probe(frontier, keys, step.participants)
             case Assign():
                 return self._assign(step, rest, frontier)
@@ -245,7 +245,7 @@ class Levelwise:
                     known[id(level)] = found
             frontier = frontier.adding({part.trie: found})
             if trie.weights is not None and part.depth + 1 == len(trie.levels):
-                frontier = weighing(ops, frontier, trie.weights[found])
+                frontier = frontier.weighing(ops, trie.weights[found])
         return frontier
 
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
@@ -281,15 +281,13 @@ class Levelwise:
     ) -> Generator[tuple[int, Frontier], None, None]:
         """Yields a step's output rows in pieces, and the step that follows."""
         step = steps[at]
-        expansion: FrontierExpansion | Generation
+        expansion = FrontierExpansion(self, frontier, sink)
         if isinstance(step, Generate):
-            expansion = Generation(self, frontier)
             children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, Join)
-            expansion = FrontierExpansion(self, frontier, sink)
             # A profile measures each step separately.
-            tests = self.comparisons.behind(steps, at) if self.seen is None else ()
+            tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
             if last and sink.only_counts and step.variable not in sink.needs:
                 counts = expansion.counts(step, tests)
@@ -313,6 +311,12 @@ class Levelwise:
                 break
         if self.seen is not None:
             self._note(step, frontier.size, expansion.tried, 0, started)
+
+    def _tests_of(self, steps: Sequence[Step], at: int) -> list[Comparison]:
+        found = self._tests.get((id(steps), at))
+        if found is None:
+            found = self._tests[id(steps), at] = tests_of_join(steps, at)
+        return found
 
     # -------------------------------------------------------------------------- branches
 
@@ -359,20 +363,16 @@ class Levelwise:
         """A branch's result for each of its outer rows."""
         ops = self.ops
         if step.mode == "aggregate":
-            assert step.reduction is not None
-            return reduce_branch(self, step, step.reduction, outer, base)
+            with self.limits.account.giving_back("answers", "aggregates"):
+                return reduce_branch(self, step, outer, base)
         if step.mode == "count":
-            counts = []
-            totals = Totals(base, outer.size, ops)
-            for number, inner in enumerate(step.alternatives):
-                if number and step.terms:
-                    counts.append(totals.totals)
-                    totals = Totals(base, outer.size, ops)
+            sums = [Totals(base, outer.size, ops) for _ in step.alternatives if step.terms]
+            sums = sums or [Totals(base, outer.size, ops)] * len(step.alternatives)
+            for inner, totals in zip(step.alternatives, sums, strict=True):
                 self.run(inner, 0, outer, totals)
-            if not step.terms:
-                return BranchRows.of_counts(ops, totals.totals)
-            counts.append(totals.totals)
-            return BranchRows.of_counts(ops, signed_sum(ops, counts, step.terms))
+            counts = [totals.totals for totals in sums]
+            count = signed_sum(ops, counts, step.terms) if step.terms else counts[0]
+            return BranchRows.of_counts(ops, count)
         # A failure inside must be found even if a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.executors import WEIGHT, Frontier, Key, Ops, weighing
+from gdatalog.executors import WEIGHT, Frontier, Key, Ops
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
 from gdatalog.plan import Branch, Expr, Reduction, Slot
@@ -49,23 +49,16 @@ class BranchRows:
             rows, positions = self.ops.expand(self.starts[groups], lengths)
             child = frontier.take(rows)
         if WEIGHT in columns:
-            return weighing(self.ops, child, columns[WEIGHT][positions])
+            return child.weighing(self.ops, columns[WEIGHT][positions])
         if not columns:
             return child
         return child.adding({name: column[positions] for name, column in columns.items()})
 
 
-def reduce_branch(
-    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> BranchRows:
-    """An aggregate's value for each of the outer rows; frees its sets."""
-    with walk.limits.account.giving_back("answers", "aggregates"):
-        return _reduced(walk, step, reduction, outer, base)
-
-
-def _reduced(
-    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> BranchRows:
+def reduce_branch(walk: LevelWalk, step: Branch, outer: Frontier, base: str) -> BranchRows:
+    """An aggregate's value for each of the outer rows."""
+    assert step.reduction is not None
+    reduction = step.reduction
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
     gathering = Gathering([reduction], ops, walk.scope, walk.limits)

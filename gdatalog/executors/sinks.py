@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import FailedRows, Frontier, Ops, Roots, times, weight_of
+from gdatalog.executors import FailedRows, Frontier, Ops, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
@@ -34,6 +34,9 @@ class Sink(ABC):
     # each row of a frontier; and the variables that it still needs
     only_counts = False
     needs: frozenset[str] = frozenset()
+    # whether several sinks may take parts of the rows and be merged: `apart` returns a new sink of
+    # this kind, and `take` merges another one, which is not used again
+    divisible = False
 
     @abstractmethod
     def emit(self, frontier: Frontier) -> None:
@@ -41,12 +44,6 @@ class Sink(ABC):
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
-
-    @property
-    def divisible(self) -> bool:
-        """Whether several sinks may take parts of the rows and be merged: `apart` returns a new
-        sink of this kind, and `take` merges another one, which is not used again."""
-        return False
 
     def apart(self, limits: Limits) -> Any:
         raise AssertionError(f"a {type(self).__name__} takes all rows")
@@ -102,6 +99,7 @@ class RowSet(Sink):
         self.scope = scope
         self.limits = limits
         self.limit = limit
+        self.divisible = limit is None
         self.tuning = tuning
         self.done = False
         self.count = 0  # settled rows; for arity 0, all rows
@@ -126,11 +124,7 @@ class RowSet(Sink):
             self.count = 1
             self.done = self.limit is not None
             return
-        block = tuple(
-            self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
-            for output in self.outputs
-        )
-        self.add(block)
+        self.add(frontier.values(self.outputs, self.ops, self.scope))
 
     def add(self, block: Columns) -> None:
         self.given += len(block[0])
@@ -141,9 +135,7 @@ class RowSet(Sink):
                 pairs = zip(self._types, block, strict=True)
                 self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
-            self._settled = self._unmark()
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(self._unmark())
         self._blocks.append(block)
         self._pending += len(block[0])
         self._pending_bytes += sum(map(held_bytes, block))
@@ -161,6 +153,11 @@ class RowSet(Sink):
         self.limits.account.add("answers", -self._charged)
         self._charged = 0
 
+    def _hold(self, rows: Columns) -> None:
+        """Makes these the settled rows."""
+        self._settled, self.count = rows, len(rows[0])
+        self._charge()
+
     def _charge(self) -> None:
         held = self.nbytes
         change, self._charged = held - self._charged, held
@@ -175,9 +172,7 @@ class RowSet(Sink):
         total = sum(len(block[0]) for block in blocks)
         if self.limit is None and total >= self.tuning.marked_from and self._mark(blocks):
             return
-        self._settled = self.ops.merge_rows(blocks)
-        self.count = len(self._settled[0])
-        self._charge()
+        self._hold(self.ops.merge_rows(blocks))
         if self.limit is not None and self.count >= self.limit:
             self.done = True
 
@@ -218,10 +213,6 @@ class RowSet(Sink):
         self._marked = marked
         self._charge()
         return True
-
-    @property
-    def divisible(self) -> bool:
-        return self.limit is None
 
     def apart(self, limits: Limits) -> RowSet:
         return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
@@ -270,16 +261,12 @@ class RowSet(Sink):
             return (), self.count
         self._settle()
         if self._marked is not None:
-            self._settled = self._unmark()
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(self._unmark())
         if self._runs is not None:
             runs, self._runs = self._runs, None
             if self._settled is not None:
                 runs.add(self._settled)
-            self._settled = runs.merged(self.limits.account)
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(runs.merged(self.limits.account))
         if self._settled is None:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
         return self._settled, self.count
@@ -300,12 +287,7 @@ class DistinctSink(Sink):
         self._bytes = 0  # bytes charged
 
     def emit(self, frontier: Frontier) -> None:
-        self._keep(
-            tuple(
-                self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
-                for output in self.outputs
-            )
-        )
+        self._keep(frontier.values(self.outputs, self.ops, self.scope))
 
     def _keep(self, block: Columns) -> None:
         self._rows.add(block)
@@ -348,11 +330,11 @@ class Bag(Sink):
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)
-        self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
+        self.gathering.add(columns, frontier.size, frontier.column, frontier.weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         ops = self.gathering.ops
-        product = times(ops, counts, weight_of(frontier))
+        product = frontier.weighed(ops, counts)
         some = ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])
@@ -391,10 +373,10 @@ class Totals(Sink):
         self.totals = ops.xp.zeros(size, dtype="int64")
 
     def emit(self, frontier: Frontier) -> None:
-        self._add(frontier, weight_of(frontier))
+        self._add(frontier, frontier.weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        self._add(frontier, times(self.ops, counts, weight_of(frontier)))
+        self._add(frontier, frontier.weighed(self.ops, counts))
 
     def _add(self, frontier: Frontier, amounts: Array | None) -> None:
         self.totals = self.ops.add_counts(self.totals, frontier.column(self.base), amounts)

@@ -27,7 +27,6 @@ from gdatalog.plan import (
     JoinPlan,
     Parameter,
     RangeBound,
-    Seek,
     Slot,
     Step,
 )
@@ -73,14 +72,11 @@ def cuttable(join: JoinPlan) -> tuple[Slot, ...]:
 
 def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
     """For each trie of a join, the variables bound to its levels; None for a constant."""
-    found: list[list[str | None]] = [[None] * len(ref.columns) for ref in join.tries]
-    for step in all_steps(join.steps):
-        name = next(iter(binds(step)), None)
-        if isinstance(step, Seek):
-            name = step.value.name if isinstance(step.value, Slot) else None
-        for part in participants(step):
-            found[part.trie][part.depth] = name
-    return tuple(map(tuple, found))
+    found: list[tuple[str | None, ...]] = []
+    for ref, terms in zip(join.tries, Paths.of(join).terms, strict=True):
+        names = [term.name if isinstance(term, Slot) else None for term in terms]
+        found.append((*names, *[None] * (len(ref.columns) - len(terms))))
+    return tuple(found)
 
 
 def reached(join: JoinPlan) -> list[Step]:
@@ -118,18 +114,12 @@ def roots(join: JoinPlan) -> tuple[Expr | None, ...]:
     """The term bound to each trie's first column, if it determines the rows that are read: a
     variable that cells can cut, a constant or a parameter."""
     names = sliceable(join)
-    found: list[Expr | None] = [None] * len(join.tries)
-    for step in all_steps(join.steps):
-        for part in participants(step):
-            term: Expr | None = None
-            if isinstance(step, Seek):
-                term = step.value
-            elif isinstance(step, Join):
-                term = Slot(step.variable, step.type)
-            known = isinstance(term, (Constant, Parameter))
-            if part.depth == 0 and (known or (isinstance(term, Slot) and term.name in names)):
-                found[part.trie] = term
-    return tuple(found)
+
+    def sure(term: Expr) -> bool:
+        return term.name in names if isinstance(term, Slot) else not isinstance(term, Apply)
+
+    firsts = (terms[0] if terms else None for terms in Paths.of(join).terms)
+    return tuple(term if term is not None and sure(term) else None for term in firsts)
 
 
 def needed(join: JoinPlan) -> frozenset[int]:
@@ -311,6 +301,10 @@ class Sizes:
     moved: Numbers
     held: Numbers
 
+    def held_by(self, one: Slice) -> int:
+        """The bytes to hold for a slice."""
+        return int(self.held[one.high] - self.held[one.low])
+
 
 @dataclass(frozen=True, slots=True)
 class IndexUse:
@@ -321,6 +315,10 @@ class IndexUse:
     index: Hashable
     root: str | int | None
     needed: bool = True
+
+    @property
+    def variable(self) -> str:
+        return self.root if isinstance(self.root, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,8 +395,7 @@ class SliceCache:
         return found
 
     def bytes_of(self, one: Slice) -> int:
-        held = self.sizes[one.index].held
-        return int(held[one.high] - held[one.low])
+        return self.sizes[one.index].held_by(one)
 
     def moved(self, one: Slice) -> int:
         """The bytes to copy for a slice."""

@@ -29,24 +29,11 @@ from gdatalog.records import replace
 
 def reads(step: Step) -> frozenset[str]:
     """The variables that must be bound before a step."""
-    match step:
-        case Seek():
-            return slots(step.value)
-        case Join():
-            return frozenset().union(*(slots(cut.bound) for cut in step.cuts))
-        case Assign():
-            return slots(step.expr)
-        case Generate():
-            parts = (*step.values, *(step.span or ()))
-            return frozenset().union(*map(slots, parts))
-        case Filter():
-            return slots(step.test)
-        case Restore():
-            return frozenset(step.ranks)
-        case Branch() | Tally():
-            return frozenset(step.reads)
-        case _:
-            return frozenset()
+    if isinstance(step, Restore):
+        return frozenset(step.ranks)
+    if isinstance(step, (Branch, Tally)):
+        return frozenset(step.reads)
+    return frozenset().union(*map(slots, expressions(step)))
 
 
 def expressions(step: Step) -> tuple[Expr, ...]:
@@ -132,9 +119,7 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
     lost: set[int] = set()  # tries with a missing level above
     kept: list[Step] = []
     for step in steps:
-        if isinstance(step, (Compact, Guard)):
-            if isinstance(step, Guard):
-                kept.append(step)
+        if isinstance(step, Compact):
             continue
         if isinstance(step, Branch) and step.mode != "aggregate" and reads(step) & missing:
             if step.mode == "not exists":
@@ -153,17 +138,15 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
         if isinstance(step, Join) and step.reuse is not None and step.reuse.variable in wider:
             step = replace(step, reuse=None)
             wider.add(step.variable)
-        if reads(step) & missing:
-            parts = tuple(part for part in participants(step) if part.trie not in lost)
-            if isinstance(step, (Assign, Generate)) and parts:
-                # The atom binds the variable in place of the expression.
-                kept.append(Join(step.variable, step.type, parts))
-                continue
+        parts = tuple(part for part in participants(step) if part.trie not in lost)
+        lacks = bool(reads(step) & missing)
+        if lacks and isinstance(step, (Assign, Generate)) and parts:
+            # The atom binds the variable in place of the expression.
+            kept.append(Join(step.variable, step.type, parts))
+        elif lacks:
             missing.update(binds(step))
             lost.update(part.trie for part in participants(step))
-            continue
-        parts = tuple(part for part in participants(step) if part.trie not in lost)
-        if len(parts) == len(participants(step)):
+        elif len(parts) == len(participants(step)):
             kept.append(step)
         elif isinstance(step, (Seek, Join)) and not parts:
             missing.update(binds(step))
@@ -258,15 +241,11 @@ def merged(joins: Sequence[JoinPlan]) -> tuple[JoinPlan, list[Steps]]:
     tries: list[TrieRef] = []
     parts: list[Steps] = []
     for join in joins:
-        parts.append(_renumbered(join.steps, len(tries)))
+        parts.append(tuple(_moved(step, len(tries)) for step in join.steps))
         tries += join.tries
     cost = sum(join.cost for join in joins)
     steps = tuple(step for part in parts for step in part)
     return JoinPlan(tuple(tries), steps, (), cost=cost), parts
-
-
-def _renumbered(steps: Steps, by: int) -> Steps:
-    return tuple(_moved(step, by) for step in steps)
 
 
 def _moved(step: Step, by: int) -> Step:
@@ -277,7 +256,7 @@ def _moved(step: Step, by: int) -> Step:
             parts = tuple(Participant(part.trie + by, part.depth) for part in step.participants)
             return replace(step, participants=parts)
         case Branch():
-            inside = tuple(_renumbered(alternative, by) for alternative in step.alternatives)
-            return replace(step, alternatives=inside)
+            inside = (tuple(_moved(s, by) for s in inner) for inner in step.alternatives)
+            return replace(step, alternatives=tuple(inside))
         case _:
             return step

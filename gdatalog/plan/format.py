@@ -32,7 +32,7 @@ from gdatalog.plan import (
     Term,
     TrieRef,
 )
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import Paths
 from gdatalog.records import dataclass
 from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 
@@ -196,17 +196,8 @@ class Labels:
 
     @staticmethod
     def of(join: JoinPlan) -> Labels:
-        paths: list[list[str]] = [[] for _ in join.tries]
-        for step in all_steps(join.steps):
-            if isinstance(step, Seek):
-                name = format_expr(step.value)
-            elif isinstance(step, (Join, Assign, Generate)):
-                name = step.variable
-            else:
-                continue
-            for part in step.participants:
-                paths[part.trie].append(name)
-        return Labels(join.tries, tuple(map(tuple, paths)))
+        paths = (tuple(map(format_expr, terms)) for terms in Paths.of(join).terms)
+        return Labels(join.tries, tuple(paths))
 
     def participant(self, part: Participant) -> str:
         """A trie with one of its levels, in brackets: `E(x, [y])`."""

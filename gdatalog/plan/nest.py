@@ -65,21 +65,6 @@ class TrieNode:
         return frozenset(term.name for term in self.terms if isinstance(term, Slot))
 
 
-def terms_of(join: JoinPlan) -> list[tuple[Expr, ...]]:
-    """For each trie of a plan, the terms bound to its levels."""
-    terms: list[list[Expr]] = [[] for _ in join.tries]
-    for step in all_steps(join.steps):
-        if isinstance(step, Seek):
-            term: Expr = step.value
-        elif isinstance(step, (Join, Assign, Generate)):
-            term = Slot(step.variable, step.type)
-        else:
-            continue
-        for part in step.participants:
-            terms[part.trie].append(term)
-    return [tuple(found) for found in terms]
-
-
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The trie nodes of the participants of a plan's steps."""
@@ -89,7 +74,13 @@ class Paths:
 
     @staticmethod
     def of(join: JoinPlan) -> Paths:
-        return Paths(join.tries, tuple(terms_of(join)))
+        terms: list[list[Expr]] = [[] for _ in join.tries]
+        for step in all_steps(join.steps):
+            if isinstance(step, (Seek, Join, Assign, Generate)):
+                term = step.value if isinstance(step, Seek) else Slot(step.variable, step.type)
+                for part in step.participants:
+                    terms[part.trie].append(term)
+        return Paths(join.tries, tuple(map(tuple, terms)))
 
     def node(self, part: Participant) -> TrieNode:
         """The node whose children a participant reads."""
