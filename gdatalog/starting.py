@@ -52,14 +52,14 @@ class Start:
 
     def __init__(
         self,
-        device: str,
-        memory_limit: str | int | None,
-        temp_directory: str | os.PathLike[str] | None,
-        threads: int | None,
-        timeout: float | None,
-        files: str | os.PathLike[str],
-        cluster: Any,
-        untrusted: bool,
+        device: str = "auto",
+        memory_limit: str | int | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        timeout: float | None = None,
+        files: str | os.PathLike[str] = "all",
+        cluster: Any = None,
+        untrusted: bool = False,
     ) -> None:
         if untrusted:
             if cluster is not None or kind_of(device) == "cuda":

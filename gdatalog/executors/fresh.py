@@ -30,15 +30,13 @@ from gdatalog.calls import (
     scalar_of,
     scratch_length,
 )
-from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import lftj
-from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
+from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied
 from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.threads import PoolTask, begun
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
@@ -310,7 +308,7 @@ class PlanFunction:
         if len(workers) == 1:
             workers[0].run()
         else:
-            self._together(limits)
+            lftj.run_together([worker.run for worker in workers], self.control, limits)
         for worker in workers:
             if worker.error is not None:
                 error, worker.error, worker.rows = worker.error, None, None
@@ -320,21 +318,6 @@ class PlanFunction:
             if status in found:
                 return status
         return DONE
-
-    def _together(self, limits: Limits) -> None:
-        tasks: list[PoolTask] = []
-        try:
-            for worker in self.at_work:
-                tasks.append(begun(worker.run))
-            for task in tasks:
-                while not task.wait(PATIENCE):
-                    limits.poll()
-                    tell(self.control, limits)
-        except BaseException:
-            self.control[STOP_FLAG] = 1
-            for task in tasks:
-                task.wait()
-            raise
 
     def taken(self) -> list[Block]:
         """The rows that were found since the last call."""

@@ -129,16 +129,12 @@ class JoinWorker:
 def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> list[Block]:
     """Runs a printed plan's function; returns the blocks of its rows. If it counts bindings, their
     array of counters among `run.beside` is set to the sums over all workers."""
-    printed, beside = run.printed, dict(run.beside)
-    distinct = [run.tries[at] for at in printed.which]
+    beside, printed = dict(run.beside), run.printed
     tally, local = beside.pop(COUNTS, None), beside.pop(LOCAL, None)
-    given = {**given_arrays(printed, distinct, run.scope), **beside}
-    control = np.zeros(16, dtype=np.int64)
+    call = LoopCall.of(function, printed, run.tries, run.scope, beside)
     count = run.knobs.workers if printed.parallel else 1
-    workers = [
-        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
-    ]
-    run_workers(workers, control, run.limits)
+    workers = [call.worker(count, wanted) for _ in range(count)]
+    run_workers(workers, call.control, run.limits)
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     if local is not None:
@@ -166,14 +162,8 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
     """Runs each worker in its own thread to the end, or stops them all."""
     for worker in workers:
         worker.account = limits.account
-    tasks: list[PoolTask] = []
     try:
-        for worker in workers:
-            tasks.append(begun(worker.run))
-        for task in tasks:
-            while not task.wait(PATIENCE):
-                limits.poll()
-                tell(control, limits)
+        run_together([worker.run for worker in workers], control, limits)
         error = next((worker.error for worker in workers if worker.error is not None), None)
         if error is not None:
             raise error
@@ -182,11 +172,25 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
         if any(worker.status == OUTSIDE for worker in workers):
             raise Outside
     except BaseException:
+        for worker in workers:  # the error's handler may need their memory
+            worker.drop()
+        raise
+
+
+def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Limits) -> None:
+    """Runs each piece of work in its own thread to the end, or stops them all."""
+    tasks: list[PoolTask] = []
+    try:
+        for each in work:
+            tasks.append(begun(each))
+        for task in tasks:
+            while not task.wait(PATIENCE):
+                limits.poll()
+                tell(control, limits)
+    except BaseException:
         control[STOP_FLAG] = 1
         for task in tasks:
             task.wait()
-        for worker in workers:  # the error's handler may need their memory
-            worker.drop()
         raise
 
 
@@ -197,62 +201,70 @@ def tell(control: Array, limits: Limits) -> None:
         limits.watch.part(min(units, int(control[COUNTER])), units)
 
 
-def given_arrays(printed: PrintedPlan, tries: Sequence[Trie], scope: Scope) -> dict[str, Array]:
-    """The arguments that all workers share: tries, constants, tables."""
-    given = dict(printed.expressions.arguments(scope))
-    given["sizes"] = np.array(
-        [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
-    )
-    for argument in printed.arguments:
-        if argument.levels and argument.kind in SHARED:
-            at = argument.levels[0]
-            array = SHARED[argument.kind](tries[at.trie], at.depth)
-            given[argument.name] = np.ascontiguousarray(array)
-    return given
+@dataclass(slots=True)
+class LoopCall:
+    """A printed function, and what its workers share: distinct tries, constants, tables, and the
+    array by which they claim work."""
 
+    function: Callable[..., int]
+    printed: PrintedPlan
+    tries: Sequence[Trie]
+    given: dict[str, Array]
+    control: Array
 
-def worker_of(
-    function: Callable[..., int],
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    given: dict[str, Array],
-    control: Array,
-    threads: int,
-    wanted: int | None,
-) -> JoinWorker:
-    state = np.zeros(16, dtype=np.int64)
-    state[3], state[5] = threads, printed.grain
-    state[6] = INT_MAX if wanted is None else wanted
-    arguments, scratch = own_arguments(printed, tries, given, control, state)
-    outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
-    return JoinWorker(function, arguments, outputs, scratch, state, control)
+    @staticmethod
+    def of(
+        function: Callable[..., int],
+        printed: PrintedPlan,
+        tries: Sequence[Trie],
+        scope: Scope,
+        beside: Mapping[str, Array],
+    ) -> LoopCall:
+        """`tries`: those of the plan. `beside`: arguments that are neither tries nor constants."""
+        tries = [tries[at] for at in printed.which]
+        given = dict(printed.expressions.arguments(scope))
+        sizes = [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
+        given["sizes"] = np.array(sizes, dtype=np.int64)
+        for argument in printed.arguments:
+            if argument.levels and argument.kind in SHARED:
+                at = argument.levels[0]
+                array = SHARED[argument.kind](tries[at.trie], at.depth)
+                given[argument.name] = np.ascontiguousarray(array)
+        return LoopCall(function, printed, tries, given | dict(beside), np.zeros(16, np.int64))
 
+    def worker(
+        self, threads: int, wanted: int | None = None, own: Mapping[str, Array] | None = None
+    ) -> JoinWorker:
+        """One of so many threads. `wanted`: how many rows are enough. `own`: its own arguments."""
+        state = np.zeros(16, dtype=np.int64)
+        state[3], state[5] = threads, self.printed.grain
+        state[6] = INT_MAX if wanted is None else wanted
+        arguments, scratch = self.arguments(state, own or {})
+        outputs = [(a.name, DTYPES[a.type]) for a in self.printed.arguments if a.kind == "output"]
+        return JoinWorker(self.function, arguments, outputs, scratch, state, self.control)
 
-def own_arguments(
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    given: Mapping[str, Array],
-    control: Array,
-    state: Array,
-) -> tuple[dict[str, Array], list[str]]:
-    """A worker's arguments in order, with its own scratch and without a block; and those that must
-    be cleared after loops have ended early."""
-    own: dict[str, Array] = {"control": control, "state": state, **given}
-    ordered = {name: own[name] for name in ("control", "state", "sizes")}
-    ordered |= {name: own[name] for name in printed.expressions.types()}
-    scratch = []
-    for argument in printed.arguments:
-        if argument.name in own:
-            ordered[argument.name] = own[argument.name]
-        elif argument.kind in ("output", "own"):
-            ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
-        elif argument.kind == "counts":
-            ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
-        else:
-            if argument.kind in CLEARED and argument.kind != LOCAL:
-                scratch.append(argument.name)
-            ordered[argument.name] = scratch_of(argument, tries)
-    return ordered, scratch
+    def arguments(
+        self, state: Array, own: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], list[str]]:
+        """A worker's arguments in order, with its own scratch and without a block; and those that
+        must be cleared after loops have ended early."""
+        printed = self.printed
+        known: dict[str, Array] = {"control": self.control, "state": state, **self.given, **own}
+        names = ("control", "state", "sizes", *printed.expressions.types())
+        ordered = {name: known[name] for name in names}
+        scratch = []
+        for argument in printed.arguments:
+            if argument.name in known:
+                ordered[argument.name] = known[argument.name]
+            elif argument.kind in ("output", "own"):
+                ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
+            elif argument.kind == "counts":
+                ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
+            else:
+                if argument.kind in CLEARED and argument.kind != LOCAL:
+                    scratch.append(argument.name)
+                ordered[argument.name] = scratch_of(argument, self.tries)
+        return ordered, scratch
 
 
 # Runs a partitioned fixpoint: workers claim values of the partition column.
@@ -371,15 +383,20 @@ def run_partitioned(
     `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
     counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
     """
-    printed, limits = run.printed, run.limits
-    distinct = [run.tries[at] for at in printed.which]
-    given = {**given_arrays(printed, distinct, run.scope), **run.beside}
-    tally = given.pop(COUNTS, None)
-    control = np.zeros(16, dtype=np.int64)
-    workers = [
-        _worker(function, run, distinct, given, control, rooms, first)
-        for _ in range(run.knobs.workers)
-    ]
+    printed, limits, threads = run.printed, run.limits, run.knobs.workers
+    beside = dict(run.beside)
+    tally = beside.pop(COUNTS, None)
+    call = LoopCall.of(function, printed, run.tries, run.scope, beside)
+
+    def worker() -> PartitionWorker:
+        state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
+        state[3], state[5] = threads, printed.grain
+        arguments, scratch = call.arguments(state, {})
+        return PartitionWorker(
+            function, arguments, [], scratch, state, call.control, rooms=rooms, first=first
+        )
+
+    workers = [worker() for _ in range(threads)]
     counts = [array for name, array in run.beside.items() if name.startswith("counts_")]
     poll, looked = limits.poll, limits.looked
 
@@ -391,7 +408,7 @@ def run_partitioned(
 
     limits.poll = counting
     try:
-        run_workers(workers, control, limits)
+        run_workers(workers, call.control, limits)
     finally:
         limits.poll = poll
     if tally is not None:
@@ -399,20 +416,3 @@ def run_partitioned(
     return [
         [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
     ]
-
-
-def _worker(
-    function: Callable[..., int],
-    run: LoopRun,
-    tries: Sequence[Trie],
-    given: Mapping[str, Array],
-    control: Array,
-    rooms: Sequence[ListRoom],
-    first: int | None,
-) -> PartitionWorker:
-    state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
-    state[3], state[5] = run.knobs.workers, run.printed.grain
-    arguments, scratch = own_arguments(run.printed, tries, given, control, state)
-    return PartitionWorker(
-        function, arguments, [], scratch, state, control, rooms=rooms, first=first
-    )

@@ -15,6 +15,7 @@ without labels are few, and known beforehand. Each has rules in which labels are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -39,12 +40,16 @@ from gdatalog.records import dataclass
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gdatalog.progress import OnProgress
     from gdatalog.result import Result
 
 
 class Queried(Protocol):
     """The methods of a database that patterns use."""
 
+    def call(
+        self, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> AbstractContextManager[None]: ...
     def query(self, text: str, *, limit: int | None = None) -> Result: ...
     def __getitem__(self, name: str) -> Result: ...
     def __iter__(self) -> Iterator[str]: ...
