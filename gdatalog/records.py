@@ -53,13 +53,8 @@ def _dataclass(
 ) -> Any:
     """Like `dataclasses.dataclass`."""
     if cls is None:
-        return lambda given: _completed(given, frozen, slots, eq, weakref_slot)
-    return _completed(cls, frozen, slots, eq, weakref_slot)
-
-
-def _completed(
-    cls: type[Any], frozen: bool, slots: bool, eq: bool, weakref_slot: bool
-) -> type[Any]:
+        options = {"frozen": frozen, "slots": slots, "eq": eq, "weakref_slot": weakref_slot}
+        return lambda given: _dataclass(given, **options)
     done: type[Any] = cls
     own = dict(vars(cls))
     fields = _fields_of(cls, own)
@@ -87,8 +82,7 @@ def _completed(
             else:
                 own["__hash__"] = None
     if frozen:
-        refusing = _refusing(names)
-        own["__setattr__"], own["__delattr__"] = refusing[1:]
+        own["__setattr__"], own["__delattr__"] = _refuse_to_set, _refuse_to_delete
         if slots:
             own.setdefault("__getstate__", _getstate)
             own.setdefault("__setstate__", _setstate)
@@ -107,8 +101,6 @@ def _completed(
                 setattr(cls, name, value)
     for method in later:
         method.cls = done
-    if frozen:
-        refusing[0].append(done)
     return done
 
 
@@ -268,22 +260,12 @@ def _hash(cls: type[Any], _: bool) -> Any:
     return _written(f"def __hash__(self):\n return hash({_compared(cls, 'self')})", {})
 
 
-def _refusing(names: tuple[str, ...]) -> tuple[list[type[Any]], Any, Any]:
-    """`__setattr__` and `__delattr__` of a frozen class, and a list to put the class into."""
-    classes: list[type[Any]] = []
-    refused = frozenset(names)
+def _refuse_to_set(self: Any, name: str, value: Any) -> None:
+    raise _frozen_error(f"cannot assign to field {name!r}")
 
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        if type(self) is classes[0] or name in refused:
-            raise _frozen_error(f"cannot assign to field {name!r}")
-        super(classes[0], self).__setattr__(name, value)
 
-    def __delattr__(self: Any, name: str) -> None:
-        if type(self) is classes[0] or name in refused:
-            raise _frozen_error(f"cannot delete field {name!r}")
-        super(classes[0], self).__delattr__(name)
-
-    return classes, __setattr__, __delattr__
+def _refuse_to_delete(self: Any, name: str) -> None:
+    raise _frozen_error(f"cannot delete field {name!r}")
 
 
 def _frozen_error(message: str) -> Exception:
@@ -329,10 +311,5 @@ if TYPE_CHECKING:
     from dataclasses import is_dataclass as is_dataclass
     from dataclasses import replace as replace
 else:
-    dataclass, field, fields, is_dataclass, replace = (
-        _dataclass,
-        Field,
-        _fields,
-        _is_dataclass,
-        _replace,
-    )
+    dataclass, field, replace = _dataclass, Field, _replace
+    fields, is_dataclass = _fields, _is_dataclass

@@ -186,9 +186,9 @@ def _below(node: Any) -> Iterator[Any]:
 class UnexpectedError(Exception):
     """Raised at the first invalid token; `at` is its index (the number of tokens: at the end)."""
 
-    def __init__(self, at: int) -> None:
-        super().__init__(at)
-        self.at = at
+    @property
+    def at(self) -> int:
+        return int(self.args[0])
 
 
 # The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule

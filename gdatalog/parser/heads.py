@@ -10,26 +10,19 @@ from gdatalog.parser.tokens import Token
 from gdatalog.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Lone:
-    """A statement without an arrow: facts, or a body alone."""
-
-    body: Any
-    span: Span
-
-
-def statement(read: Lone | s.Statement, bare: bool) -> s.Statement:
-    """Converts a parsed statement. Without an arrow it is a fact or, if `bare`, a query."""
-    if not isinstance(read, Lone):
+def statement(read: Any, bare: bool) -> s.Statement:
+    """Converts a parsed statement. A body alone is a fact or, if `bare`, a query."""
+    if isinstance(read, s.Statement):
         return read
+    span = read.span
     if not bare:
-        return s.Rule(_facts(heads(read.body, None)), None, read.span)
-    body = literal(read.body)
+        return s.Rule(_facts(heads(read, None)), None, span)
+    body = literal(read)
     items = body.items if isinstance(body, s.And) else (body,)
     if all(isinstance(item, s.Atom) and all(map(_ground, item.args)) for item in items):
         facts = tuple(item for item in items if isinstance(item, s.Atom))
-        return s.Rule(_facts(facts), None, read.span)
-    return s.Query(body, read.span, bare=True)
+        return s.Rule(_facts(facts), None, span)
+    return s.Query(body, span, bare=True)
 
 
 def _facts(atoms: tuple[s.Atom, ...]) -> tuple[s.Atom, ...]:
@@ -69,14 +62,11 @@ def _no_head(item: s.Literal, arrow: Token | None) -> ParseError:
         elif span.source.text[arrow.end : arrow.end + 1].isalnum():
             hint += f"; for a comparison write `{name} < -...`, with a space after the `<`"
         return ParseError(f"`{name}` has no arguments", span, hint=hint)
-    if isinstance(item, s.Compare) and len(item.rest) == 1 and item.rest[0][0] == "<=":
-        calls = isinstance(item.first, s.FunctionCall) and isinstance(
-            item.rest[0][1], s.FunctionCall
-        )
-        if calls and arrow is not None:
+    match item:
+        case s.Compare(s.FunctionCall(), (("<=", s.FunctionCall()),)) if arrow is not None:
             hint = "keep the best value per group with min(...) or max(...) in the head"
             return ParseError("subsumption is not in the language", span, hint=hint)
-        if calls:
+        case s.Compare(s.FunctionCall(), (("<=", s.FunctionCall()),)):
             hint = "the arrow of a rule is `<-`"
             return ParseError("a comparison cannot be a fact", span, hint=hint)
     if isinstance(item, s.Or):

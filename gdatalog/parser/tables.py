@@ -6,7 +6,7 @@ ACCEPTED = 44  # the state in which a statement has been read
 # them ("": they stay as they are), and which of them are lists whose items are parts.
 # fmt: off
 RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (
-    ("start", 1, "lone", ()), ("start", 3, "rule", ()), ("start", 2, "query", ()), ("start", 1,
+    ("start", 1, "itself", ()), ("start", 3, "rule", ()), ("start", 2, "query", ()), ("start", 1,
     "itself", (0,)), ("disjunction", 2, "disjunction", (1,)), ("disjunction", 1, "disjunction", ()),
     ("conjunction", 2, "conjunction", (0, 1)), ("conjunction", 1, "conjunction", (0,)), ("_literal",
     1, "", ()), ("_literal", 1, "", ()), ("_literal", 1, "", ()), ("comparisons", 1, "comparisons",

@@ -59,41 +59,22 @@ def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token
     elif "." in plain or "e" in plain or "E" in plain:
         value = float(plain)
         if value == float("inf"):
-            return error_token(
-                source,
-                start,
-                end,
-                "this float is beyond 64 bits",
-                "the largest is about 1.8e308; infinity is `inf`",
-            )
+            hint = "the largest is about 1.8e308; infinity is `inf`"
+            return error_token(source, start, end, "this float is beyond 64 bits", hint)
         return Token("NUMBER", value, source, start, end)
     else:
         digits = plain.removesuffix("u")
         value = int(digits) if len(digits) < 30 else INT_MAX + 2
     if value > INT_MAX + minus:
-        return error_token(
-            source,
-            start,
-            end,
-            "this int is beyond 64 bits",
+        hint = (
             "ints go from -9223372036854775808 to 9223372036854775807; "
-            "write a float (1e20) or a symbol (in quotes)",
+            "write a float (1e20) or a symbol (in quotes)"
         )
+        return error_token(source, start, end, "this int is beyond 64 bits", hint)
     return Token("NUMBER", value, source, start, end)
 
 
-_ESCAPES = {
-    '"': '"',
-    "'": "'",
-    "\\": "\\",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
+_ESCAPES = dict(zip("\"'\\abfnrtv", "\"'\\\a\b\f\n\r\t\v", strict=True))
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -123,31 +104,23 @@ def string_token(source: SourceText, start: int, end: int) -> Token:
         message = f"`\\u{ord(lone):04x}` is half of a character"
         return error_token(source, start, end, message, "write both halves, or the character")
     at = start + 1 + bad[0]
-    unicode_ = source.text[at + 1] == "u"
-    return error_token(
-        source,
-        at,
-        at + 2,
-        "`\\u` needs four hexadecimal digits"
-        if unicode_
-        else f"there is no escape `{source.text[at : at + 2]}`",
-        "write it as in \\u00e9"
-        if unicode_
-        else "the escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v \\uXXXX; "
-        "a backslash itself is `\\\\`",
-    )
+    if source.text[at + 1] == "u":
+        message, hint = "`\\u` needs four hexadecimal digits", "write it as in \\u00e9"
+    else:
+        message = f"there is no escape `{source.text[at : at + 2]}`"
+        hint = (
+            "the escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v \\uXXXX; "
+            "a backslash itself is `\\\\`"
+        )
+    return error_token(source, at, at + 2, message, hint)
 
 
 def timestamp_token(source: SourceText, start: int, end: int) -> Token:
     value = timestamp_from_text(source.text[start + 1 : end])
     if value is None:
-        return error_token(
-            source,
-            start,
-            end,
-            f"`{source.text[start:end]}` is not a timestamp",
-            "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11",
-        )
+        message = f"`{source.text[start:end]}` is not a timestamp"
+        hint = "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11"
+        return error_token(source, start, end, message, hint)
     return Token("TIMESTAMP", value, source, start, end)
 
 
@@ -160,14 +133,9 @@ BINARY = {
     "bor": 4,
     "bxor": 5,
     "band": 6,
-    "bshl": 7,
-    "bshr": 7,
-    "bshru": 7,
-    "+": 8,
-    "-": 8,
-    "*": 9,
-    "/": 9,
-    "%": 9,
+    **dict.fromkeys(("bshl", "bshr", "bshru"), 7),
+    **dict.fromkeys("+-", 8),
+    **dict.fromkeys("*/%", 9),
     "^": 11,
 }
 PREFIX = 10  # - bnot lnot: looser than ^, tighter than *

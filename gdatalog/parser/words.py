@@ -259,34 +259,18 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
 
 # Directives: their names, and where they end without a dot.
 
-QUALIFIERS = frozenset(
-    {
-        "input",
-        "output",
-        "printsize",
-        "inline",
-        "no_inline",
-        "btree",
-        "btree_delete",
-        "brie",
-        "magic",
-        "no_magic",
-        "overridable",
-        "eqrel",
-    }
-)
+QUALIFIERS = frozenset({
+    "input", "output", "printsize", "inline", "no_inline", "btree", "btree_delete", "brie", "magic",
+    "no_magic", "overridable", "eqrel",
+})  # fmt: skip
 
 
 # A directive's name, and the type of its token.
 DIRECTIVES = {
     "decl": "DECL",
     "type": "TYPE",
-    "number_type": "OLD_TYPE",
-    "symbol_type": "OLD_TYPE",
-    "input": "IO",
-    "output": "IO",
-    "printsize": "IO",
-    "limitsize": "IO",
+    **dict.fromkeys(("number_type", "symbol_type"), "OLD_TYPE"),
+    **dict.fromkeys(("input", "output", "printsize", "limitsize"), "IO"),
     "include": "INCLUDE",
     "pragma": "PRAGMA",
     "plan": "PLAN",
