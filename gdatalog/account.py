@@ -195,10 +195,8 @@ class Account:
         owners = ", ".join(
             f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
         )
-        raise MemoryLimitError(
-            f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})",
-            hint=_instead(parts[0][0]) + RAISE,
-        )
+        message = f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})"
+        raise MemoryLimitError(message, hint=_instead(parts[0][0]) + RAISE)
 
 
 @cache

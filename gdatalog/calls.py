@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
 from gdatalog.plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.effects import all_steps
-from gdatalog.records import dataclass, field
-
-if TYPE_CHECKING:
-    from gdatalog.storage.spill import Spill
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from gdatalog.plan.placement import Shared
+from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -28,6 +22,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.printer import Argument
     from gdatalog.printer.module import PrintedPlan
+    from gdatalog.storage.spill import Spill
 
 
 Block = tuple[Array, ...]
@@ -228,10 +223,8 @@ class Limits:
 
 def too_many_rows(name: str, most: int) -> RowLimitError:
     what = "the answer" if name.startswith("?") else name
-    return RowLimitError(
-        f"{what} has more rows than max_rows={most:,} allows",
-        hint="raise max_rows, or ask for some of the rows: limit=...",
-    )
+    hint = "raise max_rows, or ask for some of the rows: limit=..."
+    return RowLimitError(f"{what} has more rows than max_rows={most:,} allows", hint=hint)
 
 
 # -------------------------------------------------------------------------------- the memory budget

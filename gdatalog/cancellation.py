@@ -66,10 +66,8 @@ def interrupt_message(error: KeyboardInterrupt) -> str:
 def out_of_time(seconds: float, figures: str) -> TimeLimitError:
     """The error for a call that exceeds its time limit."""
     limit = f"{seconds:g} s"
-    return TimeLimitError(
-        f"this takes longer than the time limit of {limit}: {figures}",
-        hint="raise it: timeout=... or --timeout",
-    )
+    hint = "raise it: timeout=... or --timeout"
+    return TimeLimitError(f"this takes longer than the time limit of {limit}: {figures}", hint=hint)
 
 
 def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
@@ -236,10 +234,8 @@ class Watch:
                 _drop_frames_without_line(error)
             raise
         except RecursionError:
-            raise UsageError(
-                "a rule of this program has too many variables",
-                hint="give a part of its body a name: a relation of its own",
-            ) from None
+            hint = "give a part of its body a name: a relation of its own"
+            raise UsageError("a rule of this program has too many variables", hint=hint) from None
         finally:
             self._calls -= 1
             _here.watch = before

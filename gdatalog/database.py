@@ -426,11 +426,7 @@ class Database(PatternQueries):
     # -------------------------------------------------------------------------------- plans
 
     def explain(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        strategy: Strategy = "auto",
+        self, text: str, params: Mapping[str, Any] | None = None, *, strategy: Strategy = "auto"
     ) -> Explanation:
         """Show how a text would be evaluated. It evaluates only what it needs to know sizes.
 

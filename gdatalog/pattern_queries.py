@@ -70,10 +70,10 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_patterns
 
         several = isinstance(pattern, (list, tuple))
-        graph = DataGraph(edges, labels, induced, directed)
+        graph = DataGraph(self, edges, labels, induced, directed)
         given = [graph.pattern(one) for one in (pattern if several else [pattern])]
         with self.call(on_progress, timeout):
-            found = count_patterns(self, given, graph)
+            found = count_patterns(given, graph)
         return found if several else found[0]
 
     def match(
@@ -99,9 +99,9 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, match_pattern
 
-        graph = DataGraph(edges, labels, induced, directed)
+        graph = DataGraph(self, edges, labels, induced, directed)
         with self.call(on_progress, timeout):
-            return match_pattern(self, graph.pattern(pattern), graph, limit)
+            return match_pattern(graph.pattern(pattern), graph, limit)
 
     def motifs(
         self: Queried,
@@ -124,7 +124,7 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_motifs
 
         with self.call(on_progress, timeout):
-            return count_motifs(self, size, DataGraph(edges))
+            return count_motifs(size, DataGraph(self, edges))
 
     def orbits(
         self: Queried,
@@ -152,7 +152,7 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_orbits
 
         with self.call(on_progress, timeout):
-            return count_orbits(self, size, DataGraph(edges))
+            return count_orbits(size, DataGraph(self, edges))
 
     def frequent(
         self: Queried,
@@ -185,6 +185,6 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, frequent_patterns
 
-        graph = DataGraph(edges, labels, directed=directed)
+        graph = DataGraph(self, edges, labels, directed=directed)
         with self.call(on_progress, timeout):
-            return frequent_patterns(self, k_edges, support, measure, graph, max_rows)
+            return frequent_patterns(k_edges, support, measure, graph, max_rows)

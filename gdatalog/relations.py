@@ -66,10 +66,7 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
         RelationEntry(name, None, None, broken[name].why(name))
         if name in broken
         else RelationEntry(
-            name,
-            schemas[name],
-            session.at_hand(name),
-            "rules" if name in with_rules else "data",
+            name, schemas[name], session.at_hand(name), "rules" if name in with_rules else "data"
         )
         for name in sorted({*schemas, *broken})
     ]

@@ -116,10 +116,7 @@ class Result:
         return Result(first.joined(*others).renamed(relation.columns), self._symbols)
 
     def sorted(
-        self,
-        by: str | Sequence[str] | None = None,
-        *,
-        descending: bool | Sequence[bool] = False,
+        self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
     ) -> Result:
         """The same rows, sorted by the named columns, in this order; by default by all columns
         from the left. Texts are sorted by code points.
@@ -176,18 +173,14 @@ class Result:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
-                raise UsageError(
-                    f"a slice of an answer has no step: {step}",
-                    hint=f"r.to_numpy()[::{step}], or r.sorted(descending=True)",
-                )
+                hint = f"r.to_numpy()[::{step}], or r.sorted(descending=True)"
+                raise UsageError(f"a slice of an answer has no step: {step}", hint=hint)
             return self._part(start, max(start, stop))
         try:
             at = index(key)
         except TypeError:
-            raise UsageError(
-                f"an answer has nothing under {key!r}",
-                hint='r["x"] is a column, r[0] a row, r[2:5] some of the rows',
-            ) from None
+            hint = 'r["x"] is a column, r[0] a row, r[2:5] some of the rows'
+            raise UsageError(f"an answer has nothing under {key!r}", hint=hint) from None
         count = len(self)
         if not -count <= at < count:
             raise IndexError(f"there is no row {at:,} in an answer of {count:,}")
@@ -297,10 +290,8 @@ class Result:
 
         if sort is False or sort is None:
             if descending is not False:
-                raise UsageError(
-                    "descending= says how to sort, and nothing is sorted",
-                    hint='df(sort="x", descending=True), or df(sort=True, descending=True)',
-                )
+                hint = 'df(sort="x", descending=True), or df(sort=True, descending=True)'
+                raise UsageError("descending= says how to sort, and nothing is sorted", hint=hint)
             table = self.table()
         else:
             by = None if isinstance(sort, (bool, np.bool_)) else sort

@@ -40,10 +40,8 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
         what = "does not exist"
         if os.path.exists(folder):
             what = "cannot be written to" if os.path.isdir(folder) else "is not a folder"
-        raise UsageError(
-            f"the temporary folder {folder!r} {what}",
-            hint="temp_directory names a folder for what is larger than memory_limit",
-        )
+        hint = "temp_directory names a folder for what is larger than memory_limit"
+        raise UsageError(f"the temporary folder {folder!r} {what}", hint=hint)
     return folder
 
 

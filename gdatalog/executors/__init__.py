@@ -236,11 +236,8 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     slots = sorted(_slots(culprit), key=lambda slot: slot.name)
     known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
     given = f" with {known}" if known else ""
-    return EvaluationError(
-        f"{why}: {format_expr(culprit)}{given}",
-        culprit.span,
-        hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
-    )
+    hint = f"{_test(culprit)}: what can fail is computed only where the tests pass"
+    return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
 
 
 def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:

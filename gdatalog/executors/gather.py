@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
-Check = Callable[[Spec, Array, Callable[[int], str], str | None], None]
+# Raises or records an error of groups, of which it is told one and its name.
+Check = Callable[[Array, Callable[[int, str], EvaluationError]], None]
 
-NOT_A_NUMBER = "the sum of inf and -inf is not a number"
 FINDING = 48  # bytes per row while its group is looked up
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
@@ -123,11 +123,7 @@ class Gathering:
         self.sets = [DistinctRows(ops) for _ in specs]
 
     def add(
-        self,
-        keys: Columns,
-        size: int,
-        column: Callable[[str], Array],
-        weight: Array | None,
+        self, keys: Columns, size: int, column: Callable[[str], Array], weight: Array | None
     ) -> None:
         """Aggregates the rows of a chunk."""
         ops, xp = self.ops, self.ops.xp
@@ -401,14 +397,13 @@ class Gathering:
             return (), [xp.empty(0, dtype=xp.int64) for _ in self.specs]
         keys, parts = self.blocks[0][: self.width], list(self.blocks[0][self.width :])
 
-        def check(spec: Spec, wrong: Array, told: Callable[[int], str], hint: str | None) -> None:
-            """Raises or records the error of the rows of groups without a value."""
+        def check(wrong: Array, error_of: Callable[[int, str], EvaluationError]) -> None:
             rows = self.ops.survivors(wrong)
             if not len(rows):
                 return
             row = int(rows[0])
             of = f", where {values_of(groups, keys, row, self.scope.symbols)}" if groups else ""
-            error = EvaluationError(f"{told(row)}{of}", spec.span, hint=hint)
+            error = error_of(row, of)
             if marks is None:
                 raise error
             marks.note(keys[0][rows], error)
@@ -421,10 +416,7 @@ class Gathering:
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
-                totals, counts = mine
-                check(spec, xp.isnan(totals), lambda _: NOT_A_NUMBER, None)
-                result = totals / counts if spec.kind == "mean" else totals
-                results.append(self.ops.float_to_key(result))
+                results.append(self._finish_float(spec, mine, check))
             else:
                 results.append(self._finish_int(spec, mine, check))
         return keys, results
@@ -445,6 +437,16 @@ class Gathering:
         in_order: Array = counted[place]
         return in_order
 
+    def _finish_float(self, spec: Spec, parts: list[Array], check: Check) -> Array:
+        totals, counts = parts
+
+        def error_of(_: int, of: str) -> EvaluationError:
+            return EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
+
+        check(self.ops.xp.isnan(totals), error_of)
+        found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
+        return found
+
     def _finish_int(self, spec: Spec, parts: list[Array], check: Check) -> Array:
         high, low, counts = parts
         high, low = high + (low >> 32), low & 0xFFFF_FFFF
@@ -452,12 +454,14 @@ class Gathering:
             mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
             return mean
 
-        def told(row: int) -> str:
+        def error_of(row: int, of: str) -> EvaluationError:
             exact = (int(high[row]) << 32) + int(low[row])
-            return f"the sum {exact} does not fit into 64 bits"
+            message = f"the sum {exact} does not fit into 64 bits{of}"
+            return EvaluationError(
+                message, spec.span, hint="sum floats instead: `sum(to_float(x))`"
+            )
 
-        outside = (high < -(1 << 31)) | (high >= 1 << 31)
-        check(spec, outside, told, "sum floats instead: `sum(to_float(x))`")
+        check((high < -(1 << 31)) | (high >= 1 << 31), error_of)
         total: Array = ((high << 32) + low).astype(self.ops.xp.int64)
         return total
 

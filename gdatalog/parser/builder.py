@@ -10,15 +10,7 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.heads import (
-    Named,
-    Parenthesised,
-    Signed,
-    arguments,
-    heads,
-    literal,
-    value,
-)
+from gdatalog.parser.heads import Named, Parenthesised, Signed, arguments, heads, literal, value
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
 from gdatalog.values import INT_MAX, TypeName
@@ -235,11 +227,8 @@ class Builder:
             elif path is None and not options:
                 path = part.value
             else:
-                raise ParseError(
-                    "there is at most one path, and it comes first",
-                    part.span,
-                    hint='as in .input E("edges.csv")',
-                )
+                message = "there is at most one path, and it comes first"
+                raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
         last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
         return s.Directive(
             parts[0].value,
@@ -271,11 +260,8 @@ def _in_range(operand: Any) -> s.Expr:
     then."""
     read = value(operand)
     if type(read) is s.Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
-        raise ParseError(
-            "this int is beyond 64 bits",
-            read.span,
-            hint="ints go from -9223372036854775808 to 9223372036854775807",
-        )
+        hint = "ints go from -9223372036854775808 to 9223372036854775807"
+        raise ParseError("this int is beyond 64 bits", read.span, hint=hint)
     return read
 
 

@@ -60,11 +60,8 @@ def brackets(failure: Failure) -> ParseError | None:
             open_.append(token)
         elif token.type in ("RPAR", "RBRACE"):
             if not open_:
-                return mistake(
-                    f"this `{token.text}` closes nothing",
-                    token.span,
-                    "take it out, or put in what it should close",
-                )
+                hint = "take it out, or put in what it should close"
+                return mistake(f"this `{token.text}` closes nothing", token.span, hint)
             if CLOSING[open_[-1].type] != token.type:
                 return mistake(
                     f"this `{token.text}` meets a `{open_[-1].text}`",
@@ -141,26 +138,18 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             return error, _end_of_block(failure)
         close = meant(name, DIRECTIVES)
         known = "the directives are ." + " .".join(DIRECTIVES)
-        return mistake(
-            f"there is no directive `.{name}`",
-            first.span,
-            f"did you mean `.{close}`?" if close else known,
-        )
+        message = f"there is no directive `.{name}`"
+        return mistake(message, first.span, f"did you mean `.{close}`?" if close else known)
     token, before = failure.token, failure.before
     if name == "decl" and before and before.value == "choice" and token and token.text == "-":
         after = failure.after
         end = after.end if after else token.end
-        return mistake(
-            "choice-domain is not in the language",
-            Span(token.source, before.start, end),
-            "choose by an aggregate: one(x, min(y)) <- R(x, y).",
-        )
+        message = "choice-domain is not in the language"
+        hint = "choose by an aggregate: one(x, min(y)) <- R(x, y)."
+        return mistake(message, Span(token.source, before.start, end), hint)
     if name == "type" and token and (token.type == "LBRACE" or token.text == "["):
-        return mistake(
-            "records and variants are not in the language",
-            token.span,
-            "give each field a column of its own",
-        )
+        hint = "give each field a column of its own"
+        return mistake("records and variants are not in the language", token.span, hint)
     unbalanced = brackets(failure)
     if unbalanced is not None:
         return unbalanced
@@ -170,11 +159,8 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             "a column needs a name before its type", before.span, f"as in x: {before.value}"
         )
     if name == "decl" and before and before.type == "NAME" and untyped:
-        return mistake(
-            "a column needs a type",
-            before.span,
-            f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp",
-        )
+        hint = f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp"
+        return mistake("a column needs a type", before.span, hint)
     if name in ("input", "output", "include") and token and token.type == "RPAR":
         return mistake("something is missing before this parenthesis", token.span, FORMS[name])
     what = f"`{token.text}` does not belong here" if token else "the directive is not complete"

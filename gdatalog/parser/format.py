@@ -169,9 +169,7 @@ def _grouped(node: s.Literal) -> str:
 # ------------------------------------------------------------------------------- directives
 
 
-def _directive(
-    node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint,
-) -> str:
+def _directive(node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint) -> str:
     match node:
         case s.Decl(names, columns, qualifiers):
             inside = ", ".join(format_node(column) for column in columns)

@@ -28,11 +28,8 @@ def statement(read: Any, bare: bool) -> s.Statement:
 def _facts(atoms: tuple[s.Atom, ...]) -> tuple[s.Atom, ...]:
     for atom in atoms:
         if atom.columns:
-            raise ParseError(
-                "a fact names no columns",
-                atom.columns[0].span,
-                hint="give the values in the order of the columns: e(1, 2)",
-            )
+            hint = "give the values in the order of the columns: e(1, 2)"
+            raise ParseError("a fact names no columns", atom.columns[0].span, hint=hint)
     return atoms
 
 
@@ -147,17 +144,12 @@ def value(read: Any) -> s.Expr:
             )
     elif kind is s.FunctionCall:
         if read.columns:
-            raise ParseError(
-                "the arguments of a function have no names",
-                read.columns[0].span,
-                hint="columns are named in the head of a rule: p(x, total = sum(y)) <- ...",
-            )
+            message = "the arguments of a function have no names"
+            hint = "columns are named in the head of a rule: p(x, total = sum(y)) <- ..."
+            raise ParseError(message, read.columns[0].span, hint=hint)
         if read.name == "autoinc" and not read.args:
-            raise ParseError(
-                "autoinc() is not in the language",
-                read.span,
-                hint="number the rows in the data, before they are loaded",
-            )
+            hint = "number the rows in the data, before they are loaded"
+            raise ParseError("autoinc() is not in the language", read.span, hint=hint)
     elif kind in _LITERALS:
         raise ParseError("expected a value, found a condition", read.span)
     return read  # type: ignore[no-any-return]  # what remains is a node
@@ -170,11 +162,9 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     named = [part for part in read if type(part) is Named]
     for part in read[len(read) - len(named) :]:
         if type(part) is not Named:
-            raise ParseError(
-                "an argument without a name follows one with a name",
-                part.span,
-                hint="arguments by their place come first, then those with names",
-            )
+            message = "an argument without a name follows one with a name"
+            hint = "arguments by their place come first, then those with names"
+            raise ParseError(message, part.span, hint=hint)
     places = [value(part) for part in read[: len(read) - len(named)]]
     return (*places, *(part.value for part in named)), tuple(part.column for part in named)
 

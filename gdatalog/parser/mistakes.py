@@ -107,28 +107,20 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
     if lower == "in":
         return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
     if before.type == "NAME" and before.value in AGGREGATES and token.type in VALUES:
-        return mistake(
-            f"the aggregate `{before.value}` needs a colon and a body after its expression",
-            before.span.to(token.span),
-            f"as in {before.value} {token.text} : {{ R({token.text}) }}",
-        )
+        message = f"the aggregate `{before.value}` needs a colon and a body after its expression"
+        hint = f"as in {before.value} {token.text} : {{ R({token.text}) }}"
+        return mistake(message, before.span.to(token.span), hint)
     if before.type == "NAME" and _capital_aggregate(before.value):
         rest = failure.tokens[failure.at :]
         if any(t.type == "COLON" for t in rest):
             return _capitalised(before)
     if token.type == "LPAR":
         if before.type == "WILDCARD" or before.type == "BOOL" or before.text == "inf":
-            return mistake(
-                f"`{before.text}` cannot name a relation",
-                before.span,
-                "true, false, not, inf, null, nil and _ are reserved",
-            )
+            hint = "true, false, not, inf, null, nil and _ are reserved"
+            return mistake(f"`{before.text}` cannot name a relation", before.span, hint)
         if not new_line(before, token):
-            return mistake(
-                f"`(` cannot follow `{before.text}` here",
-                token.span,
-                "a comma or an operator is missing before it",
-            )
+            hint = "a comma or an operator is missing before it"
+            return mistake(f"`(` cannot follow `{before.text}` here", token.span, hint)
     if token.type == "LBRACE" and not new_line(before, token):
         return mistake(
             "braces do not belong here",
@@ -143,11 +135,8 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
             f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma",
         )
         return error, token.start
-    return mistake(
-        f"`{token.text}` cannot follow `{before.text}` here",
-        token.span,
-        "a comma, an operator or a dot is missing between them",
-    )
+    hint = "a comma, an operator or a dot is missing between them"
+    return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
 
 
 _WORDS = {
@@ -180,32 +169,23 @@ def _colons(failure: Failure) -> ParseError | None:
     earlier = failure.tokens[failure.at - 2] if failure.at > 1 else None
     value = before and before.type in VALUES and earlier and earlier.type == "COLON"
     if value or (before and before.type == "COLON"):
-        return mistake(
-            "an aggregate's colon is followed by an atom, or a body in braces",
-            failure.span,
-            "as in n = count : { R(x), x > 3 }",
-        )
+        message = "an aggregate's colon is followed by an atom, or a body in braces"
+        return mistake(message, failure.span, "as in n = count : { R(x), x > 3 }")
     if token is None or token.type != "COLON":
         return None
     if before and before.type == "NAME":
         if _capital_aggregate(before.value):
             return _capitalised(before)
         if before.value in AGGREGATES:
-            return mistake(
-                f"{before.value} needs an expression before its colon",
-                token.span,
-                f"as in {before.value} x : {{ R(x) }}",
-            )
+            hint = f"as in {before.value} x : {{ R(x) }}"
+            return mistake(f"{before.value} needs an expression before its colon", token.span, hint)
     call = failure.tokens[failure.at - 3] if failure.at > 2 else None
     if call is not None and call.value in AGGREGATES and earlier and earlier.type == "LPAR":
         kind, what = call.value, before.text if before else "x"
         hint = f"an aggregate has no parentheses in a body: {kind} {what} : {{ R({what}) }}"
         return mistake("a colon does not belong here", token.span, hint)
-    return mistake(
-        "a colon does not belong here",
-        token.span,
-        "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)",
-    )
+    hint = "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)"
+    return mistake("a colon does not belong here", token.span, hint)
 
 
 # ------------------------------------------------------------------------- missing operands

@@ -242,11 +242,8 @@ def _done(
 
 
 def too_deep(span: Span) -> ParseError:
-    return ParseError(
-        f"this is nested more than {NESTING} deep",
-        span,
-        hint="split the rule: give a part of it a relation of its own",
-    )
+    hint = "split the rule: give a part of it a relation of its own"
+    return ParseError(f"this is nested more than {NESTING} deep", span, hint=hint)
 
 
 def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:

@@ -277,10 +277,8 @@ def _read(
                 raise UsageError(f"{call[1]} takes {len(names)} vertices, not {len(given)}: {line}")
             _read(body, dict(zip(names, given, strict=True)), macros, found, depth + 1)
         else:
-            raise UsageError(
-                f"this is no statement of a motif: {line}",
-                hint="A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines",
-            )
+            hint = "A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines"
+            raise UsageError(f"this is no statement of a motif: {line}", hint=hint)
 
 
 def _statements(text: str) -> Iterator[str]:
