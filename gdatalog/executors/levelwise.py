@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog import plan as p
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import (
@@ -35,19 +36,6 @@ from gdatalog.executors import (
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    Participant,
-    Restore,
-    Seek,
-    Step,
-)
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
@@ -92,11 +80,11 @@ class Levelwise:
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _tests: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
     _bases: int = 0
-    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
+    _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
 
-    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
+    def run(self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
         # One entry for each level that is under way: there may be hundreds.
         levels: list[Generator[tuple[int, Frontier], None, None]] = []
@@ -117,7 +105,7 @@ class Levelwise:
                 level.close()
 
     def _level(
-        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink
+        self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink
     ) -> Generator[tuple[int, Frontier], None, None] | None:
         """Runs steps up to the next one that extends rows: yields its output in pieces, and the
         next step."""
@@ -128,7 +116,7 @@ class Levelwise:
             step = steps[at]
             self.limits.look(frontier.size)
             started = perf_counter()
-            if isinstance(step, (Join, Generate)):
+            if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
@@ -137,7 +125,7 @@ class Levelwise:
             at += 1
         return None
 
-    def _note(self, step: Step, came: int, tried: int, went: int, started: float) -> None:
+    def _note(self, step: p.Step, came: int, tried: int, went: int, started: float) -> None:
         assert self.seen is not None
         entry = self.seen.setdefault(id(step), StepCounts())
         entry.rows_in += came
@@ -165,32 +153,32 @@ class Levelwise:
 
     # --------------------------------------------------------------------------- narrower
 
-    def _narrow(self, step: Step, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _narrow(self, step: p.Step, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         ops = self.ops
         match step:
-            case Guard():
+            case p.Guard():
                 trie = self.tries[step.trie]
                 if trie.total == 0:
                     return Frontier(0)
                 if step.weighted:
                     return frontier.weighing(ops, ops.xp.full(frontier.size, trie.total))
                 return frontier
-            case Seek():
+            case p.Seek():
                 (keys,) = frontier.values([step.value], ops, self.scope)
                 return self.probe(frontier, keys, step.participants)
-            case Assign():
+            case p.Assign():
                 return self._assign(step, rest, frontier)
-            case Filter():
+            case p.Filter():
                 mask = ops.test(step.test, frontier.column, frontier.size, self.scope)
                 return self._keep(frontier, mask)
-            case Compact():
+            case p.Compact():
                 return self._compact(step, frontier)
-            case Restore():
+            case p.Restore():
                 labels = self.tries[step.trie].labels
                 assert labels is not None
                 values = ops.sort_across([labels[frontier.column(rank)] for rank in step.ranks])
                 return frontier.adding(dict(zip(step.variables, values, strict=True)))
-            case Branch():
+            case p.Branch():
                 return self._branch(step, rest, frontier)
             case _:
                 raise AssertionError(step)
@@ -199,7 +187,7 @@ class Levelwise:
         rows = self.ops.survivors(mask)
         return frontier if len(rows) == frontier.size else frontier.take(rows)
 
-    def _assign(self, step: Assign, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _assign(self, step: p.Assign, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         ops = self.ops
         keys, failed = ops.evaluate(step.expr, frontier.column, frontier.size, self.scope)
         if failed is not None:
@@ -213,7 +201,7 @@ class Levelwise:
         return self.probe(frontier, keys, step.participants)
 
     def fail(
-        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+        self, step: p.Step, rest: Sequence[p.Step], frontier: Frontier, error: EvaluationError
     ) -> None:
         """Rows for which a step failed: raises an error only if the rest of the body holds."""
         (variable,) = binds(step)
@@ -222,7 +210,7 @@ class Levelwise:
         self.run(remaining, 0, frontier, Failing(error, self.marks))
 
     def probe(
-        self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
+        self, frontier: Frontier, keys: Array, participants: Sequence[p.Participant]
     ) -> Frontier:
         """Keeps the rows whose key every participant has below its node."""
         ops = self.ops
@@ -248,7 +236,7 @@ class Levelwise:
                 frontier = frontier.weighing(ops, trie.weights[found])
         return frontier
 
-    def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
+    def _compact(self, step: p.Compact, frontier: Frontier) -> Frontier:
         """Deduplicates the combinations of kept variables: within a chunk and, if few are possible,
         over all chunks."""
         columns = tuple(frontier.column(name) for name in step.keep)
@@ -277,15 +265,15 @@ class Levelwise:
     # ----------------------------------------------------------------------------- wider
 
     def _widen(
-        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
+        self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> Generator[tuple[int, Frontier], None, None]:
         """Yields a step's output rows in pieces, and the step that follows."""
         step = steps[at]
         expansion = FrontierExpansion(self, frontier, sink)
-        if isinstance(step, Generate):
+        if isinstance(step, p.Generate):
             children = expansion.generate(step, steps[at + 1 :])
         else:
-            assert isinstance(step, Join)
+            assert isinstance(step, p.Join)
             # A profile measures each step separately.
             tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
@@ -312,7 +300,7 @@ class Levelwise:
         if self.seen is not None:
             self._note(step, frontier.size, expansion.tried, 0, started)
 
-    def _tests_of(self, steps: Sequence[Step], at: int) -> list[Comparison]:
+    def _tests_of(self, steps: Sequence[p.Step], at: int) -> list[Comparison]:
         found = self._tests.get((id(steps), at))
         if found is None:
             found = self._tests[id(steps), at] = tests_of_join(steps, at)
@@ -320,7 +308,7 @@ class Levelwise:
 
     # -------------------------------------------------------------------------- branches
 
-    def _branch(self, step: Branch, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _branch(self, step: p.Branch, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         """Runs a branch for the distinct rows of its variables, and joins the results back."""
         ops, xp = self.ops, self.ops.xp
         columns = {name: frontier.column(name) for name in step.reads}
@@ -359,7 +347,7 @@ class Levelwise:
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
 
-    def _outcome(self, step: Branch, outer: Frontier, base: str) -> BranchRows:
+    def _outcome(self, step: p.Branch, outer: Frontier, base: str) -> BranchRows:
         """A branch's result for each of its outer rows."""
         ops = self.ops
         if step.mode == "aggregate":

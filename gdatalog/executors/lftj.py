@@ -13,31 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog import calls
 from gdatalog.account import Account
-from gdatalog.calls import (
-    CLEARED,
-    COUNTER,
-    COUNTS,
-    DONE,
-    DTYPES,
-    ENOUGH,
-    FAILED,
-    FULL,
-    LACKS_SLOTS,
-    LOCAL,
-    OUTSIDE,
-    OVERFLOW,
-    SHARED,
-    STOP_FLAG,
-    UNITS,
-    Block,
-    GiveUp,
-    Limits,
-    LoopRun,
-    Outside,
-    scalar_of,
-    scratch_of,
-)
+from gdatalog.calls import Block, Limits, LoopRun
 from gdatalog.cancellation import PATIENCE
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
@@ -67,7 +45,7 @@ class JoinWorker:
     blocks: list[Block] = field(default_factory=list)
     held: int = 0  # bytes charged
     account: Account = field(default_factory=Account)
-    status: int = DONE
+    status: int = calls.DONE
     error: BaseException | None = None
 
     def run(self) -> None:
@@ -75,8 +53,13 @@ class JoinWorker:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
-            self.control[STOP_FLAG] = 1
+        if self.error is not None or self.status in (
+            calls.FAILED,
+            calls.OVERFLOW,
+            calls.ENOUGH,
+            calls.OUTSIDE,
+        ):
+            self.control[calls.STOP_FLAG] = 1
 
     def hold(self, count: int) -> None:
         """Charges this many bytes."""
@@ -100,9 +83,9 @@ class JoinWorker:
             if kept:
                 # The rest of a block has not been touched.
                 rows.add(tuple(self.arguments[name][:kept] for name, _ in self.outputs))
-            if self.status == LACKS_SLOTS:
+            if self.status == calls.LACKS_SLOTS:
                 slots += self._more_slots()
-            elif self.status != FULL:
+            elif self.status != calls.FULL:
                 self.hold(rows.held + slots)
                 self.blocks = rows.take()
                 return
@@ -130,7 +113,7 @@ def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> 
     """Runs a printed plan's function; returns the blocks of its rows. If it counts bindings, their
     array of counters among `run.beside` is set to the sums over all workers."""
     beside, printed = dict(run.beside), run.printed
-    tally, local = beside.pop(COUNTS, None), beside.pop(LOCAL, None)
+    tally, local = beside.pop(calls.COUNTS, None), beside.pop(calls.LOCAL, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
     count = run.knobs.workers if printed.parallel else 1
     workers = [call.worker(count, wanted) for _ in range(count)]
@@ -138,7 +121,7 @@ def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> 
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     if local is not None:
-        add_local(local, [worker.arguments[LOCAL] for worker in workers])
+        add_local(local, [worker.arguments[calls.LOCAL] for worker in workers])
     return [block for worker in workers for block in worker.blocks]
 
 
@@ -146,13 +129,13 @@ def add_local(local: Array, counts: Sequence[Array]) -> None:
     """Adds up the workers' counts; gives up if the sums may exceed 64 bits."""
     for more in counts:
         if int(local.max(initial=0)) + int(more.max(initial=0)) >= 1 << 63:
-            raise GiveUp
+            raise calls.GiveUp
         local += more
 
 
 def tallied(printed: PrintedPlan, workers: Sequence[Mapping[str, Array]]) -> Array:
     """The workers' counters, added up, by argument."""
-    counts = np.array([arguments[COUNTS] for arguments in workers])
+    counts = np.array([arguments[calls.COUNTS] for arguments in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
     together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))
     return together
@@ -167,10 +150,10 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
         error = next((worker.error for worker in workers if worker.error is not None), None)
         if error is not None:
             raise error
-        if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
-            raise GiveUp
-        if any(worker.status == OUTSIDE for worker in workers):
-            raise Outside
+        if any(worker.status in (calls.FAILED, calls.OVERFLOW) for worker in workers):
+            raise calls.GiveUp
+        if any(worker.status == calls.OUTSIDE for worker in workers):
+            raise calls.Outside
     except BaseException:
         for worker in workers:  # the error's handler may need their memory
             worker.drop()
@@ -188,7 +171,7 @@ def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Lim
                 limits.poll()
                 tell(control, limits)
     except BaseException:
-        control[STOP_FLAG] = 1
+        control[calls.STOP_FLAG] = 1
         for task in tasks:
             task.wait()
         raise
@@ -196,9 +179,9 @@ def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Lim
 
 def tell(control: Array, limits: Limits) -> None:
     """Reports progress once a worker has claimed any work."""
-    units = int(control[UNITS])
+    units = int(control[calls.UNITS])
     if units > 1:
-        limits.watch.part(min(units, int(control[COUNTER])), units)
+        limits.watch.part(min(units, int(control[calls.COUNTER])), units)
 
 
 @dataclass(slots=True)
@@ -223,12 +206,12 @@ class LoopCall:
         """`tries`: those of the plan. `beside`: arguments that are neither tries nor constants."""
         tries = [tries[at] for at in printed.which]
         given = dict(printed.expressions.arguments(scope))
-        sizes = [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
+        sizes = [calls.scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
         given["sizes"] = np.array(sizes, dtype=np.int64)
         for argument in printed.arguments:
-            if argument.levels and argument.kind in SHARED:
+            if argument.levels and argument.kind in calls.SHARED:
                 at = argument.levels[0]
-                array = SHARED[argument.kind](tries[at.trie], at.depth)
+                array = calls.SHARED[argument.kind](tries[at.trie], at.depth)
                 given[argument.name] = np.ascontiguousarray(array)
         return LoopCall(function, printed, tries, given | dict(beside), np.zeros(16, np.int64))
 
@@ -240,7 +223,9 @@ class LoopCall:
         state[3], state[5] = threads, self.printed.grain
         state[6] = INT_MAX if wanted is None else wanted
         arguments, scratch = self.arguments(state, own or {})
-        outputs = [(a.name, DTYPES[a.type]) for a in self.printed.arguments if a.kind == "output"]
+        outputs = [
+            (a.name, calls.DTYPES[a.type]) for a in self.printed.arguments if a.kind == "output"
+        ]
         return JoinWorker(self.function, arguments, outputs, scratch, state, self.control)
 
     def arguments(
@@ -257,13 +242,13 @@ class LoopCall:
             if argument.name in known:
                 ordered[argument.name] = known[argument.name]
             elif argument.kind in ("output", "own"):
-                ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
+                ordered[argument.name] = np.empty(0, dtype=calls.DTYPES[argument.type])
             elif argument.kind == "counts":
                 ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
             else:
-                if argument.kind in CLEARED and argument.kind != LOCAL:
+                if argument.kind in calls.CLEARED and argument.kind != calls.LOCAL:
                     scratch.append(argument.name)
-                ordered[argument.name] = scratch_of(argument, self.tries)
+                ordered[argument.name] = calls.scratch_of(argument, self.tries)
         return ordered, scratch
 
 
@@ -314,7 +299,7 @@ class PartitionWorker(JoinWorker):
             self._count()
             self.status = self.function(*self.arguments.values())
             at = int(self.state[WHICH])
-            if self.status == FULL:
+            if self.status == calls.FULL:
                 self._full(at)
             elif self.status == WIDER:
                 table = self.arguments[f"table_{at}"]
@@ -385,7 +370,7 @@ def run_partitioned(
     """
     printed, limits, threads = run.printed, run.limits, run.knobs.workers
     beside = dict(run.beside)
-    tally = beside.pop(COUNTS, None)
+    tally = beside.pop(calls.COUNTS, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
 
     def worker() -> PartitionWorker:
