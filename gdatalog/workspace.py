@@ -263,7 +263,7 @@ class Workspace:
     def put(self, name: str, relation: Relation) -> None:
         """Stores a relation in place of all data of that name: rows that were loaded or inserted,
         facts, and rows of `.input`. Rules stay."""
-        self._change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
+        self.change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
         rules = self.rules_of(name)
         if rules:
             add = "adds" if rules == 1 else "add"
@@ -288,7 +288,7 @@ class Workspace:
             options = replace(options, first_row_id=int(ids.max()) + 1)
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
-        self._change(self.texts, {**self.stored, name: relation}, name)
+        self.change(self.texts, {**self.stored, name: relation}, name)
         return more.at_most
 
     def drop(self, names: Collection[str], part: Part = "all") -> None:
@@ -300,17 +300,9 @@ class Workspace:
         stored = self.stored
         if part != "rules":
             stored = {name: held for name, held in stored.items() if name not in names}
-        self._change(self.texts.less(names, part), stored, *names)
+        self.change(self.texts.less(names, part), stored, *names)
 
-    def drop_statements(self, gone: Callable[[Statement], bool]) -> None:
-        """Drops the kept statements for which `gone` holds."""
-        self._change(self.texts.revised(lambda kept: [s for s in kept if not gone(s)]), self.stored)
-
-    def forget_texts(self, keys: Collection[str]) -> None:
-        """Drops the texts under these keys."""
-        self._change(self.texts.without(keys), self.stored)
-
-    def _change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
+    def change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
         """Replaces texts and data, which differ in the named relations; warns about kept rules that
         become invalid."""
         known = schemas_of(stored)

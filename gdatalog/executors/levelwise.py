@@ -15,69 +15,37 @@ wide a level is. It is written over the verbs of `ops`, so it knows plans and tr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gdatalog import plan as p
-from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import (
     Comparison,
     FailedRows,
     Frontier,
     Key,
-    Ops,
-    Roots,
     describe_failure,
     signed_sum,
     tests_of_join,
 )
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
-from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
+from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan.effects import binds, may_fail, without
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
 
-if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+__all__ = ["Levelwise", "StepCounts"]
 
 FEW = 4096  # up to this many rows are deduplicated without a bitmap, which takes memory
 
 
 @dataclass(slots=True)
-class StepCounts:
-    """The metrics of a step: input rows, candidates tried, and output rows."""
-
-    rows_in: int = 0
-    tried: int = 0
-    rows_out: int = 0
-    seconds: float = 0.0
-
-    def add(self, other: StepCounts) -> None:
-        """Adds the metrics of the same step elsewhere."""
-        self.rows_in += other.rows_in
-        self.tried += other.tried
-        self.rows_out += other.rows_out
-        self.seconds += other.seconds
-
-
-@dataclass(slots=True)
-class Levelwise:
+class Levelwise(LevelWalk):
     """One execution of one plan."""
 
-    tries: Sequence[Trie]
-    ops: Ops
-    scope: Scope
-    limits: Limits
-    seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
-    tuning: Tuning = DEFAULT
-    marks: FailedRows | None = None  # where the current branch records failures
-    roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _tests: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
     _bases: int = 0
     _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
@@ -132,24 +100,6 @@ class Levelwise:
         entry.tried += tried
         entry.rows_out += went
         entry.seconds += perf_counter() - started
-
-    def pieces(
-        self, lengths: Array, total: int | None = None
-    ) -> Iterator[tuple[int, int, int, int, int]]:
-        """The operation of this name; also reports each piece's share of the rows as progress."""
-        limits, rows = self.limits, len(lengths)
-        work = limits.watch.innermost
-        for piece in self.ops.pieces(lengths, limits.chunk, total):
-            low, high, skip, take, size = piece
-            limits.look(size)
-            part, parts = (low, high), rows
-            if take >= 0 and rows == 1 and total:
-                part, parts = (skip, skip + take), total
-            if part == (0, parts):
-                yield piece
-            else:
-                with work.within(part[0] / parts, part[1] / parts):
-                    yield piece
 
     # --------------------------------------------------------------------------- narrower
 
@@ -208,33 +158,6 @@ class Levelwise:
         remaining = without((step, *rest), variable)
         self._made.append(remaining)
         self.run(remaining, 0, frontier, Failing(error, self.marks))
-
-    def probe(
-        self, frontier: Frontier, keys: Array, participants: Sequence[p.Participant]
-    ) -> Frontier:
-        """Keeps the rows whose key every participant has below its node."""
-        ops = self.ops
-        known: dict[int, Array] = {}  # positions of the keys in roots, by id of the level
-        for part in participants:
-            trie = self.tries[part.trie]
-            level = trie.levels[part.depth]
-            if id(level) in known:
-                found = known[id(level)]
-            else:
-                if part.depth == 0:
-                    found = ops.find(level, keys)
-                else:
-                    found = ops.find_in(level, frontier.column(part.trie), keys)
-                rows = ops.survivors(found >= 0)
-                if len(rows) < frontier.size:
-                    frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
-                    known = {name: places[rows] for name, places in known.items()}
-                if part.depth == 0:
-                    known[id(level)] = found
-            frontier = frontier.adding({part.trie: found})
-            if trie.weights is not None and part.depth + 1 == len(trie.levels):
-                frontier = frontier.weighing(ops, trie.weights[found])
-        return frontier
 
     def _compact(self, step: p.Compact, frontier: Frontier) -> Frontier:
         """Deduplicates the combinations of kept variables: within a chunk and, if few are possible,

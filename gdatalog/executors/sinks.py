@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from gdatalog.executors import FailedRows, Frontier, Ops, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -56,30 +57,91 @@ class Sink(ABC):
         return None
 
 
-class LevelWalk(Protocol):
+@dataclass(slots=True)
+class StepCounts:
+    """The metrics of a step: input rows, candidates tried, and output rows."""
+
+    rows_in: int = 0
+    tried: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: StepCounts) -> None:
+        """Adds the metrics of the same step elsewhere."""
+        self.rows_in += other.rows_in
+        self.tried += other.tried
+        self.rows_out += other.rows_out
+        self.seconds += other.seconds
+
+
+@dataclass(slots=True)
+class LevelWalk(ABC):
     """A walk through a plan's steps (`Levelwise`), as its steps see it."""
 
     tries: Sequence[Trie]
     ops: Ops
     scope: Scope
     limits: Limits
-    tuning: Tuning
-    marks: FailedRows | None
-    roots: dict[int, Roots]
+    seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
+    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
+    tuning: Tuning = DEFAULT
+    marks: FailedRows | None = None  # where the current branch records failures
+    roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
 
-    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None: ...
+    @abstractmethod
+    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
+        """Runs the steps from `at` on over the rows of a frontier, into the sink."""
+
+    @abstractmethod
+    def fail(
+        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+    ) -> None:
+        """Rows for which a step failed: raises an error only if the rest of the body holds."""
 
     def pieces(
         self, lengths: Array, total: int | None = None
-    ) -> Iterator[tuple[int, int, int, int, int]]: ...
-
-    def fail(
-        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
-    ) -> None: ...
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """The operation of this name; also reports each piece's share of the rows as progress."""
+        limits, rows = self.limits, len(lengths)
+        work = limits.watch.innermost
+        for piece in self.ops.pieces(lengths, limits.chunk, total):
+            low, high, skip, take, size = piece
+            limits.look(size)
+            part, parts = (low, high), rows
+            if take >= 0 and rows == 1 and total:
+                part, parts = (skip, skip + take), total
+            if part == (0, parts):
+                yield piece
+            else:
+                with work.within(part[0] / parts, part[1] / parts):
+                    yield piece
 
     def probe(
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
-    ) -> Frontier: ...
+    ) -> Frontier:
+        """Keeps the rows whose key every participant has below its node."""
+        ops = self.ops
+        known: dict[int, Array] = {}  # positions of the keys in roots, by id of the level
+        for part in participants:
+            trie = self.tries[part.trie]
+            level = trie.levels[part.depth]
+            if id(level) in known:
+                found = known[id(level)]
+            else:
+                if part.depth == 0:
+                    found = ops.find(level, keys)
+                else:
+                    found = ops.find_in(level, frontier.column(part.trie), keys)
+                rows = ops.survivors(found >= 0)
+                if len(rows) < frontier.size:
+                    frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
+                    known = {name: places[rows] for name, places in known.items()}
+                if part.depth == 0:
+                    known[id(level)] = found
+            frontier = frontier.adding({part.trie: found})
+            if trie.weights is not None and part.depth + 1 == len(trie.levels):
+                frontier = frontier.weighing(ops, trie.weights[found])
+        return frontier
 
 
 class RowSet(Sink):

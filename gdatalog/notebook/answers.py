@@ -99,7 +99,7 @@ def explained(
 def forget(db: Database, keys: Sequence[str]) -> None:
     """Removes the texts under these keys."""
     with db.call():
-        db.workspace.forget_texts(keys)
+        db.workspace.change(db.workspace.texts.without(keys), db.workspace.stored)
 
 
 def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -> Answers:

@@ -45,7 +45,7 @@ from gdatalog.notebook.options import (
 )
 from gdatalog.opening import connect
 from gdatalog.planner.check import Schema
-from gdatalog.present import count_line
+from gdatalog.progress import amount
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell import size_of
@@ -265,7 +265,7 @@ class Magics:
             self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         stored = self.db.workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
-        message = count_line(stored.length) if stored.counted else size_of(stored)
+        message = amount(stored.length, "rows") if stored.counted else size_of(stored)
         print(visible(f"{schema_text(schema)}: {message}"))
 
     def relations(self, line: str, cell: str | None) -> Listing:
