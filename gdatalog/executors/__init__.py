@@ -13,7 +13,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.plan import Apply, Expr, Filter, Join, Slot, Step, slots
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_expr
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
@@ -32,24 +32,16 @@ WEIGHT = "#"
 FAR = 8  # frontiers, above which a column that was found is remembered
 
 
+@dataclass(slots=True, eq=False)
 class Frontier:
-    __slots__ = ("_gathered", "_lists", "columns", "level", "parent", "rows", "size", "whole")
-
-    def __init__(
-        self,
-        size: int,
-        parent: Frontier | None = None,
-        rows: Array | None = None,
-        columns: dict[Key, Array] | None = None,
-    ) -> None:
-        self.size = size
-        self.parent = parent
-        self.rows = rows  # None: the parent's rows, one to one
-        self.columns = {} if columns is None else columns  # that this frontier added
-        self._gathered: dict[Key, Array] = {}  # others, once somebody has asked for them
-        self.level: str | None = None  # the variable whose lists this frontier is
-        self.whole = True  # whether those lists are whole: no chunk cuts one
-        self._lists: TrieLevel | None = None
+    size: int
+    parent: Frontier | None = None
+    rows: Array | None = None  # None: the parent's rows, one to one
+    columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
+    level: str | None = None  # the variable whose lists this frontier is
+    whole: bool = True  # whether those lists are whole: no chunk cuts one
+    _gathered: dict[Key, Array] = field(default_factory=dict)  # others that somebody asked for
+    _lists: TrieLevel | None = None
 
     def above(self) -> Iterator[Frontier]:
         """This frontier and its ancestors."""

@@ -17,6 +17,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops, values_of
 from gdatalog.plan import Gather, Reduction, Slot
+from gdatalog.records import dataclass, field
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -37,16 +38,15 @@ DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
 
 
+@dataclass(slots=True, eq=False)
 class DistinctRows:
     """The distinct rows of many chunks, sorted again only when they may have doubled."""
 
-    def __init__(self, ops: Ops | None) -> None:
-        """`ops`: None if it only takes over another's rows."""
-        self.ops = ops
-        self.blocks: list[Columns] = []
-        self.settled = 0
-        self.pending = 0
-        self.runs: SortedRuns | None = None  # in files
+    ops: Ops | None  # None if it only takes over another's rows
+    blocks: list[Columns] = field(default_factory=list)
+    settled: int = 0
+    pending: int = 0
+    runs: SortedRuns | None = None  # in files
 
     @property
     def nbytes(self) -> int:
@@ -93,34 +93,28 @@ class DistinctRows:
         self.blocks, self.settled, self.pending = [], 0, 0
 
 
+@dataclass(eq=False)
 class Gathering:
     """Groups of rows by `keys`, and the aggregates of each."""
 
-    def __init__(
-        self,
-        specs: Sequence[Spec],
-        ops: Ops,
-        scope: Scope,
-        limits: Limits,
-        level: int | None = None,
-    ) -> None:
-        """`level`: groups may spill to files in partitions, divided this many times; None: they may
-        not."""
-        self.level = level
-        self.spilled: SpilledGroups | None = None
-        self.specs = specs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.width = 0
-        self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
-        self.pending = 0
-        self.settled = 0
-        self.given = 0  # rows or partial groups added
-        self.repeated = False  # whether a block may hold a group twice
-        self._charged = 0  # bytes
-        # the distinct targets of each group, for count_distinct
-        self.sets = [DistinctRows(ops) for _ in specs]
+    specs: Sequence[Spec]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    # Groups may spill to files in partitions, divided this many times; None: they may not.
+    level: int | None = None
+    spilled: SpilledGroups | None = None
+    width: int = 0
+    blocks: list[Columns] = field(default_factory=list)  # keys, then each spec's partial columns
+    pending: int = 0
+    settled: int = 0
+    given: int = 0  # rows or partial groups added
+    repeated: bool = False  # whether a block may hold a group twice
+    _charged: int = 0  # bytes
+
+    def __post_init__(self) -> None:
+        # The distinct targets of each group, for count_distinct.
+        self.sets = [DistinctRows(self.ops) for _ in self.specs]
 
     def add(
         self, keys: Columns, size: int, column: Callable[[str], Array], weight: Array | None

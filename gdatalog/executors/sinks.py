@@ -144,35 +144,30 @@ class LevelWalk(ABC):
         return frontier
 
 
+@dataclass(eq=False)
 class RowSet(Sink):
     """The distinct rows of some expressions; at most `limit` of them if given."""
 
-    def __init__(
-        self,
-        outputs: Sequence[Expr],
-        ops: Ops,
-        scope: Scope,
-        limits: Limits,
-        limit: int | None,
-        tuning: Tuning = DEFAULT,
-    ) -> None:
-        self.outputs = outputs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.limit = limit
-        self.divisible = limit is None
-        self.tuning = tuning
-        self.done = False
-        self.count = 0  # settled rows; for arity 0, all rows
-        self.given = 0  # rows added, including duplicates
-        self._settled: Columns | None = None
-        self._blocks: list[Columns] = []
-        self._pending = self._pending_bytes = 0
-        self._charged = 0  # bytes
-        self._runs: Any = None  # settled rows that lie in files
-        self._marked: Any = None  # a bitmap instead, if few rows are possible
-        self._types: list[Any] = []  # types of the marked columns
+    outputs: Sequence[Expr]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    limit: int | None
+    tuning: Tuning = DEFAULT
+    done: bool = False
+    count: int = 0  # settled rows; for arity 0, all rows
+    given: int = 0  # rows added, including duplicates
+    _settled: Columns | None = None
+    _blocks: list[Columns] = field(default_factory=list)
+    _pending: int = 0
+    _pending_bytes: int = 0
+    _charged: int = 0  # bytes
+    _runs: Any = None  # settled rows that lie in files
+    _marked: Any = None  # a bitmap instead, if few rows are possible
+    _types: list[Any] = field(default_factory=list)  # types of the marked columns
+
+    def __post_init__(self) -> None:
+        self.divisible = self.limit is None
 
     @property
     def nbytes(self) -> int:
@@ -334,19 +329,20 @@ class RowSet(Sink):
         return self._settled, self.count
 
 
+@dataclass(eq=False)
 class DistinctSink(Sink):
     """The distinct rows of some expressions, in order of arrival."""
 
-    divisible = True
+    outputs: Sequence[Expr]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    count: int = 0
+    _bytes: int = 0  # bytes charged
 
-    def __init__(self, outputs: Sequence[Expr], ops: Ops, scope: Scope, limits: Limits) -> None:
-        self.outputs = outputs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.count = 0
-        self._rows = Blocks(limits.account)
-        self._bytes = 0  # bytes charged
+    def __post_init__(self) -> None:
+        self.divisible = True
+        self._rows = Blocks(self.limits.account)
 
     def emit(self, frontier: Frontier) -> None:
         self._keep(frontier.values(self.outputs, self.ops, self.scope))
@@ -444,6 +440,7 @@ class Totals(Sink):
         self.totals = self.ops.add_counts(self.totals, frontier.column(self.base), amounts)
 
 
+@dataclass(eq=False)
 class Failing(Sink):
     """Rows with a failed computation, which run through the rest of the body.
 
@@ -451,9 +448,8 @@ class Failing(Sink):
     still exclude it.
     """
 
-    def __init__(self, error: EvaluationError, marks: FailedRows | None) -> None:
-        self.error = error
-        self.marks = marks
+    error: EvaluationError
+    marks: FailedRows | None
 
     def emit(self, frontier: Frontier) -> None:
         if self.marks is None:

@@ -12,7 +12,7 @@ from typing import Any
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.builder import Builder
-from gdatalog.parser.failure import Failure, sql, sql_comment
+from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node, format_program
 from gdatalog.parser.heads import statement
 from gdatalog.parser.lists import facts
@@ -71,17 +71,9 @@ def _read_source(
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # A lone surrogate cannot be printed: the error shows a replacement.
         shown = SourceText(source.name, _HALF.sub("\ufffd", source.text))
-        return (
-            Program(()),
-            (),
-            [
-                ParseError(
-                    "this is half of a character",
-                    Span(shown, half.start(), half.end()),
-                    hint="is the text read in the encoding that it is written in?",
-                )
-            ],
-        )
+        span = Span(shown, half.start(), half.end())
+        hint = "is the text read in the encoding that it is written in?"
+        return Program(()), (), [ParseError("this is half of a character", span, hint=hint)]
     statements: list[Statement] = []
     cautions: list[Caution] = []
     errors: list[ParseError] = []
@@ -143,13 +135,8 @@ def _read_statement(
     statements.append(read)
     if scanned.stop == "lost":
         last = tokens[-1]
-        errors.append(
-            ParseError(
-                "a statement ends with a dot, which is missing here",
-                Span(last.source, last.end, last.end),
-                hint="put one before the directive that follows",
-            )
-        )
+        hint = "put one before the directive that follows"
+        errors.append(missing_dot(Span(last.source, last.end, last.end), hint))
     return None
 
 
@@ -266,9 +253,7 @@ def expand_includes(program: Program, read: Read) -> Program:
     """
     errors: list[ParseError] = []
     statements = _expand(program, read, (), errors)
-    if errors:
-        errors[0].others = tuple(errors[1:])
-        raise errors[0]
+    raise_together(errors)
     return Program(tuple(statements))
 
 

@@ -13,6 +13,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.heads import Named, Parenthesised, Signed, arguments, heads, literal, value
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
+from gdatalog.records import dataclass, field
 from gdatalog.values import INT_MAX, TypeName
 
 _CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp", "BOOL": "bool"}
@@ -265,19 +266,17 @@ def _in_range(operand: Any) -> s.Expr:
     return read
 
 
+@dataclass(slots=True, eq=False)
 class _OperatorRun:
     """A value and a run of operators of equal precedence applied to it, left to right.
 
     `span` includes parentheses; `rest` holds each operand with its own span.
     """
 
-    __slots__ = ("first", "rest", "span", "tight")
-
-    def __init__(self, first: s.Expr, span: Span) -> None:
-        self.first = first
-        self.span = span
-        self.tight = 0
-        self.rest: list[tuple[str, s.Expr, Span]] = []
+    first: s.Expr
+    span: Span
+    tight: int = 0
+    rest: list[tuple[str, s.Expr, Span]] = field(default_factory=list)
 
     def value(self) -> s.Expr:
         if not self.rest:

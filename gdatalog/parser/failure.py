@@ -47,6 +47,10 @@ def mistake(message: str, span: Span, hint: str | None = None) -> ParseError:
     return ParseError(message, span, hint=hint)
 
 
+def missing_dot(span: Span, hint: str) -> ParseError:
+    return mistake("a statement ends with a dot, which is missing here", span, hint)
+
+
 def new_line(before: Token, token: Token) -> bool:
     """Whether a line ends between two tokens."""
     return "\n" in token.source.text[before.end : token.start]

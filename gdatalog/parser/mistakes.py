@@ -16,6 +16,7 @@ from gdatalog.parser.failure import (
     brackets,
     directive_mistake,
     innermost,
+    missing_dot,
     mistake,
     new_line,
     sql,
@@ -35,7 +36,10 @@ def explain(failure: Failure) -> Explained:
         found = family(failure)
         if found is not None:
             return found if isinstance(found, tuple) else (found, None)
-    return _anything(failure), None
+    token = failure.token
+    if token is None:
+        return mistake("the statement is not complete", failure.span), None
+    return mistake(f"`{token.text}` does not belong here", token.span), None
 
 
 # ------------------------------------------------------------------------------ missing dots
@@ -57,12 +61,8 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if start is None:
         return mistake("a statement has one arrow", token.span, "is a dot missing before it?")
     head = Span(token.source, start, failure.tokens[failure.at - 1].end)
-    error = mistake(
-        "a statement has one arrow, and this is the second",
-        token.span,
-        f"is a dot missing before `{head.text}`?",
-    )
-    return error, start
+    hint = f"is a dot missing before `{head.text}`?"
+    return mistake("a statement has one arrow, and this is the second", token.span, hint), start
 
 
 def _head_before(failure: Failure) -> int | None:
@@ -129,12 +129,8 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
             "as in n = count : { R(x) }",
         )
     if token.type == "QUERY" or new_line(before, token):
-        error = mistake(
-            "a statement ends with a dot, which is missing here",
-            Span(before.source, before.end, before.end),
-            f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma",
-        )
-        return error, token.start
+        hint = f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma"
+        return missing_dot(Span(before.source, before.end, before.end), hint), token.start
     hint = "a comma, an operator or a dot is missing between them"
     return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
 
@@ -267,19 +263,8 @@ def _misplaced(failure: Failure) -> ParseError | None:
     return None
 
 
-def _anything(failure: Failure) -> ParseError:
-    token = failure.token
-    if token is None:
-        return mistake("the statement is not complete", failure.span)
-    return mistake(f"`{token.text}` does not belong here", token.span)
-
-
-def _foreign(failure: Failure) -> Explained | None:
-    return sql(failure.tokens)
-
-
 _FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
-    _foreign,
+    lambda failure: sql(failure.tokens),
     directive_mistake,
     brackets,
     _second_arrow,

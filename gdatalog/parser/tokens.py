@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gdatalog.errors import ParseError, SourceText, Span
+from gdatalog.records import dataclass
 from gdatalog.values import INT_MAX, timestamp_from_text
 
 VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
@@ -15,17 +16,15 @@ STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
 OPENING = frozenset({"LPAR", "LBRACE"})
 
 
+@dataclass(slots=True, eq=False)
 class Token:
     """A token: its type, its value (a constant's value, otherwise its text), and its place."""
 
-    __slots__ = ("end", "source", "start", "type", "value")
-
-    def __init__(self, type: str, value: Any, source: SourceText, start: int, end: int) -> None:
-        self.type = type
-        self.value = value
-        self.source = source
-        self.start = start
-        self.end = end
+    type: str
+    value: Any
+    source: SourceText
+    start: int
+    end: int
 
     @property
     def span(self) -> Span:

@@ -30,11 +30,6 @@ class TrieNode:
         return TrieNode(self.trie, (*self.terms, term))
 
     @property
-    def above(self) -> TrieNode:
-        """The parent node."""
-        return TrieNode(self.trie, self.terms[:-1])
-
-    @property
     def depth(self) -> int:
         return len(self.terms)
 
