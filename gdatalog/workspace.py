@@ -267,12 +267,8 @@ class Workspace:
         rules = self.rules_of(name)
         if rules:
             add = "adds" if rules == 1 else "add"
-            self.on_caution(
-                Caution(
-                    f"{name} has {count(rules, 'rule')}, which still {add} to these rows",
-                    hint=f'db.drop("{name}") drops rules and data',
-                )
-            )
+            message = f"{name} has {count(rules, 'rule')}, which still {add} to these rows"
+            self.on_caution(Caution(message, hint=f'db.drop("{name}") drops rules and data'))
 
     def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
         """Adds rows to a relation, beside its facts and rules; returns the number of rows."""

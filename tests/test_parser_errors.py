@@ -17,9 +17,9 @@ from gdatalog.parser import (
     is_complete,
     parse,
     parse_with_cautions,
-    split_statements,
 )
 from gdatalog.parser.syntax import Program
+from tests.doc_fences import split_statements
 
 FIXTURE = Path(__file__).with_name("fixtures") / "syntax_errors.txt"
 RULER = "=" * 60 + "\n"

@@ -15,7 +15,6 @@ from gdatalog.parser import (
     format_program,
     is_complete,
     parse,
-    split_statements,
 )
 from gdatalog.parser.syntax import (
     And,
@@ -39,6 +38,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from gdatalog.parser.syntax import Test as LoneTest
+from tests.doc_fences import split_statements
 
 y, _ = Var("y"), Wildcard()
 

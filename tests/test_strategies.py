@@ -28,6 +28,7 @@ from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.strategies import OneWorklist
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.plan.format import format_rule
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
     Again,
@@ -42,7 +43,6 @@ from gdatalog.plan.stratum import (
     SemiNaive,
     StratumPlan,
     Worklist,
-    format_stratum,
 )
 from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from tests.cuda_host import HostDriver
@@ -69,6 +69,18 @@ RUNS = {
     InPlace: InPlaceLattice,
     Maintenance: Incremental,
 }
+
+
+def format_stratum(plan: StratumPlan) -> str:
+    """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
+    recursive = " recursive" * plan.recursive
+    lines = [f"{', '.join(plan.relations)}:{recursive} {plan.placement}"]
+    lines += [f"  {line}" for line in plan.lines(whole=True)]
+    for rules, when in ((plan.before, "before: "), (plan.rules, "")):
+        for rule in rules:
+            lines.append(f"  {when}a rule of {rule.relation}")
+            lines += [f"    {line}" for line in format_rule(rule).splitlines()]
+    return "\n".join(lines)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from gdatalog.parser.format import format_node, format_program
 from gdatalog.parser.heads import statement
 from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
-from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, split_statements, too_deep
+from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
 from gdatalog.parser.syntax import Include, Program, Statement
 from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
 from gdatalog.parser.tokens import MANY_CONSTANTS, Token
@@ -30,7 +30,6 @@ __all__ = [
     "is_complete",
     "parse",
     "parse_with_cautions",
-    "split_statements",
 ]
 
 # How often parsing may resume inside a statement that lacks its dot; each time scans that

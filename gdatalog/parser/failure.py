@@ -285,9 +285,7 @@ def sql_comment(tokens: list[Token]) -> Explained | None:
     if not text.startswith("--", first.start):
         return None
     end = text.find("\n", first.start)
-    error = mistake(
-        "a statement cannot begin with `--`",
-        Span(first.source, first.start, first.start + 2),
-        "a comment begins with `//`",
-    )
+    message = "a statement cannot begin with `--`"
+    hint = "a comment begins with `//`"
+    error = mistake(message, Span(first.source, first.start, first.start + 2), hint)
     return error, end if end >= 0 else len(text)

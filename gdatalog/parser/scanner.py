@@ -261,21 +261,7 @@ def _first_on_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
 
 
-# Splitting a text into statements, for interactive use.
-
-
-def split_statements(text: str) -> list[str]:
-    """The statements of a text, each with its dot, without blanks and comments between them."""
-    source = SourceText("<text>", text)
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        scanned = scan(source, at)
-        if scanned.tokens:
-            end = scanned.end if scanned.stop == "dot" else scanned.tokens[-1].end
-            found.append(text[scanned.tokens[0].start : end])
-        at = scanned.end
-    return found
+# Whether statements are complete, for interactive use.
 
 
 def is_complete(text: str) -> bool:
