@@ -140,19 +140,14 @@ def scratch_length(argument: Argument, tries: Sequence[Any]) -> int:
         longest = max((tries[at.trie].levels[at.depth].longest for at in ends), default=0)
         return max(longest + 2, min(KEPT * entries, MOST_KEPT)) if ends else entries
     if argument.kind == LOCAL:
-        return local_length(tries[argument.levels[0].trie], argument.levels[0].depth)
+        trie, depth = tries[argument.levels[0].trie], argument.levels[0].depth
+        vertices = 0 if trie.labels is None else len(trie.labels)  # by rank
+        return len(trie.levels[depth]) if depth else vertices
     if argument.kind not in ("marks", "places", "tally", "tallied"):
         return room_of(argument, tries)
     at = argument.levels[0]
     low, high = tries[at.trie].levels[at.depth].span
     return int(high - low + 1) + int(argument.kind == "tallied")  # written to beforehand
-
-
-def local_length(trie: Trie, depth: int) -> int:
-    """The number of entries of local counts: one per vertex rank for a root."""
-    if depth:
-        return len(trie.levels[depth])
-    return 0 if trie.labels is None else len(trie.labels)
 
 
 def room_of(argument: Argument, tries: Sequence[Trie]) -> int:
@@ -214,17 +209,14 @@ class Limits:
     def count(self, name: str, rows: int) -> None:
         """Raises an error if a relation has more distinct rows than allowed."""
         if self.most_rows is not None and self.most_rows[0] == name and rows > self.most_rows[1]:
-            raise too_many_rows(*self.most_rows)
+            what = "the answer" if name.startswith("?") else name
+            hint = "raise max_rows, or ask for some of the rows: limit=..."
+            message = f"{what} has more rows than max_rows={self.most_rows[1]:,} allows"
+            raise RowLimitError(message, hint=hint)
 
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes in use by an owner."""
         self.account.charge(what, count)
-
-
-def too_many_rows(name: str, most: int) -> RowLimitError:
-    what = "the answer" if name.startswith("?") else name
-    hint = "raise max_rows, or ask for some of the rows: limit=..."
-    return RowLimitError(f"{what} has more rows than max_rows={most:,} allows", hint=hint)
 
 
 # -------------------------------------------------------------------------------- the memory budget

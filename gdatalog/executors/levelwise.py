@@ -22,6 +22,7 @@ from typing import Any
 from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import (
+    WEIGHT,
     Comparison,
     FailedRows,
     Frontier,
@@ -283,10 +284,12 @@ class Levelwise(LevelWalk):
                 self.run(inner, 0, outer, totals)
             counts = [totals.totals for totals in sums]
             count = signed_sum(ops, counts, step.terms) if step.terms else counts[0]
-            return BranchRows.of_counts(ops, count)
+            some = (count > 0).astype(ops.xp.int64)
+            return BranchRows(ops, ops.xp.arange(outer.size), some, {WEIGHT: count})
         # A failure inside must be found even if a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)
         for inner in step.alternatives:
             self.run(inner, 0, outer, hits)
-        return BranchRows.of_mask(ops, hits.hits if step.mode == "exists" else ~hits.hits)
+        found = hits.hits if step.mode == "exists" else ~hits.hits
+        return BranchRows(ops, ops.xp.arange(outer.size), found.astype(ops.xp.int64), {})

@@ -28,15 +28,6 @@ class BranchRows:
     lengths: Array
     columns: dict[Key, Array]
 
-    @staticmethod
-    def of_mask(ops: Ops, mask: Array) -> BranchRows:
-        return BranchRows(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
-
-    @staticmethod
-    def of_counts(ops: Ops, counts: Array) -> BranchRows:
-        some = (counts > 0).astype(ops.xp.int64)
-        return BranchRows(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
-
     def bring_back(self, frontier: Frontier, groups: Array) -> Frontier:
         """Joins the results to the outer rows; `groups` are their rows in the branch."""
         lengths = self.lengths[groups]

@@ -328,28 +328,12 @@ class Shape:
 
 def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
     """The injective maps of vertices that preserve edges, absent pairs and labels."""
-    before = [
-        [
-            (other, pairs)
-            for other in range(at + 1)
-            for pairs in ("edges", "absent")
-            if (at, other) in getattr(small, pairs) or (other, at) in getattr(small, pairs)
-        ]
-        for at in range(small.size)
-    ]
-
-    def fits(at: int, there: int, placed: list[int]) -> bool:
-        if small.labels[at] != large.labels[there]:
-            return False
-        images = [*placed, there]
-        for other, pairs in before[at]:
-            mine, its = getattr(small, pairs), getattr(large, pairs)
-            image = images[other]
-            if (at, other) in mine and (there, image) not in its:
-                return False
-            if (other, at) in mine and (image, there) not in its:
-                return False
-        return True
+    # For each vertex, its pairs with vertices up to it: the other end, whether that is the second,
+    # and the pairs that must have the image.
+    tied: list[list[tuple[int, bool, frozenset[Edge]]]] = [[] for _ in range(small.size)]
+    for mine, its in ((small.edges, large.edges), (small.absent, large.absent)):
+        for u, v in mine:
+            tied[max(u, v)].append((min(u, v), u > v, its))
 
     def placing(placed: list[int]) -> Iterator[Images]:
         at = len(placed)
@@ -357,8 +341,14 @@ def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
             yield tuple(placed)
             return
         for there in range(large.size):
-            if there not in placed and fits(at, there, placed):
-                yield from placing([*placed, there])
+            if there in placed or small.labels[at] != large.labels[there]:
+                continue
+            images = [*placed, there]
+            if all(
+                ((there, images[other]) if second else (images[other], there)) in its
+                for other, second, its in tied[at]
+            ):
+                yield from placing(images)
 
     yield from placing([])
 

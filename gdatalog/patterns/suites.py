@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -222,10 +222,35 @@ _DEEPEST = 100  # most nested calls of macros
 
 
 @dataclass(slots=True)
-class _Read:
+class _Motif:
+    """What a DotMotif text says. `macros`: by name, their parameters and statements."""
+
+    macros: dict[str, tuple[list[str], str]]
     edges: list[Pair] = field(default_factory=list)
     absent: list[Pair] = field(default_factory=list)
     labels: dict[str, Label] = field(default_factory=dict)
+
+    def read(self, text: str, called: Mapping[str, str], depth: int) -> None:
+        """Parses statements, with a macro's parameters replaced by the vertices it was `called`
+        with."""
+        for line in _statements(text):
+            if edge := _EDGE.match(line):
+                u, v = (called.get(edge[at], edge[at]) for at in (1, 3))
+                pair = (v, u) if edge[2] == "<-" else (u, v)
+                (self.absent if edge[2] in ("!>", "~>") else self.edges).append(pair)
+            elif label := _LABEL.match(line):
+                vertex = called.get(label[1], label[1])
+                self.labels[vertex] = int(label[2]) if label[2] else label[3] or label[4] or ""
+            elif (call := _CALL.match(line)) and call[1] in self.macros and depth < _DEEPEST:
+                names, body = self.macros[call[1]]
+                given = [called.get(one, one) for one in _names(call[2])]
+                if len(given) != len(names):
+                    wanted = f"{len(names)} vertices, not {len(given)}"
+                    raise UsageError(f"{call[1]} takes {wanted}: {line}")
+                self.read(body, dict(zip(names, given, strict=True)), depth + 1)
+            else:
+                hint = "A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines"
+                raise UsageError(f"this is no statement of a motif: {line}", hint=hint)
 
 
 def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
@@ -240,45 +265,14 @@ def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
     open_chain(A, B, C) <- E(A, B), E(B, C), not E(A, C), distinct(A, B, C).
     """
     text = re.sub(rf"({_QUOTED})|#[^\n]*", lambda found: found[1] or "", text)
-    macros: dict[str, tuple[list[str], str]] = {}
-    for macro in _MACRO.finditer(text):
-        macros[macro[1]] = _names(macro[2]), macro[3]
-    found = _Read()
-    _read(_MACRO.sub("", text), {}, macros, found, 0)
+    found = _Motif({each[1]: (_names(each[2]), each[3]) for each in _MACRO.finditer(text)})
+    found.read(_MACRO.sub("", text), {}, 0)
     made = from_edges(found.edges, name=name, labels=found.labels, directed=True)
     ends = {vertex for pair in found.edges for vertex in pair}
     if outside := [vertex for pair in found.absent for vertex in pair if vertex not in ends]:
         raise UsageError(f"{outside[0]} is on no edge of the pattern")
     absent = dict.fromkeys((variable(u), variable(v)) for u, v in found.absent)
     return Pattern(name, made.edges, tuple(absent), made.labels, True)
-
-
-def _read(
-    text: str,
-    called: Mapping[str, str],
-    macros: Mapping[str, tuple[Sequence[str], str]],
-    found: _Read,
-    depth: int,
-) -> None:
-    """Parses statements, with a macro's parameters replaced by the vertices it was `called`
-    with."""
-    for line in _statements(text):
-        if edge := _EDGE.match(line):
-            u, v = (called.get(edge[at], edge[at]) for at in (1, 3))
-            pair = (v, u) if edge[2] == "<-" else (u, v)
-            (found.absent if edge[2] in ("!>", "~>") else found.edges).append(pair)
-        elif label := _LABEL.match(line):
-            vertex = called.get(label[1], label[1])
-            found.labels[vertex] = int(label[2]) if label[2] else label[3] or label[4] or ""
-        elif (call := _CALL.match(line)) and call[1] in macros and depth < _DEEPEST:
-            names, body = macros[call[1]]
-            given = [called.get(one, one) for one in _names(call[2])]
-            if len(given) != len(names):
-                raise UsageError(f"{call[1]} takes {len(names)} vertices, not {len(given)}: {line}")
-            _read(body, dict(zip(names, given, strict=True)), macros, found, depth + 1)
-        else:
-            hint = "A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines"
-            raise UsageError(f"this is no statement of a motif: {line}", hint=hint)
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -151,7 +151,8 @@ def sliced(join: p.JoinPlan, labels: Sequence[str], variables: Collection[str]) 
     found = replace(join, tries=tries)
     found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
     # Lists of other tries extend beyond the slice, and most lookups of their values would fail.
-    beyond = {s.variable for s in found.steps if isinstance(s, p.Join) and not _at_roots(s)}
+    joins = [step for step in found.steps if isinstance(step, p.Join)]
+    beyond = {step.variable for step in joins if any(part.depth for part in step.participants)}
     return bounded(found, [name for name in variables if name in beyond or name not in free])
 
 
@@ -264,10 +265,6 @@ def _unread(variable: str, op: str, readers: Mapping[str, Sequence[p.Join]]) -> 
         )
         for reader in readers[variable]
     )
-
-
-def _at_roots(step: p.Join) -> bool:
-    return all(part.depth == 0 for part in step.participants)
 
 
 def _filters(variable: str, tests: Tests) -> list[p.Step]:
