@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
     from gdatalog.workspace import Workspace
 
+Params = Mapping[str, Any] | None
 _INSIDE = frozenset(
     {__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session.text_session"}
 )
@@ -288,7 +289,7 @@ class Database(PatternQueries):
     def query(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         strategy: Strategy = "auto",
         limit: int | None = None,
@@ -334,7 +335,7 @@ class Database(PatternQueries):
     def run(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         name: str | None = None,
         strategy: Strategy = "auto",
@@ -371,7 +372,7 @@ class Database(PatternQueries):
     def run_file(
         self,
         path: str | os.PathLike[str],
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         facts: str | os.PathLike[str] = ".",
         out: str | os.PathLike[str] = ".",
@@ -398,12 +399,7 @@ class Database(PatternQueries):
             return self._run(program, key, params, folders, strategy)
 
     def _run(
-        self,
-        program: Program,
-        key: str,
-        params: Mapping[str, Any] | None,
-        folders: Folders,
-        strategy: Strategy,
+        self, program: Program, key: str, params: Params, folders: Folders, strategy: Strategy
     ) -> dict[str, Result]:
         from gdatalog.engine.facts import to_stdout, write_relation
         from gdatalog.result import Result
@@ -426,7 +422,7 @@ class Database(PatternQueries):
     # -------------------------------------------------------------------------------- plans
 
     def explain(
-        self, text: str, params: Mapping[str, Any] | None = None, *, strategy: Strategy = "auto"
+        self, text: str, params: Params = None, *, strategy: Strategy = "auto"
     ) -> Explanation:
         """Show how a text would be evaluated. It evaluates only what it needs to know sizes.
 
@@ -441,7 +437,7 @@ class Database(PatternQueries):
     def profile(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         strategy: Strategy = "auto",
         on_progress: OnProgress | None = None,

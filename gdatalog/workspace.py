@@ -42,6 +42,8 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
 
+Params = Mapping[str, Any] | None
+
 
 class Workspace:
     """The state of a database. It only changes by assigning attributes, so an interrupted call
@@ -371,11 +373,7 @@ class Workspace:
         return self.parse(read_text(path, self.policy), path)
 
     def open(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None,
-        reports: Metrics | None = None,
-        strategy: str = "auto",
+        self, text: str, params: Params, reports: Metrics | None = None, strategy: str = "auto"
     ) -> Session:
         """A session for a query whose text is not kept."""
         program = self.parse(text, "<query>", bare=True)
@@ -385,7 +383,7 @@ class Workspace:
         self,
         program: Program,
         key: str | None,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         folders: Folders | None = None,
         reports: Metrics | None = None,
         strategy: str = "auto",
@@ -431,7 +429,7 @@ class Workspace:
     def session(
         self,
         program: Program,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         stored: Mapping[str, Relation] | None = None,
         texts: ProgramTexts | None = None,

@@ -274,8 +274,7 @@ class FrontierExpansion:
             entries = ListEntries(lists.values, starts, lengths, count, which, sought, tested)
             found = ops.intersect_lists(entries, placed)
             self.tried += found.tried
-            places = dict(zip(names, found.places, strict=True))
-            child = self._child(step, frontier, found, places, lists.met)
+            child = self._child(step, frontier, lists, found, names)
             child.level, child.whole = step.variable, whole
             yield child
 
@@ -317,21 +316,17 @@ class FrontierExpansion:
         return part.depth + 1 < len(trie.levels) or trie.weights is not None
 
     def _child(
-        self,
-        step: Join,
-        frontier: Frontier,
-        found: Meeting,
-        places: dict[int, Array],
-        met: Frontier | None,
+        self, step: Join, frontier: Frontier, lists: FrontierLists, found: Meeting, names: list[int]
     ) -> Frontier:
         """The rows that were found, with the current node of each trie."""
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}
         child = Frontier(size, frontier, found.rows, columns)
-        if met is not None:
-            at = places[SHARED]
-            columns |= {key: c[at] for key, c in met.columns.items() if isinstance(key, int)}
+        places = dict(zip(names, found.places, strict=True))
+        if lists.met is not None:
+            at, met = places[SHARED], lists.met.columns
+            columns |= {key: c[at] for key, c in met.items() if isinstance(key, int)}
             return child
         at_roots = places.pop(ROOTS, None)
         if at_roots is not None:

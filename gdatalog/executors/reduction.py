@@ -13,6 +13,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
+NamedRows = tuple[tuple[Slot, ...], Columns]
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ def reduce_branch(walk: LevelWalk, step: Branch, outer: Frontier, base: str) -> 
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
     gathering = Gathering([reduction], ops, walk.scope, walk.limits)
-    sets: list[tuple[tuple[Slot, ...], Columns]] = []
+    sets: list[NamedRows] = []
     if len(step.alternatives) == 1 and not reduction.exports:
         walk.run(step.alternatives[0], 0, outer, Bag((group,), gathering))
     else:
@@ -92,7 +93,7 @@ def add_rows(
 
 def _united(
     walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
-) -> list[tuple[tuple[Slot, ...], Columns]]:
+) -> list[NamedRows]:
     """The bindings of all alternatives as sets, united if they have the same variables."""
     unions: dict[tuple[Slot, ...], RowSet] = {}
     for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
@@ -111,7 +112,7 @@ def _attaining(
     walk: LevelWalk,
     reduction: Reduction,
     size: int,
-    sets: list[tuple[tuple[Slot, ...], Columns]],
+    sets: list[NamedRows],
     present: Array,
     best: Array,
 ) -> BranchRows:

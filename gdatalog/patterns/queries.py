@@ -198,11 +198,7 @@ def count_orbits(size: int, graph: DataGraph) -> pd.DataFrame:
 
 
 def frequent_patterns(
-    k_edges: int,
-    support: int,
-    measure: Measure,
-    graph: DataGraph,
-    max_rows: int | None,
+    k_edges: int, support: int, measure: Measure, graph: DataGraph, max_rows: int | None
 ) -> pd.DataFrame:
     """A row for each frequent pattern of up to `k_edges` edges, sorted by number of edges."""
     if not (isinstance(k_edges, Integral) and 1 <= k_edges <= MOST_EDGES):

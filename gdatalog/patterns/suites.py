@@ -214,6 +214,7 @@ def _labelled(plain: list[Pattern]) -> Iterator[Pattern]:
 
 _NAME = r"[A-Za-z_]\w*"
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
+_STATEMENT = re.compile(rf"(?:{_QUOTED}|[^;\n])+")
 _EDGE = re.compile(rf"({_NAME})\s*(->|<-|!>|~>)\s*({_NAME})$")
 _LABEL = re.compile(rf"({_NAME})\.label\s*=\s*(?:(-?\d+)|\"([^\"]*)\"|'([^']*)')$")
 _CALL = re.compile(rf"({_NAME})\s*\(([^()]*)\)$")
@@ -233,7 +234,7 @@ class _Motif:
     def read(self, text: str, called: Mapping[str, str], depth: int) -> None:
         """Parses statements, with a macro's parameters replaced by the vertices it was `called`
         with."""
-        for line in _statements(text):
+        for line in filter(None, map(str.strip, _STATEMENT.findall(text))):
             if edge := _EDGE.match(line):
                 u, v = (called.get(edge[at], edge[at]) for at in (1, 3))
                 pair = (v, u) if edge[2] == "<-" else (u, v)
@@ -273,12 +274,6 @@ def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
         raise UsageError(f"{outside[0]} is on no edge of the pattern")
     absent = dict.fromkeys((variable(u), variable(v)) for u, v in found.absent)
     return Pattern(name, made.edges, tuple(absent), made.labels, True)
-
-
-def _statements(text: str) -> Iterator[str]:
-    for line in re.findall(rf"(?:{_QUOTED}|[^;\n])+", text):
-        if line.strip():
-            yield line.strip()
 
 
 def _names(text: str) -> list[str]:

@@ -196,9 +196,18 @@ def longest_first(tries: tuple[p.TrieRef, ...]) -> list[p.TrieRef]:
 def falls(join: p.JoinPlan) -> bool:
     """Whether each value that a recursive join derives is smaller than some value of its given
     row."""
+    return _compared(join, ("<", "<="))
+
+
+def rises(join: p.JoinPlan) -> bool:
+    """The same for greater values."""
+    return _compared(join, (">", ">="))
+
+
+def _compared(join: p.JoinPlan, ops: tuple[str, ...]) -> bool:
     given = () if join.given is None else join.given.slots
     cuts = [cut for step in join.steps if isinstance(step, p.Join) for cut in step.cuts]
-    return any(cut.op in ("<", "<=") and cut.bound in given for cut in cuts)
+    return any(cut.op in ops and cut.bound in given for cut in cuts)
 
 
 # Merges several join plans into one, for a function that contains the loops of all.
