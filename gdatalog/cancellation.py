@@ -204,7 +204,7 @@ class Watch:
         self._aside: Watch | None = None  # watch of the thread that works aside
         self._listener: OnProgress | None = None
         self._asking = False  # whether the listener runs; it may query the database
-        self._calls = 0  # depth of nested calls
+        self.calls = 0  # depth of nested calls; 0: none runs
         self._began = self._reported = 0.0
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
@@ -217,19 +217,19 @@ class Watch:
     def call(self) -> Iterator[None]:
         """Within this context, this thread works for a call."""
         before = getattr(_here, "watch", None)
-        if not self._calls:
+        if not self.calls:
             self.stop.clear()
             self.by_key = False
             self.works.clear()
             self._began = self._reported = perf_counter()
             self._stopped = None
-        self._calls += 1
+        self.calls += 1
         _here.watch = self
         try:
             with whole_imports():
                 yield
         except KeyboardInterrupt as error:
-            if self._calls == 1:
+            if self.calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
                 _drop_frames_without_line(error)
             raise
@@ -237,9 +237,9 @@ class Watch:
             hint = "give a part of its body a name: a relation of its own"
             raise UsageError("a rule of this program has too many variables", hint=hint) from None
         finally:
-            self._calls -= 1
+            self.calls -= 1
             _here.watch = before
-        if not self._calls and self.by_key and self.stop.is_set():
+        if not self.calls and self.by_key and self.stop.is_set():
             # The call ended before it polled: raise now, so that later statements do not run.
             self.stop.clear()
             late = KeyboardInterrupt()
@@ -271,17 +271,7 @@ class Watch:
     @property
     def seconds(self) -> float | None:
         """How long the current call has run; None if there is none. Thread-safe."""
-        return perf_counter() - self._began if self._calls else None
-
-    @property
-    def working(self) -> bool:
-        """Whether a call runs."""
-        return self._calls > 0
-
-    @property
-    def outermost(self) -> bool:
-        """Whether the current call is not nested in another one."""
-        return self._calls == 1
+        return perf_counter() - self._began if self.calls else None
 
     @property
     def now(self) -> Progress | None:

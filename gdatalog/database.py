@@ -133,7 +133,7 @@ class Database(PatternQueries):
         workspace = self.workspace  # imports do not count as time of the call
         seconds = workspace.timeout if seconds is None else seconds
         with self._lock.within(seconds), self._watch.reporting(on_progress):
-            if self._watch.outermost:
+            if self._watch.calls == 1:
                 workspace.begin()
             yield
 

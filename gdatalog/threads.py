@@ -109,10 +109,8 @@ class CancellableThread(Thread):
     """A thread that can be cancelled and reliably waited for: when Ctrl-C ends
     `Thread.join(seconds)`, Python assumes that the thread has ended (bpo-46726)."""
 
-    def __init__(
-        self, target: Callable[[], None], name: str | None = None, daemon: bool = True
-    ) -> None:
-        super().__init__(name=name, daemon=daemon)
+    def __init__(self, target: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
         self._work: Callable[[], None] | None = target
         self._ended = Event()
         self._gate = Lock()

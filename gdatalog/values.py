@@ -72,17 +72,10 @@ def timestamp_from_text(text: str) -> int | None:
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    *parts, fraction, zone = found.groups()
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
     try:
-        whole = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour or 0),
-            int(minute or 0),
-            int(second or 0),
-            tzinfo=UTC,
-        )
+        whole = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
     seconds = (whole - _EPOCH) // timedelta(seconds=1)

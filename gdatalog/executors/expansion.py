@@ -173,9 +173,6 @@ class FrontierExpansion:
             choices.append(self._root_lists(step))
         return choices
 
-    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> FrontierLists:
-        return FrontierLists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
-
     def _keys(self, expr: Expr, frontier: Frontier) -> Array:
         (keys,) = frontier.values([expr], self.ops, self.walk.scope)
         return keys
@@ -200,7 +197,7 @@ class FrontierExpansion:
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(cut.op, starts, ends, at_bound)
                 total = None
-        return replace(self._lists(ROOTS, values, starts, ends), total=total)
+        return FrontierLists(ROOTS, values, starts, xp.maximum(ends - starts, 0), total)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -249,7 +246,8 @@ class FrontierExpansion:
                 bound = self._keys(cut.bound, self.frontier)
                 at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
-        return self._lists(REUSED, level.values, starts, ends)
+        lengths = self.ops.xp.maximum(ends - starts, 0)
+        return FrontierLists(REUSED, level.values, starts, lengths)
 
     def _expand(
         self, step: Join, frontier: Frontier, lists: FrontierLists, tests: Sequence[Comparison]

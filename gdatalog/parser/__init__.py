@@ -123,7 +123,7 @@ def _read_statement(
         errors.append(error)
         return None
     except UnexpectedError as unexpected:
-        explained, resume = explain(Failure(tokens, unexpected.at, scanned.stop))
+        explained, resume = explain(Failure(tokens, unexpected.at))
         errors.append(explained)
         return resume
     if len(tokens) > NESTING:

@@ -9,6 +9,7 @@ from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.records import dataclass
 
+_CLOSES = {"(": ")", "{": "}"}
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
 Explained = tuple[ParseError, int | None]  # the error, and where to resume within the statement
 
@@ -20,7 +21,6 @@ class Failure:
 
     tokens: list[Token]
     at: int
-    stop: str
 
     @property
     def token(self) -> Token | None:
@@ -71,7 +71,7 @@ def brackets(failure: Failure) -> ParseError | None:
                     f"this `{token.text}` meets a `{open_[-1].text}`",
                     token.span,
                     f"the `{open_[-1].text}` in column {open_[-1].span.column} is closed "
-                    f"by `{ {'(': ')', '{': '}'}[open_[-1].text] }`",
+                    f"by `{_CLOSES[open_[-1].text]}`",
                 )
             open_.pop()
     if open_:
@@ -84,8 +84,7 @@ def brackets(failure: Failure) -> ParseError | None:
         return mistake(
             f"this `{open_[-1].text}` is never closed",
             open_[-1].span,
-            "the statement ends before its "
-            f"`{ {'(': ')', '{': '}'}[open_[-1].text] }`; is one missing?",
+            f"the statement ends before its `{_CLOSES[open_[-1].text]}`; is one missing?",
         )
     return None
 

@@ -89,16 +89,12 @@ def entries(join: p.JoinPlan) -> dict[tuple[str, ...], TrieNode]:
 
 def unequal(step: p.Step, variable: str) -> p.Slot | None:
     """The other variable, if a step is only the test `!=` between it and `variable`."""
-    if not isinstance(step, p.Filter) or not isinstance(step.test, p.Apply):
-        return None
-    if step.test.function != "!=" or len(step.test.args) != 2:
-        return None
-    left, right = step.test.args
-    if isinstance(left, p.Slot) and isinstance(right, p.Slot) and left != right:
-        if left.name == variable:
-            return right
-        if right.name == variable:
-            return left
+    match step:
+        case p.Filter(p.Apply("!=", (p.Slot() as left, p.Slot() as right))) if left != right:
+            if left.name == variable:
+                return right
+            if right.name == variable:
+                return left
     return None
 
 
