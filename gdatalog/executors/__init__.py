@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.plan import Apply, Expr, Filter, Join, Slot, Step, slots
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan import Apply, Expr, Slot
 from gdatalog.plan.format import format_expr
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value
@@ -106,105 +105,11 @@ class Frontier:
         return self._lists
 
 
-def signed_sum(
-    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
-) -> Array:
-    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
-    total: Array = ops.xp.zeros_like(counts[0])
-    for coefficient, (first, *others) in terms:
-        product = counts[first]
-        for number in others:
-            product = ops.times(product, counts[number])
-        total = total + coefficient * product
-    return total
-
-
-# Comparisons of the join's variable with bound variables, which the join tests itself: values that
-# fail are neither looked up in other lists nor materialised.
-
 Comparison = tuple[str, Expr]  # of the variable at hand with something else
-
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-
-
-def tests_of_join(steps: Sequence[Step], at: int) -> list[Comparison]:
-    """The filters directly after the join at this position that it may test itself."""
-    join, found = steps[at], list[Comparison]()
-    assert isinstance(join, Join)
-    for step in steps[at + 1 :]:
-        comparison = _comparison(step.test, join) if isinstance(step, Filter) else None
-        if comparison is None:
-            break
-        found.append(comparison)
-    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
-        if isinstance(later, Join) and later.reuse and later.reuse.variable == join.variable:
-            return []  # it starts from this level's lists, and wants them as they are
-    return found
-
-
-def _comparison(test: Expr, join: Join) -> Comparison | None:
-    if not isinstance(test, Apply) or test.function not in _TURNED:
-        return None
-    if join.type == "symbol" and test.function not in ("=", "!="):
-        return None  # the order of codes means nothing
-    left, right = test.args
-    own = Slot(join.variable, join.type)
-    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
-        if mine == own and other.type == own.type and join.variable not in slots(other):
-            return op, other
-    return None
-
-
-# The lists that a level may be expanded from.
-#
-# If a level's lists do not depend on the last levels' variables, many rows need the same
-# intersection: rows that agree in the variables that it reads share it.
-
-# The level whose lists are reused, if they are not a participant's.
-REUSED, ROOTS, SHARED = -1, -2, -3
-
 
 # The intersection of root lists, and the position of each of its values in each of them (None: the
 # same as here).
 Roots = tuple[TrieLevel, Sequence[Array | None]]
-
-
-@dataclass(slots=True)
-class FrontierLists:
-    """Lists that a level may be expanded from, one for each row of the frontier."""
-
-    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
-    values: Array
-    starts: Array
-    lengths: Array
-    total: int | None = None  # of the lengths, where it is known
-    met: Frontier | None = None  # SHARED: where what has been met stands
-
-
-@dataclass(slots=True)
-class Reused:
-    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
-
-    level: TrieLevel
-    parents: Array
-    own: Array
-
-
-def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
-    """A frontier with a row for each combination of the variables that are read, and the number of
-    each row's combination; None if there are hardly fewer combinations than rows."""
-    base, rows = frontier, None
-    while base.parent is not None and read.isdisjoint(base.columns):
-        if base.rows is not None:
-            rows = base.rows if rows is None else base.rows[rows]
-        base = base.parent
-    if rows is None:
-        return None
-    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
-    first = ops.survivors(marks)
-    if 2 * len(first) > frontier.size:
-        return None
-    return base.take(rows[first]), ops.xp.cumsum(marks) - 1
 
 
 # Messages for computations that failed, with the values they failed on.

@@ -21,20 +21,11 @@ from typing import Any
 
 from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import (
-    WEIGHT,
-    Comparison,
-    FailedRows,
-    Frontier,
-    Key,
-    describe_failure,
-    signed_sum,
-    tests_of_join,
-)
+from gdatalog.executors import WEIGHT, Comparison, FailedRows, Frontier, Key, Ops, describe_failure
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
-from gdatalog.plan.effects import binds, may_fail, without
+from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 
@@ -293,3 +284,50 @@ class Levelwise(LevelWalk):
             self.run(inner, 0, outer, hits)
         found = hits.hits if step.mode == "exists" else ~hits.hits
         return BranchRows(ops, ops.xp.arange(outer.size), found.astype(ops.xp.int64), {})
+
+
+def signed_sum(
+    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
+) -> Array:
+    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
+    total: Array = ops.xp.zeros_like(counts[0])
+    for coefficient, (first, *others) in terms:
+        product = counts[first]
+        for number in others:
+            product = ops.times(product, counts[number])
+        total = total + coefficient * product
+    return total
+
+
+# Comparisons of the join's variable with bound variables, which the join tests itself: values that
+# fail are neither looked up in other lists nor materialised.
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def tests_of_join(steps: Sequence[p.Step], at: int) -> list[Comparison]:
+    """The filters directly after the join at this position that it may test itself."""
+    join, found = steps[at], list[Comparison]()
+    assert isinstance(join, p.Join)
+    for step in steps[at + 1 :]:
+        comparison = _comparison(step.test, join) if isinstance(step, p.Filter) else None
+        if comparison is None:
+            break
+        found.append(comparison)
+    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
+        if isinstance(later, p.Join) and later.reuse and later.reuse.variable == join.variable:
+            return []  # it starts from this level's lists, and wants them as they are
+    return found
+
+
+def _comparison(test: p.Expr, join: p.Join) -> Comparison | None:
+    if not isinstance(test, p.Apply) or test.function not in _TURNED:
+        return None
+    if join.type == "symbol" and test.function not in ("=", "!="):
+        return None  # the order of codes means nothing
+    left, right = test.args
+    own = p.Slot(join.variable, join.type)
+    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
+        if mine == own and other.type == own.type and join.variable not in p.slots(other):
+            return op, other
+    return None

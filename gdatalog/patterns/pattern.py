@@ -25,6 +25,7 @@ _WORDS = {"true", "false", "not", "inf", "null", "nil", "in", "exists", "distinc
 _WORDS |= {"count", "sum", "min", "max", "mean", "any_value", "count_distinct", "bnot", "lnot"}
 _WORDS |= {"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"}
 
+NAMES = "abcdefghij"  # of vertices
 Label = int | str
 Pair = tuple[str, str]
 
@@ -220,6 +221,9 @@ def biclique(left: int, right: int) -> Pattern:
     return _made(name, left + right, 2, lambda: product(*sides))
 
 
+FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
+
+
 def _whole(size: object) -> int:
     if not isinstance(size, Integral):
         raise UsageError(f"a number of vertices is whole, not {size!r}")
@@ -231,7 +235,7 @@ def _made(
 ) -> Pattern:
     if not least <= size <= MOST_VERTICES:
         raise UsageError(f"{name} would have {size} vertices: from {least} to {MOST_VERTICES}")
-    return from_edges([("abcdefghij"[u], "abcdefghij"[v]) for u, v in pairs()], name=name)
+    return from_edges([(NAMES[u], NAMES[v]) for u, v in pairs()], name=name)
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -321,6 +325,12 @@ class Shape:
             return frozenset([*pairs, *(() if directed else ((v, u) for u, v in pairs))])
 
         return Shape(size, both(edges), both(absent), tuple(labels) or (None,) * size)
+
+    def pattern(self, labels: Sequence[Label], directed: bool) -> Pattern:
+        """The graph with letters as vertices."""
+        ends = sorted(self.edges if directed else {(min(e), max(e)) for e in self.edges})
+        edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
+        return Pattern("pattern", edges, (), tuple(zip(NAMES, labels, strict=False)), directed)
 
     def automorphisms(self) -> list[Images]:
         return list(embeddings(self, self))

@@ -25,7 +25,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError, check_rows
 from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
 from gdatalog.patterns.pattern import (
-    Label,
+    NAMES,
     Pattern,
     Shape,
     drawn,
@@ -212,7 +212,7 @@ def frequent_patterns(
     labels, directed = graph.labels, bool(graph.directed)
     if labels is not None:
         _check_labels(graph)
-    edge = _shaped(grown(1, directed)[0], (), directed)
+    edge = grown(1, directed)[0].pattern((), directed)
     (name,), rules = _edges_of([edge], graph)
     head = graph.unused("frequent")
     with current_watch().work("planning", "frequent patterns"):
@@ -232,7 +232,7 @@ def frequent_patterns(
             if len(rows) == max_rows:
                 message = f"there are more frequent patterns than max_rows={max_rows:,} allows"
                 raise RowLimitError(message, hint="raise max_rows, or the support")
-            pattern = _shaped(shapes[at], () if labels is None else told, directed)
+            pattern = shapes[at].pattern(() if labels is None else told, directed)
             rows.append((pattern, len(pattern.edges), count, drawn(pattern)))
     rows.sort(key=lambda row: (row[1], -row[2], row[3]))
     import pandas as pd
@@ -240,7 +240,7 @@ def frequent_patterns(
     return pd.DataFrame(rows, columns=["pattern", "edges", "support", "drawing"])
 
 
-def _check_labels(graph: DataGraph, told: Sequence[Label] = ()) -> None:
+def _check_labels(graph: DataGraph, told: Sequence[object] = ()) -> None:
     """Checks the relation of labels, and the labels of patterns."""
     name = graph.labels or ""
     if name not in graph.db:
@@ -258,13 +258,6 @@ def _check_labels(graph: DataGraph, told: Sequence[Label] = ()) -> None:
         kinds = "texts" if texts else "ints"
         message = f"a pattern has the label {wrong!r}, and the labels of {name} are {kinds}"
         raise UsageError(message)
-
-
-def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
-    ends = sorted(shape.edges if directed else {(min(e), max(e)) for e in shape.edges})
-    edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
-    told = tuple(zip(NAMES, labels, strict=False))
-    return Pattern("pattern", edges, (), told, directed)
 
 
 def _edges_of(patterns: Sequence[Pattern], graph: DataGraph) -> tuple[list[str], list[str]]:
@@ -321,7 +314,6 @@ def _is_both_ways(graph: DataGraph) -> bool:
 
 
 Measure = Literal["mni", "instances"]
-NAMES = "abcdefghij"
 
 
 def frequent_rules(

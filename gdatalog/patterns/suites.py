@@ -8,21 +8,8 @@ from functools import cache
 from typing import Any
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.patterns.pattern import (
-    Label,
-    Pair,
-    Pattern,
-    biclique,
-    clique,
-    cycle,
-    from_edges,
-    path,
-    star,
-    variable,
-)
+from gdatalog.patterns.pattern import FAMILIES, Label, Pair, Pattern, biclique, from_edges, variable
 from gdatalog.records import dataclass, field, replace
-
-_FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
 
 # T-DFS; seven more patterns are these with labels 0 to 3 in the order of the vertices.
 _T_DFS = (
@@ -158,11 +145,11 @@ def named(name: str) -> Pattern:
             if pattern.name.lower() == name.lower():
                 return pattern
     if family := re.fullmatch(r"(clique|path|cycle|star|biclique)(\d+)(?:_(\d+))?", name):
-        made: Any = _FAMILIES[family[1]]
+        made: Any = FAMILIES[family[1]]
         if (family[3] is not None) == (made is biclique):
             return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]  # families have several signatures
     names = [pattern.name for suite in _suites().values() for pattern in suite]
-    close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in _FAMILIES)])
+    close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in FAMILIES)])
     hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P7, G0 to G29, ..."
     raise UsageError(
         f"there is no pattern {name!r}", hint=f"did you mean {close}?" if close else hint

@@ -37,9 +37,7 @@ class Fallback:
 class Once:
     """Each rule runs once: the stratum is not recursive."""
 
-    @property
-    def fallback(self) -> None:
-        return None
+    fallback: None = None
 
     def __str__(self) -> str:
         return "once"
