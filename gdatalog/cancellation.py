@@ -286,13 +286,8 @@ class Watch:
         round_: int | None = None
         for work in [*self.works, *(aside.works if aside is not None else ())]:
             round_ = work.round if work.round is not None else round_
-            seconds = perf_counter() - work.began
-            found.append(
-                Progress(
-                    work.stage, work.what, work.done, work.total, work.unit, round_,
-                    work.new_rows, seconds,
-                )
-            )  # fmt: skip
+            kind = work.stage, work.what, work.done, work.total, work.unit
+            found.append(Progress(*kind, round_, work.new_rows, perf_counter() - work.began))
         return found
 
     def status(self) -> tuple[Progress | None, list[str]]:

@@ -72,15 +72,12 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
     ]
 
 
+@dataclass(frozen=True, eq=False)
 class Relations(Mapping[str, Result]):
     """The relations of a database, by name. Includes invalid ones, which raise on access."""
 
-    def __init__(
-        self, workspace: Workspace, call: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        """`call`: a context that locks the workspace."""
-        self._workspace = workspace
-        self._call = call
+    _workspace: Workspace
+    _call: Callable[[], AbstractContextManager[None]]  # a context that locks the workspace
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         with self._call():

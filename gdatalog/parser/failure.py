@@ -42,6 +42,20 @@ class Failure:
         last = self.tokens[-1]
         return Span(last.source, last.end, last.end)
 
+    @property
+    def innermost(self) -> str | None:
+        """The kind of bracket around the failure: "call", "group" or "braces"."""
+        open_: list[str] = []
+        for at, token in enumerate(self.tokens[: self.at]):
+            if token.type == "LPAR":
+                call = at and self.tokens[at - 1].type == "NAME"
+                open_.append("call" if call else "group")
+            elif token.type == "LBRACE":
+                open_.append("braces")
+            elif token.type in ("RPAR", "RBRACE") and open_:
+                open_.pop()
+        return open_[-1] if open_ else None
+
 
 def mistake(message: str, span: Span, hint: str | None = None) -> ParseError:
     return ParseError(message, span, hint=hint)
@@ -89,28 +103,13 @@ def brackets(failure: Failure) -> ParseError | None:
     return None
 
 
-def innermost(failure: Failure) -> str | None:
-    """The kind of bracket around the failure: "call", "group" or "braces"."""
-    open_: list[str] = []
-    for at, token in enumerate(failure.tokens[: failure.at]):
-        if token.type == "LPAR":
-            call = at and failure.tokens[at - 1].type == "NAME"
-            open_.append("call" if call else "group")
-        elif token.type == "LBRACE":
-            open_.append("braces")
-        elif token.type in ("RPAR", "RBRACE") and open_:
-            open_.pop()
-    return open_[-1] if open_ else None
-
-
 # Errors of directives.
 
+_COMPONENTS = ("components are", "put the rules into a file of their own and `.include` it")
 _REFUSED = {
-    "comp": ("components are", "put the rules into a file of their own and `.include` it"),
-    "init": ("components are", "put the rules into a file of their own and `.include` it"),
+    **dict.fromkeys(("comp", "init", "override"), _COMPONENTS),
     "functor": ("user-defined functors are", "compute the values before they are loaded"),
     "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
-    "override": ("components are", "put the rules into a file of their own and `.include` it"),
     "once": ("`.once` is", "`.include` inserts a file in its place"),
 }
 BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
@@ -267,7 +266,7 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
 def sql_star(failure: Failure) -> ParseError | None:
     """The error for SQL's `*`."""
     token, before = failure.token, failure.before
-    if token is None or token.text != "*" or before is None or innermost(failure) != "call":
+    if token is None or token.text != "*" or before is None or failure.innermost != "call":
         return None
     if before.type not in ("LPAR", "COMMA"):
         return None

@@ -15,7 +15,6 @@ from gdatalog.parser.failure import (
     Failure,
     brackets,
     directive_mistake,
-    innermost,
     missing_dot,
     mistake,
     new_line,
@@ -52,7 +51,7 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if failure.at == 0:
         hint = "a rule is head <- body; a question begins with `?-`"
         return mistake("the head of the rule is missing before the arrow", token.span, hint)
-    if innermost(failure) is not None:
+    if failure.innermost is not None:
         return None
     arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
     if not arrows:
@@ -208,7 +207,7 @@ def _missing(failure: Failure) -> ParseError | None:
     if kind == "LBRACE" and token and token.type == "RBRACE":
         return mistake("there is nothing between these braces", before.span.to(token.span))
     if token and token.type == "COMMA":
-        what = "an argument" if innermost(failure) == "call" else "something"
+        what = "an argument" if failure.innermost == "call" else "something"
         return mistake(f"{what} is missing before this comma", token.span)
     if kind == "COMMA":
         closes = token is None or token.type in ("RPAR", "RBRACE")
@@ -246,7 +245,7 @@ def _misplaced(failure: Failure) -> ParseError | None:
     token = failure.token
     if token is None:
         return None
-    where = innermost(failure)
+    where = failure.innermost
     if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
         return mistake("an argument is a value, not a condition", token.span, hint)

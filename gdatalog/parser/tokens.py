@@ -51,10 +51,8 @@ def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token
     text = source.text[start:end]
     plain = text.replace("_", "")
     value: int | float
-    if plain[:2] in ("0x", "0X"):
-        value = int(plain[2:].removesuffix("u"), 16)
-    elif plain[:2] in ("0b", "0B"):
-        value = int(plain[2:].removesuffix("u"), 2)
+    if plain[:2] in ("0x", "0X", "0b", "0B"):
+        value = int(plain.removesuffix("u"), 0)
     elif "." in plain or "e" in plain or "E" in plain:
         value = float(plain)
         if value == float("inf"):
