@@ -49,18 +49,14 @@ def text_rows(result: ShownRows) -> Iterator[list[str]]:
         yield from _rows(result if whole else result._part(start, start + AT_ONCE))
 
 
-def box(result: ShownRows, most: int, columns: int | None = None, took: str | None = None) -> str:
-    """A table with lines: the first and last rows, `most` in all, the number of rows and the time.
-
-    `columns` is the terminal's width. For a file it is None, and only very long cells are cut.
-    """
-    return "\n".join(box_lines(result, most, columns, took))
-
-
 def box_lines(
     result: ShownRows, most: int, columns: int | None = None, took: str | None = None
 ) -> Iterator[str]:
-    """The lines of a box, as an iterator: a file's box is as long as the answer."""
+    """A table with lines: the first and last rows, `most` in all, the number of rows and the time.
+
+    `columns` is the terminal's width. For a file it is None, and only very long cells are cut. An
+    iterator of its lines, because a file's box is as long as the answer.
+    """
     took = "" if took is None else f" ({took})"
     if not result.columns:
         yield ("yes" if result else "no") + took

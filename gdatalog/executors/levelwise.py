@@ -87,11 +87,8 @@ class Levelwise(LevelWalk):
 
     def _note(self, step: p.Step, came: int, tried: int, went: int, started: float) -> None:
         assert self.seen is not None
-        entry = self.seen.setdefault(id(step), StepCounts())
-        entry.rows_in += came
-        entry.tried += tried
-        entry.rows_out += went
-        entry.seconds += perf_counter() - started
+        more = StepCounts(came, tried, went, perf_counter() - started)
+        self.seen.setdefault(id(step), StepCounts()).add(more)
 
     # --------------------------------------------------------------------------- narrower
 

@@ -169,19 +169,14 @@ def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Lim
         for task in tasks:
             while not task.wait(PATIENCE):
                 limits.poll()
-                tell(control, limits)
+                units = int(control[calls.UNITS])
+                if units > 1:  # a worker has claimed work
+                    limits.watch.part(min(units, int(control[calls.COUNTER])), units)
     except BaseException:
         control[calls.STOP_FLAG] = 1
         for task in tasks:
             task.wait()
         raise
-
-
-def tell(control: Array, limits: Limits) -> None:
-    """Reports progress once a worker has claimed any work."""
-    units = int(control[calls.UNITS])
-    if units > 1:
-        limits.watch.part(min(units, int(control[calls.COUNTER])), units)
 
 
 @dataclass(slots=True)

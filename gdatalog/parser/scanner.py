@@ -29,7 +29,8 @@ from gdatalog.parser.words import (
     REFUSED_DIRECTIVES,
     column_one,
     directive_length,
-    find_words,
+    find_aggregates,
+    find_prefix_words,
     wrong_token,
 )
 from gdatalog.records import dataclass
@@ -233,7 +234,8 @@ def _done(
         elif stop == "end":
             stop = "directive"
     elif words:
-        find_words(tokens)
+        find_aggregates(tokens)
+        find_prefix_words(tokens)
     if cautions:
         first = tokens[0].start if tokens else end
         last = end if stop == "dot" else tokens[-1].end if tokens else 0

@@ -49,13 +49,7 @@ def check_relation_name(name: object) -> None:
     raise UsageError(f"not a relation's name: {name!r}", hint=hint)
 
 
-def find_words(tokens: list[Token]) -> None:
-    """Sets the token types of contextual keywords in a statement."""
-    _find_aggregates(tokens)
-    _find_prefix_words(tokens)
-
-
-def _find_aggregates(tokens: list[Token]) -> None:
+def find_aggregates(tokens: list[Token]) -> None:
     """Marks names that open an aggregate as AGGREGATE: a colon follows at their depth.
 
     A name directly followed by a value must open one (`sum x`); before `(` or `-` it may also be a
@@ -111,7 +105,7 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
         tokens[owner + 1].type = "SIGN"
 
 
-def _find_prefix_words(tokens: list[Token]) -> None:
+def find_prefix_words(tokens: list[Token]) -> None:
     """`bnot x` and `lnot x` are operators where an operand may start; `bnot(x)` is a call.
 
     `bnot -x` is one too, `bnot - x` a difference.

@@ -214,11 +214,7 @@ def _is_within(step: p.Join, names: Collection[str], paths: Paths, within: TrieN
     nodes = [paths.node(part) for part in step.participants]
     return (
         within in nodes
-        and all(
-            _adjacency(node, names, paths, part)
-            for node, part in zip(nodes, step.participants, strict=True)
-            if node != within
-        )
+        and all(_adjacency(node, names) for node in nodes if node != within)
         and all(isinstance(cut.bound, p.Slot) for cut in step.cuts)
     )
 
@@ -255,7 +251,7 @@ def _only_roots(step: p.Seek, names: Collection[str], paths: Paths) -> bool:
     )
 
 
-def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: p.Participant) -> bool:
+def _adjacency(node: TrieNode, names: Collection[str]) -> bool:
     """Whether a row of bits replaces a participant, or it is looked up at the root."""
     if node.depth == 0:
         return True
