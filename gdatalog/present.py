@@ -138,8 +138,7 @@ def html(result: ShownRows, most: int) -> str:
     if not result.columns:
         return f"<b>{'yes' if result else 'no'}</b>"
     first, last = result._picked(most)
-    gap: list[list[str] | None] = [None] if len(last) else []
-    rows = [*_rows(first), *gap, *(_rows(last) if len(last) else [])]
+    rows = [*_rows(first), *([None, *_rows(last)] if len(last) else [])]
     table = html_table(result.columns, result.dtypes, rows)
     return f'{table}<small style="{FAINT}">{amount(len(result), "rows")}</small>'
 

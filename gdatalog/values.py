@@ -103,6 +103,19 @@ def timestamp_to_text(nanoseconds: int) -> str:
     return f"{day}T{clock}{tail}"
 
 
+def constant_text(kind: TypeName, value: Value) -> str:
+    """A constant of the language.
+
+    >>> constant_text("bool", True), constant_text("timestamp", 0), constant_text("symbol", "a")
+    ('true', '@1970-01-01', '"a"')
+    """
+    if kind == "symbol":
+        return quoted(str(value))
+    if kind == "timestamp":
+        return "@" + timestamp_to_text(int(value))
+    return str(bool(value)).lower() if kind == "bool" else repr(value)
+
+
 def quoted(text: str) -> str:
     """A string literal.
 

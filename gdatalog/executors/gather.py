@@ -17,7 +17,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops, values_of
 from gdatalog.plan import Gather, Reduction, Slot
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -222,17 +222,14 @@ class Gathering:
 
     def copy(self) -> Gathering:
         """A copy with the same groups, which is independent."""
-        other = Gathering(self.specs, self.ops, self.scope, self.limits, self.level)
         for rows in self.sets:
             if rows.runs is not None:
                 rows.rows()
+        other = replace(self, blocks=list(self.blocks), spilled=None, _charged=0)
         if self.spilled is not None:
             other.spilled = SpilledGroups(self.width, self.spilled.level)
             other.spilled.files = list(self.spilled.files)
-        other.width, other.blocks, other.given = self.width, list(self.blocks), self.given
-        other.pending, other.settled, other.repeated = self.pending, self.settled, self.repeated
-        for mine, its in zip(self.sets, other.sets, strict=True):
-            its.blocks, its.settled, its.pending = list(mine.blocks), mine.settled, mine.pending
+        other.sets = [replace(rows, blocks=list(rows.blocks)) for rows in self.sets]
         return other
 
     def __getstate__(self) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ import re
 from gdatalog.parser import syntax as s
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
-from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
+from gdatalog.values import constant_text, is_list, quoted, shown_name
 
 Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
 
@@ -56,7 +56,7 @@ def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
 def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
     match node:
         case s.Const():
-            text = _constant(node)
+            text = constant_text(node.type, node.value)
             return text, PREFIX if text.startswith("-") else _WHOLE
         case s.Var(name):
             return name, _WHOLE
@@ -80,7 +80,7 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             return " ".join(parts), tight
         case s.FunctionCall("-", (operand,)):
             if isinstance(operand, s.Const) and operand.type in ("int", "float"):
-                return f"-({_constant(operand)})", PREFIX
+                return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
@@ -105,18 +105,6 @@ def _target(node: s.Expr) -> str:
 
 def _list(nodes: tuple[s.Expr, ...]) -> str:
     return ", ".join(_value(node) for node in nodes)
-
-
-def _constant(node: s.Const) -> str:
-    match node.type, node.value:
-        case "bool", value:
-            return "true" if value else "false"
-        case "timestamp", int(value):
-            return "@" + timestamp_to_text(value)
-        case "symbol", str(value):
-            return quoted(value)
-        case _:
-            return repr(node.value)
 
 
 # --------------------------------------------------------------------------------- literals

@@ -96,10 +96,9 @@ class Pattern:
         absent = dict.fromkeys(self.absent)
         if induced:
             pairs = permutations if self.directed else combinations
-            there = {*self.edges, *(() if self.directed else ((v, u) for u, v in self.edges))}
-            told = {*absent, *(() if self.directed else ((v, u) for u, v in absent))}
-            absent.update((pair, None) for pair in pairs(self.vertices, 2)
-                          if pair not in there and pair not in told)  # fmt: skip
+            known = {*self.edges, *absent}
+            known |= set() if self.directed else {(v, u) for u, v in known}
+            absent |= dict.fromkeys(pair for pair in pairs(self.vertices, 2) if pair not in known)
         found += [f"not {edges}({u}, {v})" for u, v in absent]
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -161,12 +161,19 @@ def graphlets(size: int) -> tuple[Pattern, ...]:
     return tuple(one for one in suite("graphlets") if len(one.vertices) == size)
 
 
+def _t_dfs_labels(pattern: Pattern) -> dict[str, Label]:
+    return {vertex: at % _T_DFS_LABELS for at, vertex in enumerate(sorted(pattern.vertices))}
+
+
 @cache
 def _suites() -> dict[str, tuple[Pattern, ...]]:
     plain = [from_edges(edges, name=f"P{at}") for at, edges in enumerate(_T_DFS, 1)]
     return {
         "t-dfs": tuple(plain),
-        "t-dfs-labelled": tuple(_labelled(plain)),
+        "t-dfs-labelled": tuple(
+            replace(pattern.labelled(_t_dfs_labels(pattern)), name=f"P{at}")
+            for at, pattern in enumerate(plain, len(plain) + 1)
+        ),
         "stmatch": tuple(from_edges(edges, name=name) for name, edges in _STMATCH.items()),
         "graphset": tuple(from_edges(edges, name=name) for name, edges in _GRAPHSET.items()),
         "cuts": tuple(
@@ -178,13 +185,6 @@ def _suites() -> dict[str, tuple[Pattern, ...]]:
             from_edges(edges, name=f"G{at}") for at, (edges, _) in enumerate(GRAPHLETS)
         ),
     }
-
-
-def _labelled(plain: list[Pattern]) -> Iterator[Pattern]:
-    for at, pattern in enumerate(plain, len(plain) + 1):
-        names = sorted(pattern.vertices)
-        told = pattern.labelled({name: i % _T_DFS_LABELS for i, name in enumerate(names)})
-        yield Pattern(f"P{at}", told.edges, told.absent, told.labels, told.directed)
 
 
 # Patterns in DotMotif's language: edges, edges that must not be, macros and labels.

@@ -84,13 +84,12 @@ def without(steps: tuple[p.Step, ...], variable: str) -> tuple[p.Step, ...]:
 
     A failed computation is an error only if the rest of the body holds: this is the rest.
     """
-    if steps and variable in binds(steps[0]) and participants(steps[0]):
-        # The first step failed: atoms that contain its variable bind it instead.
-        parts = participants(steps[0])
-        assert isinstance(steps[0], (p.Assign, p.Generate))
-        return (p.Join(variable, steps[0].type, parts), *steps[1:])
     if steps and variable in binds(steps[0]):
-        steps = steps[1:]
+        step, *others = steps
+        if isinstance(step, (p.Assign, p.Generate)) and step.participants:
+            # The first step failed: atoms that contain its variable bind it instead.
+            return (p.Join(variable, step.type, step.participants), *others)
+        steps = tuple(others)
     return _rest(steps, {variable}, set())
 
 

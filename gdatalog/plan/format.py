@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from gdatalog import plan as p
 from gdatalog.plan.nest import Paths
 from gdatalog.records import dataclass
-from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
+from gdatalog.values import constant_text, is_list, shown_name
 
 _INFIX = frozenset(
     {"+", "-", "*", "/", "%", "^", "=", "!=", "<", "<=", ">", ">="}
@@ -26,11 +26,7 @@ def format_expr(expr: p.Expr, inside: bool = False) -> str:
         case p.Parameter():
             return f"${expr.name}"
         case p.Constant():
-            if expr.type == "symbol":
-                return quoted(str(expr.value))
-            if expr.type == "timestamp":
-                return "@" + timestamp_to_text(int(expr.value))
-            return str(expr.value).lower() if expr.type == "bool" else str(expr.value)
+            return constant_text(expr.type, expr.value)
         case _:
             if expr.function in _INFIX and len(expr.args) == 2:
                 left, right = (format_expr(arg, True) for arg in expr.args)
