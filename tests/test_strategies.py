@@ -28,7 +28,6 @@ from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.strategies import OneWorklist
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.plan.format import format_rule
 from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.stratum import (
     Again,
@@ -50,6 +49,7 @@ from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
 from tests.plan_check import PlanError, check_stratum
+from tests.plan_text import format_rule
 from tests.test_engine_oracle import frame, share
 from tests.test_queries import PROGRAMS, QUERIES
 from tests.test_queries import _asked as asked

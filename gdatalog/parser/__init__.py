@@ -13,7 +13,7 @@ from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.builder import Builder
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
-from gdatalog.parser.format import format_node, format_program
+from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
 from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
@@ -26,7 +26,6 @@ __all__ = [
     "Program",
     "expand_includes",
     "format_node",
-    "format_program",
     "is_complete",
     "parse",
     "parse_with_cautions",

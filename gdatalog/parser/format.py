@@ -1,4 +1,4 @@
-"""Formats a syntax tree as text: parse(format_program(p)) == p, apart from spans.
+"""Formats a syntax tree as text: parse(format_node(p)) == p, apart from spans.
 
 Parentheses are written only where needed. Nodes that only the checks create are formatted for
 explanations; a renamed variable (`y~2`) is written as it is.
@@ -18,16 +18,12 @@ Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
 _WHOLE = 100  # binds tighter than any operator
 
 
-def format_program(program: s.Program) -> str:
-    """Formats a program, one statement per line."""
-    return "".join(format_node(statement) + "\n" for statement in program.statements)
-
-
 def format_node(node: Node) -> str:
-    """Formats any node; parsing the text gives an equal node."""
+    """Formats any node, a program with one statement per line; parsing the text gives an equal
+    node."""
     match node:
         case s.Program():
-            return format_program(node)
+            return "".join(format_node(statement) + "\n" for statement in node.statements)
         case s.Rule(heads, body):
             head = ", ".join(_literal(atom) for atom in heads)
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."

@@ -61,21 +61,12 @@ PATTERN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 
+_BRACKETS = {"(": "LPAR", ")": "RPAR", "{": "LBRACE", "}": "RBRACE"}
+_SEPARATORS = {",": "COMMA", ";": "SEMICOLON", ":": "COLON", "|": "VBAR"}
 _TYPES = {
-    "(": "LPAR",
-    ")": "RPAR",
-    "{": "LBRACE",
-    "}": "RBRACE",
-    ",": "COMMA",
-    ";": "SEMICOLON",
-    ":": "COLON",
-    "|": "VBAR",
-    "<-": "ARROW",
-    ":-": "ARROW",
-    "?-": "QUERY",
-    "!": "NOT",
-    "=": "EQUAL",
-    "<:": "SUBTYPE",
+    **_BRACKETS,
+    **_SEPARATORS,
+    **{"<-": "ARROW", ":-": "ARROW", "?-": "QUERY", "!": "NOT", "=": "EQUAL", "<:": "SUBTYPE"},
     **dict.fromkeys(("!=", "<", "<=", ">", ">="), "COMPARE"),
     **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
 }

@@ -36,20 +36,6 @@ def format_expr(expr: p.Expr, inside: bool = False) -> str:
             return f"{expr.function}({args})"
 
 
-def format_rule(rule: p.RulePlan, remark: Remark = lambda step: "") -> str:
-    """The whole rule: each join, then aggregates and the head."""
-    lines = []
-    for inner in rule.within:
-        lines += [table_label(inner), *("  " + line for line in format_rule(inner).split("\n"))]
-    for number, join in enumerate(rule.joins):
-        if rule.terms:
-            lines.append(term_label(rule.terms[number]))
-        elif len(rule.joins) > 1:
-            lines.append(alternative_label(number, len(rule.joins)))
-        lines += format_join(join, remark)
-    return "\n".join([*lines, *ending_labels(rule)])
-
-
 def format_join(join: p.JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     """One line for each step; `remark` can add an estimate or a measurement to each."""
     lines = []
