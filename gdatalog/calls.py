@@ -240,13 +240,9 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
 
 def levels_of(plan: RulePlan) -> int:
     """How many levels hold a chunk of rows at the same time, at most."""
-    return 1 + max(
-        (
-            sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
-            for join in plan.joins
-        ),
-        default=0,
-    )
+    wide = (Join, Generate, Branch)
+    steps = (all_steps(join.steps) for join in plan.joins)
+    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
 
 
 @contextmanager

@@ -65,9 +65,9 @@ def interrupt_message(error: KeyboardInterrupt) -> str:
 
 def out_of_time(seconds: float, figures: str) -> TimeLimitError:
     """The error for a call that exceeds its time limit."""
-    limit = f"{seconds:g} s"
     hint = "raise it: timeout=... or --timeout"
-    return TimeLimitError(f"this takes longer than the time limit of {limit}: {figures}", hint=hint)
+    message = f"this takes longer than the time limit of {seconds:g} s: {figures}"
+    return TimeLimitError(message, hint=hint)
 
 
 def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
@@ -325,9 +325,8 @@ class Watch:
         elif last.share is not None:
             figures = f"{last.title} at {int(100 * last.share)} %"
         else:
-            figures = (
-                f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
-            )
+            so_far = f", {amount(last.done, last.unit)} so far" if last.done else ""
+            figures = f"{last.title}{so_far}"
         return f"{figures}, "
 
     # --------------------------------------------------------------------------- who works

@@ -240,7 +240,10 @@ class Workspace:
 
     def tell_of(self, name: str, findings: Findings) -> None:
         """Warns about findings in data that was loaded."""
-        for caution in findings.cautions(name):
+        self._warn(findings.cautions(name))
+
+    def _warn(self, cautions: Iterable[Caution]) -> None:
+        for caution in cautions:
             self.on_caution(caution)
 
     def _afar(
@@ -323,12 +326,9 @@ class Workspace:
 
     def rules_of(self, name: str) -> int:
         """The number of rules that define a relation."""
-        return sum(
-            isinstance(statement, Rule)
-            and statement.body is not None
-            and name in names_of(statement)
-            for statement in (self.texts.outline() if self.texts.speaks_of(name) else ())
-        )
+        statements = self.texts.outline() if self.texts.speaks_of(name) else ()
+        rules = (s for s in statements if isinstance(s, Rule) and s.body is not None)
+        return sum(name in names_of(rule) for rule in rules)
 
     def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         """The schemas of valid relations by name, and the causes of invalid ones."""
@@ -364,8 +364,7 @@ class Workspace:
         if self.untrusted:
             check_length(text, name)
         program, cautions = self._prepared.parse(text, name, bare)
-        for caution in cautions:
-            self.on_caution(caution)
+        self._warn(cautions)
         return program
 
     def parse_file(self, path: str) -> Program:
@@ -476,7 +475,6 @@ class Workspace:
 
     def tell(self, session: Session) -> None:
         """Reports the warnings of a session."""
-        for caution in session.cautions:
-            self.on_caution(caution)
+        self._warn(session.cautions)
         if session.lasting:
             self.tell_invalid(session.validity)

@@ -163,11 +163,7 @@ class Reads:
     @staticmethod
     def of(printed: PrintedPlan, trie: int) -> Reads:
         scalars = enumerate(printed.scalars)
-        arguments = [
-            argument
-            for argument in printed.arguments
-            if any(level.trie == trie for level in argument.levels)
-        ]
+        arguments = [a for a in printed.arguments if any(at.trie == trie for at in a.levels)]
         return Reads(
             [(place, kind, at.depth) for place, (kind, at) in scalars if at.trie == trie],
             [(a.name, a.kind, a.levels[0].depth) for a in arguments if a.kind in calls.SHARED],

@@ -63,14 +63,11 @@ class Pattern:
     def shape(self) -> Shape:
         """The pattern with numbered vertices."""
         place = {vertex: at for at, vertex in enumerate(self.vertices)}
-        labels = dict(self.labels)
-        return Shape.of(
-            len(place),
-            [(place[u], place[v]) for u, v in self.edges],
-            [(place[u], place[v]) for u, v in self.absent],
-            [labels.get(vertex) for vertex in place],
-            self.directed,
+        labels = [dict(self.labels).get(vertex) for vertex in place]
+        edges, absent = (
+            [(place[u], place[v]) for u, v in pairs] for pairs in (self.edges, self.absent)
         )
+        return Shape.of(len(place), edges, absent, labels, self.directed)
 
     def labelled(self, labels: Mapping[str, Label] | Sequence[Label]) -> Pattern:
         """The pattern with labels for its vertices, by name or in order.

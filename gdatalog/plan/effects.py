@@ -55,17 +55,14 @@ def participants(step: p.Step) -> tuple[p.Participant, ...]:
 
 def may_fail(steps: tuple[p.Step, ...]) -> bool:
     """Whether any expression in the steps can fail (division, overflow of a sum, ...)."""
-    return any(
-        (isinstance(step, (p.Assign, p.Generate)) and step.may_fail)
-        or (
-            isinstance(step, p.Branch)
-            and (
-                any(may_fail(inner) for inner in step.alternatives)
-                or (step.reduction is not None and step.reduction.kind in ("sum", "mean"))
-            )
-        )
-        for step in steps
-    )
+    for step in steps:
+        if isinstance(step, (p.Assign, p.Generate)) and step.may_fail:
+            return True
+        if isinstance(step, p.Branch):
+            sums = step.reduction is not None and step.reduction.kind in ("sum", "mean")
+            if sums or any(map(may_fail, step.alternatives)):
+                return True
+    return False
 
 
 def all_steps(steps: tuple[p.Step, ...]) -> Iterator[p.Step]:

@@ -342,8 +342,5 @@ def kept_apart(join: p.JoinPlan, groups: DedupGroups, step: p.Compact) -> tuple[
 
 def level_of(join: p.JoinPlan, variable: str) -> p.Participant:
     """A participant whose list contains all values of a variable."""
-    return next(
-        step.participants[0]
-        for step in join.steps
-        if isinstance(step, p.Join) and step.variable == variable
-    )
+    joins = (step for step in join.steps if isinstance(step, p.Join))
+    return next(step.participants[0] for step in joins if step.variable == variable)
