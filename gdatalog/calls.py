@@ -261,9 +261,8 @@ def accounted(limits: Limits, device: str) -> Iterator[None]:
     except MemoryError as error:
         if device == "cpu":
             raise
-        raise MemoryLimitError(
-            f"{device} has not enough memory for this: {error}",
-            hint='another process may hold some; or run on the CPU, device="cpu"',
-        ) from error
+        hint = 'another process may hold some; or run on the CPU, device="cpu"'
+        message = f"{device} has not enough memory for this: {error}"
+        raise MemoryLimitError(message, hint=hint) from error
     finally:
         watch.account = before

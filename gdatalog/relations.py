@@ -62,14 +62,14 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
     session = workspace.session(Program(()))
     with_rules = ruled(workspace.texts.outline())
     schemas, broken = session.checked.schemas, session.validity.broken
-    return [
-        RelationEntry(name, None, None, broken[name].why(name))
-        if name in broken
-        else RelationEntry(
-            name, schemas[name], session.at_hand(name), "rules" if name in with_rules else "data"
-        )
-        for name in sorted({*schemas, *broken})
-    ]
+
+    def entry(name: str) -> RelationEntry:
+        if name in broken:
+            return RelationEntry(name, None, None, broken[name].why(name))
+        origin = "rules" if name in with_rules else "data"
+        return RelationEntry(name, schemas[name], session.at_hand(name), origin)
+
+    return [entry(name) for name in sorted({*schemas, *broken})]
 
 
 @dataclass(frozen=True, eq=False)

@@ -327,10 +327,9 @@ class Result:
         """
         texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
         if texts and not codes:
-            raise DeviceError(
-                f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts",
-                hint="to_cupy(codes=True) gives the places of texts in `categories`",
-            )
+            message = f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts"
+            hint = "to_cupy(codes=True) gives the places of texts in `categories`"
+            raise DeviceError(message, hint=hint)
         if self._exported is None:
             self._exported = dict(zip(self.columns, self._on_device(), strict=True))
         return self._exported

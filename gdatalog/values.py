@@ -149,6 +149,7 @@ def is_unicode(text: str) -> bool:
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 _KEPT = "\u200c\u200d"  # joiners: invisible, but they change the text's appearance
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SKINS = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _UNSEEN_IN_LINES = re.compile(r"[^\x20-\x7e\n\t]")
 
@@ -230,7 +231,7 @@ def _signs(text: str) -> Iterator[tuple[str, int]]:
                 size = 2
             elif text[at] == _JOINER and size == 2 and at + 1 < end:
                 at += 1  # and the joined character
-            elif _cells(text[at]) and not (size == 2 and _is_skin(text[at])):
+            elif _cells(text[at]) and not (size == 2 and text[at] in _SKINS):
                 break
             at += 1
         yield text[start:at], size
@@ -245,7 +246,3 @@ def _cells(character: str) -> int:
 
 def _is_of_flags(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _is_skin(character: str) -> bool:
-    return "\U0001f3fb" <= character <= "\U0001f3ff"

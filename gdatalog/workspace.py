@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
@@ -212,7 +212,9 @@ class Workspace:
 
         with self.watch.work("loading", name if path is None else f"{name} from {path}"):
             if path is not None and there is None:
-                with self._loading():
+                # Rows that are read must fit the memory limit, or go to temporary files.
+                limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+                with nullcontext() if self.spill is None else accounted(limits, CPU.name):
                     relation = self.watch.aside(made)
             else:
                 from gdatalog.storage.raw import at_hand
@@ -222,14 +224,6 @@ class Workspace:
         if not relation.store.on_host:
             self.device.hold(relation)
         return relation
-
-    def _loading(self) -> AbstractContextManager[None]:
-        """A context in which rows that are read must fit the memory limit, or go to temporary
-        files."""
-        if self.spill is None:
-            return nullcontext()
-        limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
-        return accounted(limits, CPU.name)
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""

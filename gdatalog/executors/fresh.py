@@ -320,9 +320,5 @@ class PlanFunction:
 
     def met(self) -> tuple[Array, ...]:
         """A row outside the space, as columns with one row."""
-        for worker in self.at_work:
-            if worker.status == calls.OUTSIDE:
-                return tuple(
-                    worker.state[at : at + 1].copy() for at in range(MET, len(worker.state))
-                )
-        raise AssertionError("no row lies outside")
+        worker = next(worker for worker in self.at_work if worker.status == calls.OUTSIDE)
+        return tuple(worker.state[MET:].reshape(-1, 1).copy())

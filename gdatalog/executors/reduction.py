@@ -131,12 +131,8 @@ def _attaining(
         at = ops.survivors(target == optimum[rows[0]])
         exported = (columns[name][at] for name, _ in reduction.exports)
         blocks.append((rows[0][at], target[at], *exported))
-    width = 2 + len(reduction.exports)
-    attained = (
-        ops.merge_rows(blocks)
-        if blocks
-        else tuple(xp.empty(0, dtype=xp.int64) for _ in range(width))
-    )
+    nothing = tuple(xp.empty(0, dtype=xp.int64) for _ in range(2 + len(reduction.exports)))
+    attained = ops.merge_rows(blocks) if blocks else nothing
     every = xp.arange(size)
     starts = xp.searchsorted(attained[0], every)
     lengths = xp.searchsorted(attained[0], every, side="right") - starts

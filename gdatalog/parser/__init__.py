@@ -114,7 +114,8 @@ def _read_statement(
         if foreign is not None:
             errors.append(foreign[0])
             return foreign[1]
-        errors += _first_of_each(wrong)
+        firsts = {error.message: error for error in reversed(wrong)}  # each message once
+        errors += reversed(firsts.values())
         return None
     try:
         read = statement(build(tokens), bare)
@@ -136,11 +137,6 @@ def _read_statement(
         hint = "put one before the directive that follows"
         errors.append(missing_dot(Span(last.source, last.end, last.end), hint))
     return None
-
-
-def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
-    """The errors of a statement's tokens, each message once."""
-    return list({error.message: error for error in reversed(errors)}.values())[::-1]
 
 
 def _too_deep(read: Statement) -> Span | None:
@@ -286,12 +282,10 @@ def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
     if last.source.name in names:
         steps = above[names.index(last.source.name) :]
         files = [*(span.source.name for span in steps), last.source.name]
-        return ParseError(
-            "files that include each other: " + " -> ".join(files),
-            steps[-1],
-            hint="put what both need into a file that includes neither",
-            notes=[Note("which is included here", span) for span in steps[:-1]],
-        )
+        message = "files that include each other: " + " -> ".join(files)
+        hint = "put what both need into a file that includes neither"
+        notes = [Note("which is included here", span) for span in steps[:-1]]
+        return ParseError(message, steps[-1], hint=hint, notes=notes)
     if len(trail) > DEEPEST:
         return ParseError(f"files are included more than {DEEPEST} deep", last)
     return None

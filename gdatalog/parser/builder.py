@@ -196,12 +196,8 @@ class Builder:
                     "R(x, z) <- R(x, y), R(y, z).",
                 )
         last = qualifiers[-1] if qualifiers else parts[-2]
-        return s.Decl(
-            tuple(token.value for token in parts[1]),
-            tuple(parts[3:-2:2]),
-            tuple(token.value for token in qualifiers),
-            parts[0].span.to(last.span),
-        )
+        names, words = (tuple(token.value for token in each) for each in (parts[1], qualifiers))
+        return s.Decl(names, tuple(parts[3:-2:2]), words, parts[0].span.to(last.span))
 
     def type_decl(self, parts: Parts) -> s.TypeDecl:
         span = parts[0].span.to(parts[-1].span)
@@ -231,13 +227,8 @@ class Builder:
                 message = "there is at most one path, and it comes first"
                 raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
         last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
-        return s.Directive(
-            parts[0].value,
-            tuple(token.value for token in parts[1]),
-            path,
-            tuple(options),
-            parts[0].span.to(last.span),
-        )
+        names, span = tuple(token.value for token in parts[1]), parts[0].span.to(last.span)
+        return s.Directive(parts[0].value, names, path, tuple(options), span)
 
     def include(self, parts: Parts) -> s.Include:
         return s.Include(parts[1].value, parts[0].span.to(parts[1].span))

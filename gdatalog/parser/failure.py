@@ -81,12 +81,9 @@ def brackets(failure: Failure) -> ParseError | None:
                 hint = "take it out, or put in what it should close"
                 return mistake(f"this `{token.text}` closes nothing", token.span, hint)
             if CLOSING[open_[-1].type] != token.type:
-                return mistake(
-                    f"this `{token.text}` meets a `{open_[-1].text}`",
-                    token.span,
-                    f"the `{open_[-1].text}` in column {open_[-1].span.column} is closed "
-                    f"by `{_CLOSES[open_[-1].text]}`",
-                )
+                other, column = open_[-1].text, open_[-1].span.column
+                hint = f"the `{other}` in column {column} is closed by `{_CLOSES[other]}`"
+                return mistake(f"this `{token.text}` meets a `{other}`", token.span, hint)
             open_.pop()
     if open_:
         last = failure.tokens[-1]
@@ -95,11 +92,8 @@ def brackets(failure: Failure) -> ParseError | None:
             end = Span(last.source, last.start, last.end + 1)
             hint = f"`{last.text}.` is {last.text} and the end: write {last.text}.0"
             return mistake("the statement ends here, within parentheses", end, hint)
-        return mistake(
-            f"this `{open_[-1].text}` is never closed",
-            open_[-1].span,
-            f"the statement ends before its `{_CLOSES[open_[-1].text]}`; is one missing?",
-        )
+        hint = f"the statement ends before its `{_CLOSES[open_[-1].text]}`; is one missing?"
+        return mistake(f"this `{open_[-1].text}` is never closed", open_[-1].span, hint)
     return None
 
 

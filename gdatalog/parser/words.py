@@ -21,12 +21,10 @@ NAMED: dict[str, tuple[str, Any]] = {
     "true": ("BOOL", True),
     "false": ("BOOL", False),
     "inf": ("NUMBER", float("inf")),
-    "null": ("NULL", "null"),
-    "nil": ("NULL", "nil"),
+    **{word: ("NULL", word) for word in ("null", "nil")},
     "not": ("NOT", "not"),
     "in": ("IN", "in"),
-    "bnot": ("NAME", "bnot"),
-    "lnot": ("NAME", "lnot"),
+    **{word: ("NAME", word) for word in PREFIX_WORDS},
 }
 RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # not valid as names
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")

@@ -142,12 +142,8 @@ def sliced(join: p.JoinPlan, labels: Sequence[str], variables: Collection[str]) 
     """The join over slices of its tries: `labels` say which term selects the rows of each. Cut
     `variables` that no slice restricts become bounds."""
     tries = tuple(replace(ref, sliced=label) for ref, label in zip(join.tries, labels, strict=True))
-    free = {
-        labels[part.trie]
-        for step in reached(join)
-        for part in participants(step)
-        if part.depth == 0
-    }
+    parts = (part for step in reached(join) for part in participants(step))
+    free = {labels[part.trie] for part in parts if part.depth == 0}
     found = replace(join, tries=tries)
     found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
     # Lists of other tries extend beyond the slice, and most lookups of their values would fail.

@@ -159,12 +159,8 @@ def one_row_each(join: p.JoinPlan) -> bool:
             outputs.update(step.ranks)
     loops = (step for step in join.steps if isinstance(step, (p.Join, p.Generate)))
     given = () if join.given is None else (slot.name for slot in join.given.slots)
-    exports = (
-        name
-        for step in join.steps
-        if isinstance(step, p.Branch) and step.reduction is not None
-        for name, _ in step.reduction.exports
-    )
+    reductions = (step.reduction for step in join.steps if isinstance(step, p.Branch))
+    exports = (name for each in reductions if each is not None for name, _ in each.exports)
     return outputs.issuperset((*given, *(step.variable for step in loops), *exports))
 
 

@@ -152,17 +152,8 @@ class Again:
         return "planned anew, and evaluated with all rows"
 
 
-Strategy = (
-    Once
-    | Copy
-    | SemiNaive
-    | BitmapRounds
-    | Partitioned
-    | InPlaceLattice
-    | Worklist
-    | Incremental
-    | Again
-)
+RecursionStrategy = SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist | Incremental
+Strategy = Once | Copy | RecursionStrategy | Again
 
 
 # -------------------------------------------------------------------------------- rewrites
