@@ -394,10 +394,6 @@ class Watch:
             self._listener = listener
             self._reported = perf_counter()
 
-    def beside(self) -> Watch:
-        """A watch for a background thread that works for this call."""
-        return Watch(self)
-
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         """Runs `work` in its own thread and returns its result; this thread polls meanwhile.
 

@@ -466,6 +466,4 @@ def _recoded(
 
 def neutral(spec: Spec) -> int | None:
     """The key of an empty aggregate; None if there is no such value."""
-    if spec.kind in ("count", "count_distinct", "sum"):
-        return 0  # also the key of 0.0
-    return None
+    return 0 if spec.kind in ("count", "count_distinct", "sum") else None  # also the key of 0.0

@@ -109,7 +109,8 @@ class Levelwise(LevelWalk):
                 return self._assign(step, rest, frontier)
             case p.Filter():
                 mask = ops.test(step.test, frontier.column, frontier.size, self.scope)
-                return self._keep(frontier, mask)
+                rows = ops.survivors(mask)
+                return frontier if len(rows) == frontier.size else frontier.take(rows)
             case p.Compact():
                 return self._compact(step, frontier)
             case p.Restore():
@@ -121,10 +122,6 @@ class Levelwise(LevelWalk):
                 return self._branch(step, rest, frontier)
             case _:
                 raise AssertionError(step)
-
-    def _keep(self, frontier: Frontier, mask: Array) -> Frontier:
-        rows = self.ops.survivors(mask)
-        return frontier if len(rows) == frontier.size else frontier.take(rows)
 
     def _assign(self, step: p.Assign, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         ops = self.ops
