@@ -64,17 +64,13 @@ __all__ = [
 
 # Imported when first asked for, so that `import gdatalog` does not wait for NumPy and the engine.
 _HOMES = {
-    "Database": "database",
-    "Explanation": "report",
-    "Profile": "report",
-    "ProgramWarning": "database",
+    **dict.fromkeys(("Database", "ProgramWarning"), "database"),
+    **dict.fromkeys(("Explanation", "Profile"), "report"),
+    **dict.fromkeys(("connect", "query"), "opening"),
+    **dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "notebook"),
     "Progress": "progress",
     "Result": "result",
-    "connect": "opening",
     "doctor": "shell.doctor",
-    "load_ipython_extension": "notebook",
-    "query": "opening",
-    "unload_ipython_extension": "notebook",
 }
 
 

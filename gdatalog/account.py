@@ -16,8 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
 from time import perf_counter
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
@@ -61,21 +60,16 @@ class Account:
     Thread-safe.
     """
 
-    __slots__ = ("_lock", "_total", "held", "high", "memory", "peak", "spill")
+    __slots__ = ("_lock", "held", "high", "memory", "peak", "spill", "total")
 
     def __init__(self, memory: int | None = None, spill: Spill | None = None) -> None:
         self.memory = memory
         self.spill = spill
         self.held: dict[str, int] = {}
-        self._total = 0  # sum of `held`
+        self.total = 0  # bytes in use: the sum of `held`
         self.peak = 0
         self.high = 0  # the peak since the last call of `highest`
         self._lock = Lock()
-
-    @property
-    def total(self) -> int:
-        """The bytes in use."""
-        return self._total
 
     def spare(self) -> int:
         """How many more bytes may be used."""
@@ -109,7 +103,7 @@ class Account:
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes of `what`; raises an error if all owners together exceed the limit."""
         with self._lock:
-            self._total += count - self.held.get(what, 0)
+            self.total += count - self.held.get(what, 0)
             self.held[what] = count
         self._check()
 
@@ -118,7 +112,7 @@ class Account:
         with self._lock:
             before = self.held.get(what, 0)
             self.held[what] = after = max(0, before + count)
-            self._total += after - before
+            self.total += after - before
         if count > 0:
             self._check()
 
@@ -126,7 +120,7 @@ class Account:
         """Moves the charge of `what` to another owner."""
         with self._lock:
             count = self.held.pop(what, 0)
-            self._total -= count
+            self.total -= count
         self.charge(name, count)
 
     def tidy(self, count: int) -> None:
@@ -152,13 +146,12 @@ class Account:
     @contextmanager
     def giving_back(self, *names: str) -> Iterator[None]:
         """Restores the charges of these owners at the end of this context."""
-        before = [(name, self.held.get(name, 0)) for name in names]
+        before = {name: self.held.get(name, 0) for name in names}
         try:
             yield
         finally:
             with self._lock:
-                self.held.update(before)
-                self._total = sum(self.held.values())
+                self._restore({**self.held, **before})
 
     @contextmanager
     def other_limit(self, memory: int) -> Iterator[None]:
@@ -171,12 +164,10 @@ class Account:
             yield
         finally:
             with self._lock:
-                self.held.clear()
-                self.held.update(before)
-                self._total = sum(self.held.values())
+                self._restore(before)
                 self.memory = own
                 self.peak = max(peak, self.peak if own is None else min(self.peak, own))
-                self.high = self._total
+                self.high = self.total
 
     @contextmanager
     def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
@@ -187,14 +178,15 @@ class Account:
             yield
         except errors:
             with self._lock:
-                self.held.clear()
-                self.held.update(before)
-                self._total = sum(self.held.values())
+                self._restore(before)
             raise
+
+    def _restore(self, held: dict[str, int]) -> None:
+        self.held, self.total = held, sum(held.values())
 
     def _check(self) -> None:
         with self._lock:
-            total = self._total
+            total = self.total
             if self.memory is None or total <= self.memory:
                 self.peak = max(self.peak, total)
                 self.high = max(self.high, total)
@@ -203,10 +195,8 @@ class Account:
         owners = ", ".join(
             f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
         )
-        raise MemoryLimitError(
-            f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})",
-            hint=_instead(parts[0][0]) + RAISE,
-        )
+        message = f"this needs more than the memory limit of {format_bytes(self.memory)} ({owners})"
+        raise MemoryLimitError(message, hint=_instead(parts[0][0]) + RAISE)
 
 
 @cache
@@ -230,14 +220,14 @@ def trim() -> None:
 
 def trim_if_much() -> None:
     """Like `trim`, but only if much memory is free."""
-    free = _free()
-    if free is not None and free() >= MUCH:
+    figures = _allocator_figures()
+    if figures is not None and figures().fordblks >= MUCH:
         trim()
 
 
 @cache
-def _free() -> Callable[[], int] | None:
-    """Returns the allocator's free bytes; None if unknown (glibc 2.33 or later reports them)."""
+def _allocator_figures() -> Callable[[], Any] | None:
+    """Returns the allocator's figures; None if unknown (glibc 2.33 or later has them)."""
     found = _allocator("mallinfo2")
     if found is None:
         return None
@@ -246,7 +236,7 @@ def _free() -> Callable[[], int] | None:
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     fields = [(name, ctypes.c_size_t) for name in names.split()]
     found.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})  # type: ignore[attr-defined]  # made at run time
-    return lambda: found().fordblks  # type: ignore[attr-defined]  # a field of it
+    return found
 
 
 def free_at_once() -> None:
@@ -360,12 +350,7 @@ class spending:
         self._others = _account.total
         self._began = perf_counter()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         passed = perf_counter() - self._began
         own = passed - (_account.total - self._others)
         _account.seconds[self._kind] += own

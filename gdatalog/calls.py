@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gdatalog.account import Account
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.errors import MemoryLimitError, RowLimitError
 from gdatalog.plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.effects import all_steps
-from gdatalog.records import dataclass, field
-
-if TYPE_CHECKING:
-    from gdatalog.storage.spill import Spill
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from gdatalog.plan.placement import Shared
+from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -28,6 +22,7 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.printer import Argument
     from gdatalog.printer.module import PrintedPlan
+    from gdatalog.storage.spill import Spill
 
 
 Block = tuple[Array, ...]
@@ -145,19 +140,14 @@ def scratch_length(argument: Argument, tries: Sequence[Any]) -> int:
         longest = max((tries[at.trie].levels[at.depth].longest for at in ends), default=0)
         return max(longest + 2, min(KEPT * entries, MOST_KEPT)) if ends else entries
     if argument.kind == LOCAL:
-        return local_length(tries[argument.levels[0].trie], argument.levels[0].depth)
+        trie, depth = tries[argument.levels[0].trie], argument.levels[0].depth
+        vertices = 0 if trie.labels is None else len(trie.labels)  # by rank
+        return len(trie.levels[depth]) if depth else vertices
     if argument.kind not in ("marks", "places", "tally", "tallied"):
         return room_of(argument, tries)
     at = argument.levels[0]
     low, high = tries[at.trie].levels[at.depth].span
     return int(high - low + 1) + int(argument.kind == "tallied")  # written to beforehand
-
-
-def local_length(trie: Trie, depth: int) -> int:
-    """The number of entries of local counts: one per vertex rank for a root."""
-    if depth:
-        return len(trie.levels[depth])
-    return 0 if trie.labels is None else len(trie.labels)
 
 
 def room_of(argument: Argument, tries: Sequence[Trie]) -> int:
@@ -219,19 +209,14 @@ class Limits:
     def count(self, name: str, rows: int) -> None:
         """Raises an error if a relation has more distinct rows than allowed."""
         if self.most_rows is not None and self.most_rows[0] == name and rows > self.most_rows[1]:
-            raise too_many_rows(*self.most_rows)
+            what = "the answer" if name.startswith("?") else name
+            hint = "raise max_rows, or ask for some of the rows: limit=..."
+            message = f"{what} has more rows than max_rows={self.most_rows[1]:,} allows"
+            raise RowLimitError(message, hint=hint)
 
     def charge(self, what: str, count: int) -> None:
         """Sets the bytes in use by an owner."""
         self.account.charge(what, count)
-
-
-def too_many_rows(name: str, most: int) -> RowLimitError:
-    what = "the answer" if name.startswith("?") else name
-    return RowLimitError(
-        f"{what} has more rows than max_rows={most:,} allows",
-        hint="raise max_rows, or ask for some of the rows: limit=...",
-    )
 
 
 # -------------------------------------------------------------------------------- the memory budget
@@ -255,13 +240,9 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
 
 def levels_of(plan: RulePlan) -> int:
     """How many levels hold a chunk of rows at the same time, at most."""
-    return 1 + max(
-        (
-            sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
-            for join in plan.joins
-        ),
-        default=0,
-    )
+    wide = (Join, Generate, Branch)
+    steps = (all_steps(join.steps) for join in plan.joins)
+    return 1 + max((sum(isinstance(s, wide) for s in each) for each in steps), default=0)
 
 
 @contextmanager
@@ -280,9 +261,8 @@ def accounted(limits: Limits, device: str) -> Iterator[None]:
     except MemoryError as error:
         if device == "cpu":
             raise
-        raise MemoryLimitError(
-            f"{device} has not enough memory for this: {error}",
-            hint='another process may hold some; or run on the CPU, device="cpu"',
-        ) from error
+        hint = 'another process may hold some; or run on the CPU, device="cpu"'
+        message = f"{device} has not enough memory for this: {error}"
+        raise MemoryLimitError(message, hint=hint) from error
     finally:
         watch.account = before

@@ -21,12 +21,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from threading import Event, local
 from time import perf_counter
-from types import TracebackType
 from typing import TypeVar
 
 from gdatalog.account import SMALL, Account, Costs, take_over, time_spent
 from gdatalog.errors import Interrupted, TimeLimitError, UsageError
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
+from gdatalog.records import dataclass, field
 from gdatalog.threads import Abandoned, CancellableThread, whole_imports
 from gdatalog.values import visible
 
@@ -65,11 +65,9 @@ def interrupt_message(error: KeyboardInterrupt) -> str:
 
 def out_of_time(seconds: float, figures: str) -> TimeLimitError:
     """The error for a call that exceeds its time limit."""
-    limit = f"{seconds:g} s"
-    return TimeLimitError(
-        f"this takes longer than the time limit of {limit}: {figures}",
-        hint="raise it: timeout=... or --timeout",
-    )
+    hint = "raise it: timeout=... or --timeout"
+    message = f"this takes longer than the time limit of {seconds:g} s: {figures}"
+    return TimeLimitError(message, hint=hint)
 
 
 def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
@@ -81,10 +79,7 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
     if rows < LATE:
         return work()
     watch = current_watch()
-    if watch.behind:
-        watch.poll()
-        return work()
-    if stage is None:
+    if watch.behind or stage is None:
         watch.poll()
         return watch.aside(work)
     with watch.work(stage) as progress:
@@ -100,7 +95,7 @@ def apart(work: Callable[[], Made], long: bool = True) -> Made:
     """
     watch = current_watch()
     watch.poll()
-    if not long or watch.behind:
+    if not long:
         return work()
     return watch.aside(work, ended=True)
 
@@ -110,50 +105,40 @@ def working_for(watch: Watch) -> None:
     _here.watch = watch
 
 
+@dataclass(slots=True, eq=False)
 class WorkItem:
     """A piece of work: its stage, its object `what`, and its progress."""
 
-    __slots__ = (
-        "_depth", "_watch", "began", "done", "new_rows", "round", "several", "span", "stage",
-        "total", "unit", "what",
-    )  # fmt: skip
-
-    def __init__(self, watch: Watch, stage: Stage, what: str, total: int | None, unit: str) -> None:
-        self.stage: Stage = stage
-        self.what = what
-        self.done = 0
-        self.total = total
-        self.unit = unit
-        self.round: int | None = None
-        self.new_rows: int | None = None
-        self.began = perf_counter()
-        self.span = 0.0, 1.0  # the current part, as an interval of the whole
-        self.several = False  # whether it has consecutive parts, such as files
-        self._watch = watch
-        self._depth = 0
+    watch: Watch
+    stage: Stage
+    what: str
+    total: int | None
+    unit: str
+    done: int = 0
+    round: int | None = None
+    new_rows: int | None = None
+    began: float = field(default_factory=perf_counter)
+    span: tuple[float, float] = (0.0, 1.0)  # the current part, as an interval of the whole
+    several: bool = False  # whether it has consecutive parts, such as files
+    _depth: int = 0
 
     def __enter__(self) -> WorkItem:
-        works = self._watch.works
+        works = self.watch.works
         self._depth = len(works)
         works.append(self)
         if self.stage == "compiling":
-            self._watch.begun_compiling(self.what)
+            self.watch.begun_compiling(self.what)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
-            self._watch.stopped()
-        del self._watch.works[self._depth :]
+            self.watch.stopped()
+        del self.watch.works[self._depth :]
 
     def at(self, done: int) -> None:
         """Reports progress; raises if the call is to stop."""
         self.done = done
-        self._watch.poll()
+        self.watch.poll()
 
     @contextmanager
     def within(self, low: float, high: float) -> Iterator[None]:
@@ -166,16 +151,12 @@ class WorkItem:
         if self.total is None and self.stage not in ("loading", "round"):
             self.total, self.unit = 10_000, "parts"
         self.span = start + (end - start) * low, start + (end - start) * high
-        self._begins_at(self.span[0])
+        self.share(0.0)
         try:
             yield
         finally:
-            self._begins_at(self.span[1])
+            self.share(1.0)
             self.span = before
-
-    def _begins_at(self, share: float) -> None:
-        if self.total is not None:
-            self.done = int(self.total * share)
 
     def one_of(self, number: int, parts: int) -> None:
         """Makes the current part one of several, counted from 0."""
@@ -208,19 +189,22 @@ def _drop_frames_without_line(error: BaseException) -> None:
 
 
 class Watch:
-    """Watches calls while they run, one at a time."""
+    """Watches calls while they run, one at a time. With `above`, it is the watch of a thread that
+    works aside for a call: only the call's own watch listens to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, above: Watch | None = None) -> None:
         self.stop = Event()  # set to request cancellation
         self.by_key = False  # whether Ctrl-C requested it
         self.works: list[WorkItem] = []  # the current work, innermost last
-        self.behind = False  # whether this is the watch of a thread that works aside
+        self.behind = above is not None
         self.left = False  # whether that thread was abandoned
-        self.account = Account()  # memory of the current evaluation
+        # Memory of the current evaluation.
+        self.account: Account = Account() if above is None else above.account
+        self._above: list[WorkItem] = [] if above is None else above.works
         self._aside: Watch | None = None  # watch of the thread that works aside
         self._listener: OnProgress | None = None
         self._asking = False  # whether the listener runs; it may query the database
-        self._calls = 0  # depth of nested calls
+        self.calls = 0  # depth of nested calls; 0: none runs
         self._began = self._reported = 0.0
         self._stopped: str | None = None
         self.clock: Callable[[], float] = perf_counter
@@ -233,31 +217,29 @@ class Watch:
     def call(self) -> Iterator[None]:
         """Within this context, this thread works for a call."""
         before = getattr(_here, "watch", None)
-        if not self._calls:
+        if not self.calls:
             self.stop.clear()
             self.by_key = False
             self.works.clear()
             self._began = self._reported = perf_counter()
             self._stopped = None
-        self._calls += 1
+        self.calls += 1
         _here.watch = self
         try:
             with whole_imports():
                 yield
         except KeyboardInterrupt as error:
-            if self._calls == 1:
+            if self.calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
                 _drop_frames_without_line(error)
             raise
         except RecursionError:
-            raise UsageError(
-                "a rule of this program has too many variables",
-                hint="give a part of its body a name: a relation of its own",
-            ) from None
+            hint = "give a part of its body a name: a relation of its own"
+            raise UsageError("a rule of this program has too many variables", hint=hint) from None
         finally:
-            self._calls -= 1
+            self.calls -= 1
             _here.watch = before
-        if not self._calls and self.by_key and self.stop.is_set():
+        if not self.calls and self.by_key and self.stop.is_set():
             # The call ended before it polled: raise now, so that later statements do not run.
             self.stop.clear()
             late = KeyboardInterrupt()
@@ -289,17 +271,7 @@ class Watch:
     @property
     def seconds(self) -> float | None:
         """How long the current call has run; None if there is none. Thread-safe."""
-        return perf_counter() - self._began if self._calls else None
-
-    @property
-    def working(self) -> bool:
-        """Whether a call runs."""
-        return self._calls > 0
-
-    @property
-    def outermost(self) -> bool:
-        """Whether the current call is not nested in another one."""
-        return self._calls == 1
+        return perf_counter() - self._began if self.calls else None
 
     @property
     def now(self) -> Progress | None:
@@ -314,13 +286,8 @@ class Watch:
         round_: int | None = None
         for work in [*self.works, *(aside.works if aside is not None else ())]:
             round_ = work.round if work.round is not None else round_
-            seconds = perf_counter() - work.began
-            found.append(
-                Progress(
-                    work.stage, work.what, work.done, work.total, work.unit, round_,
-                    work.new_rows, seconds,
-                )
-            )  # fmt: skip
+            kind = work.stage, work.what, work.done, work.total, work.unit
+            found.append(Progress(*kind, round_, work.new_rows, perf_counter() - work.began))
         return found
 
     def status(self) -> tuple[Progress | None, list[str]]:
@@ -358,9 +325,8 @@ class Watch:
         elif last.share is not None:
             figures = f"{last.title} at {int(100 * last.share)} %"
         else:
-            figures = (
-                f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
-            )
+            so_far = f", {amount(last.done, last.unit)} so far" if last.done else ""
+            figures = f"{last.title}{so_far}"
         return f"{figures}, "
 
     # --------------------------------------------------------------------------- who works
@@ -370,11 +336,16 @@ class Watch:
     ) -> WorkItem:
         """A context for a piece of work; by default on the same object as the enclosing one."""
         if not what:
-            what = self.works[-1].what if self.works else "rows"
+            works = self.works or self._above
+            what = works[-1].what if works else "rows"
         return WorkItem(self, stage, what, total, unit)
 
     def poll(self) -> None:
         """Raises if the call is to stop; calls the progress listener when it is time."""
+        if self.behind:
+            if self.left:
+                raise Abandoned
+            return
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
@@ -386,7 +357,8 @@ class Watch:
     @property
     def innermost(self) -> WorkItem:
         """The current work; a silent one if there is none."""
-        return self.works[-1] if self.works else WorkItem(self, "joining", "", None, "")
+        works = self.works or self._above
+        return works[-1] if works else WorkItem(self, "joining", "", None, "")
 
     def part(self, done: int, total: int) -> None:
         """Divides the innermost work, or its current part, into parts.
@@ -401,6 +373,8 @@ class Watch:
 
     def begun_compiling(self, what: str) -> None:
         """Reports a compilation at once: it may be long, and nothing happens meanwhile."""
+        if self.behind:
+            return
         import logging
 
         logging.getLogger("gdatalog").info("compiling %s", visible(what))
@@ -420,10 +394,6 @@ class Watch:
             self._listener = listener
             self._reported = perf_counter()
 
-    def beside(self) -> Watch:
-        """A watch for a background thread that works for this call."""
-        return _Aside(self)
-
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         """Runs `work` in its own thread and returns its result; this thread polls meanwhile.
 
@@ -431,12 +401,13 @@ class Watch:
         wherever it is, and its results are dropped, so `work` must not change shared state. The
         listener is called in this thread: a third one would wait for locks that this one holds.
         """
-        if self._asking:
+        if self._asking or self.behind:
+            self.poll()
             return work()
         found: list[Made] = []
         errors: list[BaseException] = []
         spent: list[Costs] = []
-        aside = _Aside(self)
+        aside = Watch(self)
 
         def run() -> None:
             _here.watch = aside
@@ -465,35 +436,3 @@ class Watch:
         if errors:
             raise errors.pop()
         return found.pop()
-
-
-class _Aside(Watch):
-    """The watch of a thread that works aside: only the real watch listens to it."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self.behind = True
-        self.above = watch.works
-        self.account = watch.account
-
-    @property
-    def innermost(self) -> WorkItem:
-        return self.above[-1] if self.above and not self.works else super().innermost
-
-    def work(
-        self, stage: Stage, what: str = "", total: int | None = None, unit: str = ""
-    ) -> WorkItem:
-        if not what and not self.works and self.above:
-            what = self.above[-1].what
-        return super().work(stage, what, total, unit)
-
-    def poll(self) -> None:
-        if self.left:
-            raise Abandoned
-
-    def begun_compiling(self, what: str) -> None:
-        pass
-
-    def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
-        self.poll()
-        return work()

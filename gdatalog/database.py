@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
     from gdatalog.workspace import Workspace
 
+Params = Mapping[str, Any] | None
 _INSIDE = frozenset(
     {__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session.text_session"}
 )
@@ -45,31 +46,14 @@ class Database(PatternQueries):
     [(1, 2, 3)]
     """
 
-    def __init__(
-        self,
-        *,
-        device: str = "auto",
-        memory_limit: str | int | None = None,
-        temp_directory: str | os.PathLike[str] | None = None,
-        threads: int | None = None,
-        timeout: float | None = None,
-        files: str | os.PathLike[str] = "all",
-        cluster: Any = None,
-        untrusted: bool = False,
-    ) -> None:
-        self._start = Start(
-            device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted
-        )
-        self.memory_limit = self._start.memory_limit
+    def __init__(self, start: Start) -> None:
+        """`start`: the arguments of `connect`."""
+        self._start = start
+        self.memory_limit = start.memory_limit
         self._watch = Watch()
-        self._lock = DeviceTurn(self._start.use, self._watch)
-        if cluster is not None:
+        self._lock = DeviceTurn(start.use, self._watch)
+        if start.cluster is not None:
             self._behind()
-
-    @property
-    def _workspace(self) -> Workspace:
-        """The state of the database; the first call imports the engine."""
-        return vars(self).get("_made") or self._behind()
 
     def _behind(self) -> Workspace:
         made = self._start.workspace(_warn, self._watch)
@@ -80,7 +64,8 @@ class Database(PatternQueries):
     @property
     def workspace(self) -> Workspace:
         """The state of the database, for tools that show or change it, such as the prompt. Its
-        methods do not wait for other threads: use them within `call`.
+        methods do not wait for other threads: use them within `call`. The first access imports the
+        engine.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -88,23 +73,23 @@ class Database(PatternQueries):
         ...     db.workspace.statements()
         []
         """
-        return self._workspace
+        return vars(self).get("_made") or self._behind()
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self._workspace.closed
+        return self.workspace.closed
 
     @property
     def device(self) -> str:
         """Where queries run: "cpu", or a GPU as "cuda:0"."""
-        return self._workspace.device.name
+        return self.workspace.device.name
 
     @property
     def cluster(self) -> Any:
         """The Dask cluster that runs its queries, with `workers`, `client`, `address` and
         `dashboard`; None without one."""
-        spread = self._workspace.cluster
+        spread = self.workspace.cluster
         return None if spread is None else spread.connection
 
     def __repr__(self) -> str:
@@ -123,7 +108,7 @@ class Database(PatternQueries):
         """Free all data. You cannot use the database afterwards. A call that runs in another
         thread is interrupted."""
         with self._lock.hurried():
-            self._workspace.close()
+            self.workspace.close()
 
     def interrupt(self) -> None:
         """Stop the call that runs in another thread. It raises `Interrupted`, which says what the
@@ -145,10 +130,10 @@ class Database(PatternQueries):
         1
         """
         seconds = seconds_of(timeout)
-        workspace = self._workspace  # imports do not count as time of the call
+        workspace = self.workspace  # imports do not count as time of the call
         seconds = workspace.timeout if seconds is None else seconds
         with self._lock.within(seconds), self._watch.reporting(on_progress):
-            if self._watch.outermost:
+            if self._watch.calls == 1:
                 workspace.begin()
             yield
 
@@ -200,14 +185,15 @@ class Database(PatternQueries):
         """
         options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
         with self.call(on_progress):
-            workspace = self._workspace
-            workspace.check_open()
-            from gdatalog.result import Result
+            findings = self.workspace.load(name, self._shared(data), options)
+        self.workspace.tell_of(name, findings)
 
-            if isinstance(data, Result):
-                data = data.shared(workspace.symbols)
-            findings = workspace.load(name, data, options)
-        workspace.tell_of(name, findings)
+    def _shared(self, data: Any) -> Any:
+        """Data to load; the rows of a result need not be decoded."""
+        self.workspace.check_open()
+        from gdatalog.result import Result
+
+        return data.shared(self.workspace.symbols) if isinstance(data, Result) else data
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
@@ -241,13 +227,9 @@ class Database(PatternQueries):
         path: 1 row inserted, as base facts beside its 1 rule
         """
         with self.call(on_progress):
-            workspace = self._workspace
-            workspace.check_open()
             from gdatalog.relations import Inserted
-            from gdatalog.result import Result
 
-            if isinstance(rows, Result):
-                rows = rows.shared(workspace.symbols)
+            rows, workspace = self._shared(rows), self.workspace
             findings = Findings()
             given = {} if fill is None else fill
             options = checked(LoadOptions(None, None, nulls, given, row_id, findings=findings))
@@ -273,7 +255,7 @@ class Database(PatternQueries):
         if only not in (None, "rules", "data"):
             raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
         with self.call():
-            workspace = self._workspace
+            workspace = self.workspace
             workspace.check_open()
             before = workspace.standing()[1]
             workspace.drop([name], only or "all")
@@ -300,14 +282,14 @@ class Database(PatternQueries):
         """All relations by name: a mapping to results, which are evaluated on access."""
         from gdatalog.relations import Relations
 
-        return Relations(self._workspace, self.call)
+        return Relations(self.workspace, self.call)
 
     # ------------------------------------------------------------------------------ queries
 
     def query(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         strategy: Strategy = "auto",
         limit: int | None = None,
@@ -344,16 +326,16 @@ class Database(PatternQueries):
         with self.call(on_progress, timeout):
             from gdatalog.result import Result
 
-            session = self._workspace.open(text, params, strategy=strategy)
+            session = self.workspace.open(text, params, strategy=strategy)
             relation = session.relation(session.asked(), limit, max_rows)
-            self._workspace.tell(session)
-            result = Result(relation, self._workspace.symbols)
+            self.workspace.tell(session)
+            result = Result(relation, self.workspace.symbols)
             return result.head(limit) if limit is not None else result
 
     def run(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         name: str | None = None,
         strategy: Strategy = "auto",
@@ -380,22 +362,17 @@ class Database(PatternQueries):
             from gdatalog.engine.facts import Folders
             from gdatalog.parser.syntax import Query
 
-            program = self._workspace.parse(text, name or "<run>")
+            program = self.workspace.parse(text, name or "<run>")
             asked = next((s for s in program.statements if isinstance(s, Query)), None)
             if asked is not None:
-                self._workspace.on_caution(
-                    Caution(
-                        "`run` keeps rules and answers no query",
-                        asked.span,
-                        "ask it of `db.query(...)`",
-                    )
-                )
+                what, hint = "`run` keeps rules and answers no query", "ask it of `db.query(...)`"
+                self.workspace.on_caution(Caution(what, asked.span, hint))
             return self._run(program, name or text, params, Folders(), strategy)
 
     def run_file(
         self,
         path: str | os.PathLike[str],
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         facts: str | os.PathLike[str] = ".",
         out: str | os.PathLike[str] = ".",
@@ -414,7 +391,7 @@ class Database(PatternQueries):
             from gdatalog.engine.facts import Folders
 
             name = os.fspath(path)
-            program = self._workspace.parse_file(name)
+            program = self.workspace.parse_file(name)
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
@@ -422,17 +399,12 @@ class Database(PatternQueries):
             return self._run(program, key, params, folders, strategy)
 
     def _run(
-        self,
-        program: Program,
-        key: str,
-        params: Mapping[str, Any] | None,
-        folders: Folders,
-        strategy: Strategy,
+        self, program: Program, key: str, params: Params, folders: Folders, strategy: Strategy
     ) -> dict[str, Result]:
         from gdatalog.engine.facts import to_stdout, write_relation
         from gdatalog.result import Result
 
-        workspace = self._workspace
+        workspace = self.workspace
         outputs: dict[str, Result] = {}
         with workspace.rollback():
             session = workspace.keep(program, key, params, folders, strategy=strategy)
@@ -450,11 +422,7 @@ class Database(PatternQueries):
     # -------------------------------------------------------------------------------- plans
 
     def explain(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        strategy: Strategy = "auto",
+        self, text: str, params: Params = None, *, strategy: Strategy = "auto"
     ) -> Explanation:
         """Show how a text would be evaluated. It evaluates only what it needs to know sizes.
 
@@ -463,13 +431,13 @@ class Database(PatternQueries):
         with self.call():
             from gdatalog.report import explain
 
-            session = self._workspace.open(text, params, strategy=strategy)
-            return explain(session, [session.asked()], self._workspace.why)
+            session = self.workspace.open(text, params, strategy=strategy)
+            return explain(session, [session.asked()], self.workspace.why)
 
     def profile(
         self,
         text: str,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         strategy: Strategy = "auto",
         on_progress: OnProgress | None = None,
@@ -484,10 +452,10 @@ class Database(PatternQueries):
             from gdatalog.result import Result
 
             reports = Metrics()
-            session = self._workspace.open(text, params, reports=reports, strategy=strategy)
+            session = self.workspace.open(text, params, reports=reports, strategy=strategy)
             relation = session.relation(session.asked())
-            profile = Profile.after(session.context, Result(relation, self._workspace.symbols))
-            self._workspace.tell(session)
+            profile = Profile.after(session.context, Result(relation, self.workspace.symbols))
+            self.workspace.tell(session)
             return profile
 
 

@@ -21,6 +21,7 @@ All errors of a program are reported together: the one that is raised carries th
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -45,12 +46,7 @@ class SourceText:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        starts = [0]
-        at = self.text.find("\n")
-        while at >= 0:
-            starts.append(at + 1)
-            at = self.text.find("\n", at + 1)
-        return starts
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both counted from 1."""
@@ -285,16 +281,15 @@ def raise_together(errors: Sequence[Error]) -> None:
     """Raise the first of `errors` (in source order) with the rest attached; nothing if none."""
     if not errors:
         return
-    sources: dict[int, int] = {}  # sources, numbered by first occurrence
-    for error in errors:
-        if error.span is not None:
-            sources.setdefault(id(error.span.source), len(sources))
-    ordered = sorted(
-        errors,
-        key=lambda e: (
-            (len(sources), 0) if e.span is None else (sources[id(e.span.source)], e.span.start)
-        ),
-    )
+    spans = [error.span for error in errors if error.span is not None]
+    # Sources, numbered by their first error.
+    sources = {id(span.source): at for at, span in reversed(list(enumerate(spans)))}
+
+    def place(error: Error) -> tuple[int, int]:
+        span = error.span
+        return (len(spans), 0) if span is None else (sources[id(span.source)], span.start)
+
+    ordered = sorted(errors, key=place)
     first = ordered[0]
     first.others = tuple(ordered[1:])
     raise first

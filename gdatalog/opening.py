@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.database import Database
 from gdatalog.engine.session import Strategy
 from gdatalog.progress import OnProgress
+from gdatalog.starting import Start
 
 if TYPE_CHECKING:
     from gdatalog.result import Result
@@ -53,14 +54,7 @@ def connect(
     <gdatalog.Database on cpu and 2 workers: empty>
     """
     return Database(
-        device=device,
-        memory_limit=memory_limit,
-        temp_directory=temp_directory,
-        threads=threads,
-        timeout=timeout,
-        files=files,
-        cluster=cluster,
-        untrusted=untrusted,
+        Start(device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted)
     )
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gdatalog.patterns.pattern import Pattern
+    from gdatalog.patterns.queries import Queried
     from gdatalog.progress import OnProgress
     from gdatalog.result import Result
 
@@ -28,17 +29,17 @@ class PatternQueries:
     """The methods of `Database` for patterns."""
 
     @overload
-    def count(self, pattern: Pattern | str, **options: Unpack[CountOptions]) -> int: ...
+    def count(self: Queried, pattern: Pattern | str, **options: Unpack[CountOptions]) -> int: ...
 
     @overload
     def count(
-        self,
+        self: Queried,
         pattern: Sequence[Pattern] | list[str] | list[Pattern | str],
         **options: Unpack[CountOptions],
     ) -> list[int]: ...
 
     def count(
-        self,
+        self: Queried,
         pattern: Any,
         *,
         edges: str = "E",
@@ -69,15 +70,14 @@ class PatternQueries:
         from gdatalog.patterns.queries import DataGraph, count_patterns
 
         several = isinstance(pattern, (list, tuple))
-        graph = DataGraph(edges, labels, induced, directed)
+        graph = DataGraph(self, edges, labels, induced, directed)
         given = [graph.pattern(one) for one in (pattern if several else [pattern])]
-        db: Any = self
-        with db.call(on_progress, timeout):
-            found = count_patterns(db, given, graph)
+        with self.call(on_progress, timeout):
+            found = count_patterns(given, graph)
         return found if several else found[0]
 
     def match(
-        self,
+        self: Queried,
         pattern: Pattern | str,
         *,
         edges: str = "E",
@@ -99,13 +99,12 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, match_pattern
 
-        db: Any = self
-        graph = DataGraph(edges, labels, induced, directed)
-        with db.call(on_progress, timeout):
-            return match_pattern(db, graph.pattern(pattern), graph, limit)
+        graph = DataGraph(self, edges, labels, induced, directed)
+        with self.call(on_progress, timeout):
+            return match_pattern(graph.pattern(pattern), graph, limit)
 
     def motifs(
-        self,
+        self: Queried,
         size: int,
         *,
         edges: str = "E",
@@ -124,12 +123,11 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, count_motifs
 
-        db: Any = self
-        with db.call(on_progress, timeout):
-            return count_motifs(db, size, DataGraph(edges))
+        with self.call(on_progress, timeout):
+            return count_motifs(size, DataGraph(self, edges))
 
     def orbits(
-        self,
+        self: Queried,
         size: int,
         *,
         edges: str = "E",
@@ -153,12 +151,11 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, count_orbits
 
-        db: Any = self
-        with db.call(on_progress, timeout):
-            return count_orbits(db, size, DataGraph(edges))
+        with self.call(on_progress, timeout):
+            return count_orbits(size, DataGraph(self, edges))
 
     def frequent(
-        self,
+        self: Queried,
         k_edges: int,
         support: int,
         *,
@@ -188,7 +185,6 @@ class PatternQueries:
         """
         from gdatalog.patterns.queries import DataGraph, frequent_patterns
 
-        db: Any = self
-        graph = DataGraph(edges, labels, directed=directed)
-        with db.call(on_progress, timeout):
-            return frequent_patterns(db, k_edges, support, measure, graph, max_rows)
+        graph = DataGraph(self, edges, labels, directed=directed)
+        with self.call(on_progress, timeout):
+            return frequent_patterns(k_edges, support, measure, graph, max_rows)

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Protocol, Self
 
 from gdatalog.cancellation import current_watch
+from gdatalog.progress import amount
 from gdatalog.storage.as_text import cell_texts
 from gdatalog.storage.table import Table
 from gdatalog.values import cut, visible, visible_html, width
@@ -48,22 +49,14 @@ def text_rows(result: ShownRows) -> Iterator[list[str]]:
         yield from _rows(result if whole else result._part(start, start + AT_ONCE))
 
 
-def count_line(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
-def box(result: ShownRows, most: int, columns: int | None = None, took: str | None = None) -> str:
-    """A table with lines: the first and last rows, `most` in all, the number of rows and the time.
-
-    `columns` is the terminal's width. For a file it is None, and only very long cells are cut.
-    """
-    return "\n".join(box_lines(result, most, columns, took))
-
-
 def box_lines(
     result: ShownRows, most: int, columns: int | None = None, took: str | None = None
 ) -> Iterator[str]:
-    """The lines of a box, as an iterator: a file's box is as long as the answer."""
+    """A table with lines: the first and last rows, `most` in all, the number of rows and the time.
+
+    `columns` is the terminal's width. For a file it is None, and only very long cells are cut. An
+    iterator of its lines, because a file's box is as long as the answer.
+    """
     took = "" if took is None else f" ({took})"
     if not result.columns:
         yield ("yes" if result else "no") + took
@@ -106,7 +99,7 @@ def box_lines(
     if len(first) + len(last) < len(result):
         yield row_text(["…"] * len(natural))
     yield from map(row_text, rows_of(last))
-    count = count_line(len(result))
+    count = amount(len(result), "rows")
     if left_out:
         count += f"; {left_out} of {len(natural)} columns do not fit"
     yield from (ruler("└", "┴", "┘"), count + took)
@@ -145,10 +138,9 @@ def html(result: ShownRows, most: int) -> str:
     if not result.columns:
         return f"<b>{'yes' if result else 'no'}</b>"
     first, last = result._picked(most)
-    gap: list[list[str] | None] = [None] if len(last) else []
-    rows = [*_rows(first), *gap, *(_rows(last) if len(last) else [])]
+    rows = [*_rows(first), *([None, *_rows(last)] if len(last) else [])]
     table = html_table(result.columns, result.dtypes, rows)
-    return f'{table}<small style="{FAINT}">{count_line(len(result))}</small>'
+    return f'{table}<small style="{FAINT}">{amount(len(result), "rows")}</small>'
 
 
 def html_table(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
-_ASKED_FOR = ("__dataclass_fields__", "__dataclass_params__")  # read by the standard library
+_OPTIONS = ("default", "default_factory", "init", "repr", "compare")
 
 
 class Field:
@@ -53,42 +53,44 @@ def _dataclass(
 ) -> Any:
     """Like `dataclasses.dataclass`."""
     if cls is None:
-        return lambda given: _completed(given, frozen, slots, eq, weakref_slot)
-    return _completed(cls, frozen, slots, eq, weakref_slot)
-
-
-def _completed(
-    cls: type[Any], frozen: bool, slots: bool, eq: bool, weakref_slot: bool
-) -> type[Any]:
+        options = {"frozen": frozen, "slots": slots, "eq": eq, "weakref_slot": weakref_slot}
+        return lambda given: _dataclass(given, **options)
     done: type[Any] = cls
     own = dict(vars(cls))
     fields = _fields_of(cls, own)
     names = tuple(fields)
-    later: list[_Later] = []
+    late: list[_Late] = []
 
-    def add(name: str, write: Callable[[type[Any], bool], Any]) -> None:
+    def add(name: str, make: Callable[[type[Any]], Any]) -> None:
+        late.append(_Late(name, make))
+        own[name] = late[-1]
+
+    def add_method(name: str, write: Callable[[type[Any]], Any]) -> None:
+        def make(cls: type[Any]) -> Any:
+            method = write(cls)
+            method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+            return method
+
         if name not in own:
-            later.append(_Later(name, write, frozen))
-            own[name] = later[-1]
+            add(name, make)
 
     own[_FIELDS] = fields
-    for name in _ASKED_FOR:
-        own[name] = _Standard(name, frozen, eq)
+    add("__dataclass_fields__", lambda cls: _standard(cls, frozen, eq).__dataclass_fields__)
+    add("__dataclass_params__", lambda cls: _standard(cls, frozen, eq).__dataclass_params__)
     own.setdefault("__match_args__", tuple(f.name for f in fields.values() if f.init))
     hashes = own.get("__hash__")
-    add("__init__", _init)
-    add("__repr__", _repr)
+    add_method("__init__", lambda cls: _init(cls, frozen))
+    add_method("__repr__", _repr)
     if eq:
-        add("__eq__", _eq)
+        add_method("__eq__", _eq)
         if hashes is None:
             own.pop("__hash__", None)
             if frozen:
-                add("__hash__", _hash)
+                add_method("__hash__", _hash)
             else:
                 own["__hash__"] = None
     if frozen:
-        refusing = _refusing(names)
-        own["__setattr__"], own["__delattr__"] = refusing[1:]
+        own["__setattr__"], own["__delattr__"] = _refuse_to_set, _refuse_to_delete
         if slots:
             own.setdefault("__getstate__", _getstate)
             own.setdefault("__setstate__", _setstate)
@@ -105,10 +107,8 @@ def _completed(
         for name, value in own.items():
             if name not in ("__dict__", "__weakref__") and vars(cls).get(name, own) is not value:
                 setattr(cls, name, value)
-    for method in later:
-        method.cls = done
-    if frozen:
-        refusing[0].append(done)
+    for each in late:
+        each.cls = done
     return done
 
 
@@ -139,65 +139,32 @@ def _slots_of(base: type[Any]) -> Iterator[str]:
     return iter((slots,) if isinstance(slots, str) else slots)
 
 
-class _Later:
-    """A descriptor that compiles a method on first use and is replaced by it."""
+class _Late:
+    """A descriptor that makes an attribute of a class on first use and is replaced by it."""
 
-    __slots__ = ("_frozen", "_name", "_write", "cls")
+    __slots__ = ("_make", "_name", "cls")
 
-    def __init__(self, name: str, write: Callable[[type[Any], bool], Any], frozen: bool) -> None:
+    def __init__(self, name: str, make: Callable[[type[Any]], Any]) -> None:
         self._name = name
-        self._write = write
-        self._frozen = frozen
+        self._make = make
         self.cls: Any = None
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        method = self._write(self.cls, self._frozen)
-        method.__module__ = self.cls.__module__
-        method.__qualname__ = f"{self.cls.__qualname__}.{self._name}"
-        setattr(self.cls, self._name, method)
-        return method.__get__(instance, owner)
+        value = self._make(self.cls)
+        setattr(self.cls, self._name, value)
+        return value.__get__(instance, owner) if callable(value) else value
 
 
-class _Standard:
-    """Computes the attributes that the standard library's functions expect, on first use."""
+def _standard(cls: type[Any], frozen: bool, eq: bool) -> Any:
+    """A class of the standard library with the same fields."""
+    import dataclasses
 
-    __slots__ = ("_eq", "_frozen", "_name")
+    def standard(field: Field) -> Any:
+        given = {name: getattr(field, name) for name in _OPTIONS}
+        return dataclasses.field(**{k: v for k, v in given.items() if v is not _MISSING})
 
-    def __init__(self, name: str, frozen: bool, eq: bool) -> None:
-        self._name = name
-        self._frozen = frozen
-        self._eq = eq
-
-    def __get__(self, instance: object, owner: type[Any]) -> Any:
-        import dataclasses
-
-        cls = next(base for base in owner.__mro__ if _FIELDS in vars(base))
-        made = dataclasses.make_dataclass(
-            cls.__name__,
-            [
-                (
-                    field.name,
-                    field.type,
-                    dataclasses.field(
-                        default=_or(field.default, dataclasses.MISSING),
-                        default_factory=_or(field.default_factory, dataclasses.MISSING),
-                        init=field.init,
-                        repr=field.repr,
-                        compare=field.compare,
-                    ),
-                )
-                for field in vars(cls)[_FIELDS].values()
-            ],
-            frozen=self._frozen,
-            eq=self._eq,
-        )
-        for name in _ASKED_FOR:
-            setattr(cls, name, getattr(made, name))
-        return getattr(made, self._name)
-
-
-def _or(value: Any, otherwise: Any) -> Any:
-    return otherwise if value is _MISSING else value
+    fields = [(f.name, f.type, standard(f)) for f in vars(cls)[_FIELDS].values()]
+    return dataclasses.make_dataclass(cls.__name__, fields, frozen=frozen, eq=eq)
 
 
 # ---------------------------------------------------------------------------------- methods
@@ -241,7 +208,7 @@ def _init(cls: type[Any], frozen: bool) -> Any:
     return method
 
 
-def _repr(cls: type[Any], _: bool) -> Any:
+def _repr(cls: type[Any]) -> Any:
     from reprlib import recursive_repr
 
     fields = vars(cls)[_FIELDS].values()
@@ -255,7 +222,7 @@ def _compared(cls: type[Any], of: str) -> str:
     return f"({''.join(f'{of}.{f.name}, ' for f in vars(cls)[_FIELDS].values() if f.compare)})"
 
 
-def _eq(cls: type[Any], _: bool) -> Any:
+def _eq(cls: type[Any]) -> Any:
     same = f"{_compared(cls, 'self')} == {_compared(cls, 'other')}"
     return _written(
         "def __eq__(self, other):\n if other.__class__ is self.__class__:\n"
@@ -264,26 +231,16 @@ def _eq(cls: type[Any], _: bool) -> Any:
     )
 
 
-def _hash(cls: type[Any], _: bool) -> Any:
+def _hash(cls: type[Any]) -> Any:
     return _written(f"def __hash__(self):\n return hash({_compared(cls, 'self')})", {})
 
 
-def _refusing(names: tuple[str, ...]) -> tuple[list[type[Any]], Any, Any]:
-    """`__setattr__` and `__delattr__` of a frozen class, and a list to put the class into."""
-    classes: list[type[Any]] = []
-    refused = frozenset(names)
+def _refuse_to_set(self: Any, name: str, value: Any) -> None:
+    raise _frozen_error(f"cannot assign to field {name!r}")
 
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        if type(self) is classes[0] or name in refused:
-            raise _frozen_error(f"cannot assign to field {name!r}")
-        super(classes[0], self).__setattr__(name, value)
 
-    def __delattr__(self: Any, name: str) -> None:
-        if type(self) is classes[0] or name in refused:
-            raise _frozen_error(f"cannot delete field {name!r}")
-        super(classes[0], self).__delattr__(name)
-
-    return classes, __setattr__, __delattr__
+def _refuse_to_delete(self: Any, name: str) -> None:
+    raise _frozen_error(f"cannot delete field {name!r}")
 
 
 def _frozen_error(message: str) -> Exception:
@@ -329,10 +286,5 @@ if TYPE_CHECKING:
     from dataclasses import is_dataclass as is_dataclass
     from dataclasses import replace as replace
 else:
-    dataclass, field, fields, is_dataclass, replace = (
-        _dataclass,
-        Field,
-        _fields,
-        _is_dataclass,
-        _replace,
-    )
+    dataclass, field, replace = _dataclass, Field, _replace
+    fields, is_dataclass = _fields, _is_dataclass

@@ -62,28 +62,22 @@ def catalog(workspace: Workspace) -> list[RelationEntry]:
     session = workspace.session(Program(()))
     with_rules = ruled(workspace.texts.outline())
     schemas, broken = session.checked.schemas, session.validity.broken
-    return [
-        RelationEntry(name, None, None, broken[name].why(name))
-        if name in broken
-        else RelationEntry(
-            name,
-            schemas[name],
-            session.at_hand(name),
-            "rules" if name in with_rules else "data",
-        )
-        for name in sorted({*schemas, *broken})
-    ]
+
+    def entry(name: str) -> RelationEntry:
+        if name in broken:
+            return RelationEntry(name, None, None, broken[name].why(name))
+        origin = "rules" if name in with_rules else "data"
+        return RelationEntry(name, schemas[name], session.at_hand(name), origin)
+
+    return [entry(name) for name in sorted({*schemas, *broken})]
 
 
+@dataclass(frozen=True, eq=False)
 class Relations(Mapping[str, Result]):
     """The relations of a database, by name. Includes invalid ones, which raise on access."""
 
-    def __init__(
-        self, workspace: Workspace, call: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        """`call`: a context that locks the workspace."""
-        self._workspace = workspace
-        self._call = call
+    _workspace: Workspace
+    _call: Callable[[], AbstractContextManager[None]]  # a context that locks the workspace
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         with self._call():

@@ -40,6 +40,8 @@ BATCH = 1 << 20  # rows that a stream decodes at once
 FILE = 1 << 22  # most rows of each file of a folder
 ITERATED, FETCHED = 1 << 16, 1 << 12  # rows decoded at once by iteration, and by `fetchmany`
 
+Rows = Sequence[Columns] | Lying
+
 
 class Result:
     """The rows of an answer, in no particular order; `sorted()` sorts them.
@@ -57,19 +59,16 @@ class Result:
     ((2,), [2, 3])
     """
 
-    def __init__(
-        self, relation: Relation, symbols: SymbolTable, blocks: Sequence[Columns] | None = None
-    ):
+    def __init__(self, relation: Relation, symbols: SymbolTable, rows: Rows | None = None) -> None:
         self._relation = relation
         self._symbols = symbols
-        self._blocks = blocks  # the rows in order; None: all rows of the relation
-        self._away: Lying | None = None  # the same on a device
-        self._whole = blocks is None
+        self._held = rows  # in order, here or on a device; None: all rows of the relation
+        self._whole = rows is None
         self._exported: dict[str, Any] | None = None
         self._cursor: Iterator[tuple[Any, ...]] | None = None  # for fetchone and fetchmany
 
     def __len__(self) -> int:
-        if self._away is None and self._blocks is None:
+        if self._held is None:
             return self._relation.length
         blocks, _ = self._lying()
         if not self._relation.types:
@@ -116,10 +115,7 @@ class Result:
         return Result(first.joined(*others).renamed(relation.columns), self._symbols)
 
     def sorted(
-        self,
-        by: str | Sequence[str] | None = None,
-        *,
-        descending: bool | Sequence[bool] = False,
+        self, by: str | Sequence[str] | None = None, *, descending: bool | Sequence[bool] = False
     ) -> Result:
         """The same rows, sorted by the named columns, in this order; by default by all columns
         from the left. Texts are sorted by code points.
@@ -176,18 +172,14 @@ class Result:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
-                raise UsageError(
-                    f"a slice of an answer has no step: {step}",
-                    hint=f"r.to_numpy()[::{step}], or r.sorted(descending=True)",
-                )
+                hint = f"r.to_numpy()[::{step}], or r.sorted(descending=True)"
+                raise UsageError(f"a slice of an answer has no step: {step}", hint=hint)
             return self._part(start, max(start, stop))
         try:
             at = index(key)
         except TypeError:
-            raise UsageError(
-                f"an answer has nothing under {key!r}",
-                hint='r["x"] is a column, r[0] a row, r[2:5] some of the rows',
-            ) from None
+            hint = 'r["x"] is a column, r[0] a row, r[2:5] some of the rows'
+            raise UsageError(f"an answer has nothing under {key!r}", hint=hint) from None
         count = len(self)
         if not -count <= at < count:
             raise IndexError(f"there is no row {at:,} in an answer of {count:,}")
@@ -198,10 +190,11 @@ class Result:
         from gdatalog.storage.export import numpy_column
 
         kind, (blocks, device) = self._relation.types[at], self._lying()
-        if device is None or self._away is None or self._away.host_blocks is not None:
-            rows: Sequence[Columns] = [(block[at],) for block in self._rows()]
-        else:
+        rows: Sequence[Columns]
+        if device is not None and isinstance(self._held, Lying) and self._held.host_blocks is None:
             rows = device.brought([(block[at],) for block in blocks])
+        else:
+            rows = [(block[at],) for block in self._rows()]
         (column,) = cancellable(
             len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
         )
@@ -213,22 +206,21 @@ class Result:
     def _lying(self) -> tuple[Sequence[Columns], DeviceStore | None]:
         """The rows in blocks, and the device if they are on one. From the first call on they keep
         their order, even if the relation is sorted meanwhile."""
-        if self._away is None and self._blocks is None:
+        if self._held is None:
             relation = self._relation
             blocks, device = relation.store.where_they_lie()
             if device is not None:
-                self._away = Lying(blocks, device)
+                self._held = Lying(blocks, device)
             else:
                 # Without columns only the number of rows matters.
-                self._blocks = blocks if relation.types else blocks * relation.length
-        if self._away is not None:
-            return self._away.blocks, self._away.rows
-        return self._blocks or (), None
+                self._held = blocks if relation.types else blocks * relation.length
+        held = self._held
+        return (held.blocks, held.rows) if isinstance(held, Lying) else (held, None)
 
     def _rows(self) -> Sequence[Columns]:
         """The same as NumPy arrays; the first call copies them from the device."""
-        blocks, device = self._lying()
-        return blocks if device is None or self._away is None else self._away.fetched()
+        blocks, _ = self._lying()
+        return self._held.fetched() if isinstance(self._held, Lying) else blocks
 
     def _keys(self) -> Columns:
         """The keys of all rows; there is at least one."""
@@ -236,11 +228,8 @@ class Result:
 
     def _with(self, blocks: Sequence[Columns], device: DeviceStore | None) -> Result:
         """A result of other rows of the same relation."""
-        if device is None:
-            return Result(self._relation, self._symbols, blocks)
-        found = Result(self._relation, self._symbols)
-        found._away, found._whole = Lying(blocks, device), False
-        return found
+        rows = blocks if device is None else Lying(blocks, device)
+        return Result(self._relation, self._symbols, rows)
 
     @property
     def _far(self) -> RemoteRows | None:
@@ -297,10 +286,8 @@ class Result:
 
         if sort is False or sort is None:
             if descending is not False:
-                raise UsageError(
-                    "descending= says how to sort, and nothing is sorted",
-                    hint='df(sort="x", descending=True), or df(sort=True, descending=True)',
-                )
+                hint = 'df(sort="x", descending=True), or df(sort=True, descending=True)'
+                raise UsageError("descending= says how to sort, and nothing is sorted", hint=hint)
             table = self.table()
         else:
             by = None if isinstance(sort, (bool, np.bool_)) else sort
@@ -340,10 +327,9 @@ class Result:
         """
         texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
         if texts and not codes:
-            raise DeviceError(
-                f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts",
-                hint="to_cupy(codes=True) gives the places of texts in `categories`",
-            )
+            message = f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts"
+            hint = "to_cupy(codes=True) gives the places of texts in `categories`"
+            raise DeviceError(message, hint=hint)
         if self._exported is None:
             self._exported = dict(zip(self.columns, self._on_device(), strict=True))
         return self._exported
@@ -480,9 +466,9 @@ class Result:
 
     def format(self, n: int = 20) -> str:
         """What `show` prints."""
-        from gdatalog.present import box
+        from gdatalog.present import box_lines
 
-        return box(self, n)
+        return "\n".join(box_lines(self, n))
 
     def __repr__(self) -> str:
         return self.format(10)

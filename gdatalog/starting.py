@@ -18,6 +18,7 @@ from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
 from gdatalog.engine.session import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
+from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports
 
 if TYPE_CHECKING:
@@ -40,50 +41,44 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
         what = "does not exist"
         if os.path.exists(folder):
             what = "cannot be written to" if os.path.isdir(folder) else "is not a folder"
-        raise UsageError(
-            f"the temporary folder {folder!r} {what}",
-            hint="temp_directory names a folder for what is larger than memory_limit",
-        )
+        hint = "temp_directory names a folder for what is larger than memory_limit"
+        raise UsageError(f"the temporary folder {folder!r} {what}", hint=hint)
     return folder
 
 
+@dataclass(eq=False)
 class Start:
     """The checked arguments of `connect`. Probes for a GPU at once, if there may be one."""
 
-    def __init__(
-        self,
-        device: str,
-        memory_limit: str | int | None,
-        temp_directory: str | os.PathLike[str] | None,
-        threads: int | None,
-        timeout: float | None,
-        files: str | os.PathLike[str],
-        cluster: Any,
-        untrusted: bool,
-    ) -> None:
-        if untrusted:
-            if cluster is not None or kind_of(device) == "cuda":
-                raise UsageError(
-                    "untrusted=True runs queries on the CPU of this process, not on "
-                    + ("a cluster" if cluster is not None else device)
-                )
-            device = "cpu"
-            memory_limit = MEMORY if memory_limit is None else memory_limit
-            timeout = SECONDS if timeout is None else timeout
-        self._limit = None if memory_limit is None else parse_size(memory_limit)
+    device: str
+    limit: str | int | None
+    temp_directory: str | os.PathLike[str] | None
+    threads: int | None
+    timeout: float | None
+    files: str | os.PathLike[str]
+    cluster: Any
+    untrusted: bool
+
+    def __post_init__(self) -> None:
+        if self.untrusted:
+            if self.cluster is not None or kind_of(self.device) == "cuda":
+                where = self.device if self.cluster is None else "a cluster"
+                message = "untrusted=True runs queries on the CPU of this process, not on "
+                raise UsageError(message + where)
+            self.device = "cpu"
+            self.limit = MEMORY if self.limit is None else self.limit
+            self.timeout = SECONDS if self.timeout is None else self.timeout
+        self._limit = None if self.limit is None else parse_size(self.limit)
         self.memory_limit = default_limit() if self._limit is None else self._limit
-        self._kind = kind_of(device)
+        self._kind = kind_of(self.device)
         # With a cluster, the workers use the GPUs.
-        self._device = device if cluster is None else "cpu"
+        self._device = self.device if self.cluster is None else "cpu"
         self._opened = None if plainly_cpu(self._device) else self._open()
-        if self._kind == "auto" and cluster is None:
+        if self._kind == "auto" and self.cluster is None:
             self._log()
-        self._threads = threads_of(threads)
-        self._timeout = seconds_of(timeout)
-        self._files = files
-        self._temporary = folder_of(temp_directory)
-        self.cluster = cluster
-        self._untrusted = untrusted
+        self._threads = threads_of(self.threads)
+        self.timeout = seconds_of(self.timeout)
+        self._temporary = folder_of(self.temp_directory)
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
@@ -97,14 +92,14 @@ class Start:
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 
-        spill = None if self._untrusted or self._temporary == "" else Spill(self._temporary)
-        policy = FilePolicy(self._files)
+        spill = None if self.untrusted or self._temporary == "" else Spill(self._temporary)
+        policy = FilePolicy(self.files)
         workspace = Workspace(self.memory_limit, policy, on_caution, watch, spill)
         workspace.force(threads=self._threads)
-        if self._untrusted:
+        if self.untrusted:
             workspace.untrusted = True
             workspace.force(strategy="levelwise")
-        workspace.timeout = self._timeout
+        workspace.timeout = self.timeout
         opened = self._opened or self._open()
         workspace.device, workspace.why = opened.device, opened.why
         if self.cluster is not None:

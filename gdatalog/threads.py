@@ -21,7 +21,7 @@ from ctypes import c_ulong, py_object, pythonapi
 from functools import partial
 from importlib.machinery import ModuleSpec
 from queue import SimpleQueue
-from threading import Event, Lock, RLock, Thread, current_thread, local, main_thread
+from threading import Event, Lock, RLock, Thread, Timer, current_thread, local, main_thread
 from time import sleep
 from types import ModuleType
 from typing import Any
@@ -109,10 +109,8 @@ class CancellableThread(Thread):
     """A thread that can be cancelled and reliably waited for: when Ctrl-C ends
     `Thread.join(seconds)`, Python assumes that the thread has ended (bpo-46726)."""
 
-    def __init__(
-        self, target: Callable[[], None], name: str | None = None, daemon: bool = True
-    ) -> None:
-        super().__init__(name=name, daemon=daemon)
+    def __init__(self, target: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
         self._work: Callable[[], None] | None = target
         self._ended = Event()
         self._gate = Lock()
@@ -284,26 +282,17 @@ def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
 
     def swallowed(lost: Any) -> None:
         thread = current_thread()
-        if lost.exc_type in (
-            Abandoned,
-            KeyboardInterrupt,
-        ):  # possibly in a callback during an import
-            release_import_lock()
+        if lost.exc_type in (Abandoned, KeyboardInterrupt):
+            release_import_lock()  # it may have been in a callback during an import
         if lost.exc_type is Abandoned and isinstance(thread, CancellableThread):
-            soon(thread.end, _a_moment())
+            Timer(MOMENT, thread.end).start()
         elif lost.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
-            soon(interrupt_main, _a_moment())
+            Timer(MOMENT, interrupt_main).start()
         else:
             otherwise(lost)
 
     setattr(swallowed, _MARK, True)
     return swallowed
-
-
-def _a_moment() -> Callable[[], bool]:
-    """Returns True from the second call on."""
-    waits = iter((False,))
-    return lambda: next(waits, True)
 
 
 class _Finder:

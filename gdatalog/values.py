@@ -72,17 +72,10 @@ def timestamp_from_text(text: str) -> int | None:
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    *parts, fraction, zone = found.groups()
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
     try:
-        whole = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour or 0),
-            int(minute or 0),
-            int(second or 0),
-            tzinfo=UTC,
-        )
+        whole = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
     seconds = (whole - _EPOCH) // timedelta(seconds=1)
@@ -108,6 +101,19 @@ def timestamp_to_text(nanoseconds: int) -> str:
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     tail = f".{fraction:09}".rstrip("0") if fraction else ""
     return f"{day}T{clock}{tail}"
+
+
+def constant_text(kind: TypeName, value: Value) -> str:
+    """A constant of the language.
+
+    >>> constant_text("bool", True), constant_text("timestamp", 0), constant_text("symbol", "a")
+    ('true', '@1970-01-01', '"a"')
+    """
+    if kind == "symbol":
+        return quoted(str(value))
+    if kind == "timestamp":
+        return "@" + timestamp_to_text(int(value))
+    return str(bool(value)).lower() if kind == "bool" else repr(value)
 
 
 def quoted(text: str) -> str:
@@ -143,6 +149,7 @@ def is_unicode(text: str) -> bool:
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 _KEPT = "\u200c\u200d"  # joiners: invisible, but they change the text's appearance
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SKINS = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _UNSEEN_IN_LINES = re.compile(r"[^\x20-\x7e\n\t]")
 
@@ -224,7 +231,7 @@ def _signs(text: str) -> Iterator[tuple[str, int]]:
                 size = 2
             elif text[at] == _JOINER and size == 2 and at + 1 < end:
                 at += 1  # and the joined character
-            elif _cells(text[at]) and not (size == 2 and _is_skin(text[at])):
+            elif _cells(text[at]) and not (size == 2 and text[at] in _SKINS):
                 break
             at += 1
         yield text[start:at], size
@@ -239,7 +246,3 @@ def _cells(character: str) -> int:
 
 def _is_of_flags(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _is_skin(character: str) -> bool:
-    return "\U0001f3fb" <= character <= "\U0001f3ff"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gdatalog.account import trim
@@ -41,6 +41,8 @@ from gdatalog.storage.key_columns import relation_of_tables, tables_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
+
+Params = Mapping[str, Any] | None
 
 
 class Workspace:
@@ -210,7 +212,9 @@ class Workspace:
 
         with self.watch.work("loading", name if path is None else f"{name} from {path}"):
             if path is not None and there is None:
-                with self._loading():
+                # Rows that are read must fit the memory limit, or go to temporary files.
+                limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+                with nullcontext() if self.spill is None else accounted(limits, CPU.name):
                     relation = self.watch.aside(made)
             else:
                 from gdatalog.storage.raw import at_hand
@@ -221,14 +225,6 @@ class Workspace:
             self.device.hold(relation)
         return relation
 
-    def _loading(self) -> AbstractContextManager[None]:
-        """A context in which rows that are read must fit the memory limit, or go to temporary
-        files."""
-        if self.spill is None:
-            return nullcontext()
-        limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
-        return accounted(limits, CPU.name)
-
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
         findings = Findings()
@@ -238,7 +234,10 @@ class Workspace:
 
     def tell_of(self, name: str, findings: Findings) -> None:
         """Warns about findings in data that was loaded."""
-        for caution in findings.cautions(name):
+        self._warn(findings.cautions(name))
+
+    def _warn(self, cautions: Iterable[Caution]) -> None:
+        for caution in cautions:
             self.on_caution(caution)
 
     def _afar(
@@ -263,16 +262,12 @@ class Workspace:
     def put(self, name: str, relation: Relation) -> None:
         """Stores a relation in place of all data of that name: rows that were loaded or inserted,
         facts, and rows of `.input`. Rules stay."""
-        self._change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
+        self.change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
         rules = self.rules_of(name)
         if rules:
             add = "adds" if rules == 1 else "add"
-            self.on_caution(
-                Caution(
-                    f"{name} has {count(rules, 'rule')}, which still {add} to these rows",
-                    hint=f'db.drop("{name}") drops rules and data',
-                )
-            )
+            message = f"{name} has {count(rules, 'rule')}, which still {add} to these rows"
+            self.on_caution(Caution(message, hint=f'db.drop("{name}") drops rules and data'))
 
     def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
         """Adds rows to a relation, beside its facts and rules; returns the number of rows."""
@@ -288,7 +283,7 @@ class Workspace:
             options = replace(options, first_row_id=int(ids.max()) + 1)
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
-        self._change(self.texts, {**self.stored, name: relation}, name)
+        self.change(self.texts, {**self.stored, name: relation}, name)
         return more.at_most
 
     def drop(self, names: Collection[str], part: Part = "all") -> None:
@@ -300,17 +295,9 @@ class Workspace:
         stored = self.stored
         if part != "rules":
             stored = {name: held for name, held in stored.items() if name not in names}
-        self._change(self.texts.less(names, part), stored, *names)
+        self.change(self.texts.less(names, part), stored, *names)
 
-    def drop_statements(self, gone: Callable[[Statement], bool]) -> None:
-        """Drops the kept statements for which `gone` holds."""
-        self._change(self.texts.revised(lambda kept: [s for s in kept if not gone(s)]), self.stored)
-
-    def forget_texts(self, keys: Collection[str]) -> None:
-        """Drops the texts under these keys."""
-        self._change(self.texts.without(keys), self.stored)
-
-    def _change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
+    def change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
         """Replaces texts and data, which differ in the named relations; warns about kept rules that
         become invalid."""
         known = schemas_of(stored)
@@ -333,12 +320,9 @@ class Workspace:
 
     def rules_of(self, name: str) -> int:
         """The number of rules that define a relation."""
-        return sum(
-            isinstance(statement, Rule)
-            and statement.body is not None
-            and name in names_of(statement)
-            for statement in (self.texts.outline() if self.texts.speaks_of(name) else ())
-        )
+        statements = self.texts.outline() if self.texts.speaks_of(name) else ()
+        rules = (s for s in statements if isinstance(s, Rule) and s.body is not None)
+        return sum(name in names_of(rule) for rule in rules)
 
     def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         """The schemas of valid relations by name, and the causes of invalid ones."""
@@ -374,8 +358,7 @@ class Workspace:
         if self.untrusted:
             check_length(text, name)
         program, cautions = self._prepared.parse(text, name, bare)
-        for caution in cautions:
-            self.on_caution(caution)
+        self._warn(cautions)
         return program
 
     def parse_file(self, path: str) -> Program:
@@ -383,11 +366,7 @@ class Workspace:
         return self.parse(read_text(path, self.policy), path)
 
     def open(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None,
-        reports: Metrics | None = None,
-        strategy: str = "auto",
+        self, text: str, params: Params, reports: Metrics | None = None, strategy: str = "auto"
     ) -> Session:
         """A session for a query whose text is not kept."""
         program = self.parse(text, "<query>", bare=True)
@@ -397,7 +376,7 @@ class Workspace:
         self,
         program: Program,
         key: str | None,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         folders: Folders | None = None,
         reports: Metrics | None = None,
         strategy: str = "auto",
@@ -443,7 +422,7 @@ class Workspace:
     def session(
         self,
         program: Program,
-        params: Mapping[str, Any] | None = None,
+        params: Params = None,
         *,
         stored: Mapping[str, Relation] | None = None,
         texts: ProgramTexts | None = None,
@@ -490,7 +469,6 @@ class Workspace:
 
     def tell(self, session: Session) -> None:
         """Reports the warnings of a session."""
-        for caution in session.cautions:
-            self.on_caution(caution)
+        self._warn(session.cautions)
         if session.lasting:
             self.tell_invalid(session.validity)

@@ -39,7 +39,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from doc_fences import Block, asks, blocks_of
+from doc_fences import Block, asks, blocks_of, split_statements
 from doc_peers import PEERS, Peers
 from sessions import (
     PROMPT,
@@ -52,7 +52,6 @@ from sessions import (
 )
 
 import gdatalog as gd
-from gdatalog.parser import split_statements
 
 if TYPE_CHECKING:
     from cells import Cells

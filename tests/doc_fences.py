@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gdatalog.errors import SourceText
+from gdatalog.parser.scanner import scan
+
 FILES = ("csv", "tsv", "json", "jsonl", "facts", "text")
 
 _FENCE = re.compile(
@@ -60,3 +63,17 @@ def blocks_of(text: str) -> list[Block]:
 
 def asks(statement: str) -> bool:
     return statement.startswith(("?-", ".output", ".printsize"))
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a text, each with its dot, without blanks and comments between them."""
+    source = SourceText("<text>", text)
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        scanned = scan(source, at)
+        if scanned.tokens:
+            end = scanned.end if scanned.stop == "dot" else scanned.tokens[-1].end
+            found.append(text[scanned.tokens[0].start : end])
+        at = scanned.end
+    return found

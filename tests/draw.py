@@ -18,7 +18,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from gdatalog.parser import format_program
+from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Program, Rule
 from tests.draw_rules import GROUPS, TESTS, Drawing, Profile
 from tests.oracle_values import Value
@@ -34,7 +34,7 @@ class Drawn:
 
     @property
     def text(self) -> str:
-        return format_program(self.program)
+        return format_node(self.program)
 
     @property
     def rows(self) -> dict[str, set[tuple[Value, ...]]]:

@@ -9,6 +9,7 @@ are met from the first one on, for Lark's own numbers differ from run to run.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections import defaultdict
@@ -73,7 +74,7 @@ def made() -> str:
     place = {state: at for at, state in enumerate(order)}
     rows: list[dict[str, int]] = [
         {
-            str(symbol): place[target] if str(what) == "Shift" else ~numbers[target]
+            _name(symbol): place[target] if str(what) == "Shift" else ~numbers[target]
             for symbol, (what, target) in sorted(table.states[state].items())
         }
         for state in order
@@ -117,6 +118,11 @@ def packed(rows: list[dict[str, int]]) -> tuple[list[str], list[dict[str, int]],
     return list(ahead), list(common.values()), states
 
 
+def _name(symbol: Any) -> str:
+    """A symbol's name; Lark names what repeats after the rule that it is in."""
+    return re.sub(r"__\w+_(\d+)$", r"_\1", str(symbol))
+
+
 def _tuple(numbers: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, numbers))}{',' * (len(numbers) == 1)})"
 
@@ -126,8 +132,8 @@ def _dict(shifts: dict[str, int]) -> str:
 
 
 def _rule(rule: Any) -> str:
-    symbol = str(rule.origin.name)
-    parts = [str(part.name) for part in rule.expansion]
+    symbol = _name(rule.origin.name)
+    parts = [_name(part.name) for part in rule.expansion]
     spliced = tuple(at for at, part in enumerate(parts) if part.startswith("_"))
     method = rule.alias or symbol
     if method.startswith("_"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gdatalog as gd
-from gdatalog.parser import format_program, parse
+from gdatalog.parser import format_node, parse
 
 DATA = 'e(1, "a", 5). e(1, "b", 6). e(2, "a", 7).\n'
 
@@ -48,7 +48,7 @@ def test_heads_match_by_name() -> None:
 
 def test_a_named_head_is_printed_as_it_was() -> None:
     text = "p(x, total = sum(n), best = max(n)) <- e(x, _, n)."
-    assert format_program(parse(text)).strip() == text
+    assert format_node(parse(text)).strip() == text
 
 
 @pytest.mark.parametrize(

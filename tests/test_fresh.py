@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog import calls
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.fixpoint.rounds import Rounds
@@ -62,5 +63,5 @@ def test_each_new_row_comes_once(edges: Array, room: int, monkeypatch: pytest.Mo
 
 
 def test_rows_outside_of_the_space_are_told_of(edges: Array) -> None:
-    with pytest.raises(lftj.Outside):
+    with pytest.raises(calls.Outside):
         walk(edges, np.zeros(SIZE, dtype=np.int64), SIZE // 2)

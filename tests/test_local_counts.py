@@ -17,7 +17,6 @@ from gdatalog.account import Account
 from gdatalog.engine import depth, fixpoint, sums
 from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import CountOverflow
-from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan import RulePlan, Tally, Term
 from gdatalog.planner.rewrite import elimination
@@ -262,7 +261,7 @@ def test_what_workers_count_together_does_not_wrap(most: int) -> None:
     local = np.full(3, most, dtype=np.int64)
     add_local(local, [np.full(3, most, dtype=np.int64)])
     assert local.tolist() == [2 * most] * 3
-    with pytest.raises(lftj.GiveUp):
+    with pytest.raises(calls.GiveUp):
         add_local(local, [np.full(3, (1 << 63) - 2 * most, dtype=np.int64)])
 
 

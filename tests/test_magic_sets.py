@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.errors import EvaluationError
-from gdatalog.parser import format_program, parse
+from gdatalog.parser import format_node, parse
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -116,7 +116,7 @@ def found_by(mode: str, drawn: Drawn, given: bool) -> set[tuple[Value, ...]]:
         db.workspace.force(magic_sets=mode, split="never" if drawn.seed % 3 else "auto")
         for name, (types, rows) in drawn.data.items():
             db.load(name, frame(types, rows))
-        rows = db.query(format_program(program), params).fetchall()
+        rows = db.query(format_node(program), params).fetchall()
     return {tuple(map(plain, row)) for row in rows}
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from gdatalog.parser import (
     format_node,
-    format_program,
     parse,
     parse_with_cautions,
 )
@@ -140,7 +139,7 @@ def test_relation_names(name: str) -> None:
 
 def test_dots_end_statements_and_join_names() -> None:
     program = parse("p(x) <- q(x), x = 3.q(1).a.b(2).\nq(2.5).q() .r().x = 3.", bare=True)
-    assert format_program(program) == (
+    assert format_node(program) == (
         "p(x) <- q(x), x = 3.\nq(1).\na.b(2).\nq(2.5).\nq().\nr().\nx = 3.\n"
     )
 
@@ -148,12 +147,12 @@ def test_dots_end_statements_and_join_names() -> None:
 def test_comments() -> None:
     source = "// a\n# b\n% c\np(1). /* d . */ p(/* e\n*/2). // f\n#g\np(3 % 2)."
     program, cautions = parse_with_cautions(source)
-    assert format_program(program) == "p(1).\np(2).\np(3 % 2).\n"
+    assert format_node(program) == "p(1).\np(2).\np(3 % 2).\n"
     assert cautions == ()
 
 
 def test_a_byte_order_mark_and_line_ends() -> None:
-    assert format_program(parse("\ufeffp(1).\r\np(2).\r\n")) == "p(1).\np(2).\n"
+    assert format_node(parse("\ufeffp(1).\r\np(2).\r\n")) == "p(1).\np(2).\n"
 
 
 def test_the_last_dot_may_be_left_out() -> None:

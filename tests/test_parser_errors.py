@@ -13,13 +13,13 @@ import pytest
 
 from gdatalog.errors import ParseError
 from gdatalog.parser import (
-    format_program,
+    format_node,
     is_complete,
     parse,
     parse_with_cautions,
-    split_statements,
 )
 from gdatalog.parser.syntax import Program
+from tests.doc_fences import split_statements
 
 FIXTURE = Path(__file__).with_name("fixtures") / "syntax_errors.txt"
 RULER = "=" * 60 + "\n"
@@ -131,7 +131,7 @@ def test_nesting_has_a_limit(text: str) -> None:
 )
 def test_what_the_limit_allows(text: str) -> None:
     program = parse(text)
-    assert parse(format_program(program)) == program
+    assert parse(format_node(program)) == program
 
 
 @pytest.mark.slow
@@ -186,4 +186,4 @@ def test_mutated_programs_end_in_a_program_or_a_syntax_error() -> None:
             assert all(e.span is not None and e.message for e in error.all), text
         else:
             assert isinstance(program, Program)
-            assert parse(format_program(program), bare=bare) == program, text
+            assert parse(format_node(program), bare=bare) == program, text

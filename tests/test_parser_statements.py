@@ -12,10 +12,9 @@ import pytest
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import (
     expand_includes,
-    format_program,
+    format_node,
     is_complete,
     parse,
-    split_statements,
 )
 from gdatalog.parser.syntax import (
     And,
@@ -39,6 +38,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from gdatalog.parser.syntax import Test as LoneTest
+from tests.doc_fences import split_statements
 
 y, _ = Var("y"), Wildcard()
 
@@ -295,7 +295,7 @@ def read(path: str, span: Span) -> Program:
 
 def test_includes() -> None:
     program = expand_includes(parse(FILES["main.dl"], "main.dl"), read)
-    assert format_program(program) == "b(1).\na(1).\np(1).\nb(1).\n"
+    assert format_node(program) == "b(1).\na(1).\np(1).\nb(1).\n"
     assert [s.span.source.name for s in program.statements] == ["b.dl", "a.dl", "main.dl", "b.dl"]
 
 

@@ -39,7 +39,6 @@ from gdatalog.plan import (
     Step,
     TrieRef,
 )
-from gdatalog.plan.format import format_rule
 from gdatalog.report.plan_tree import stratum_label
 from gdatalog.report.rules import rule_text
 from gdatalog.report.tree import about
@@ -47,6 +46,7 @@ from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
 from tests.plan_check import PlanError, check_join_plan, check_rule_plan
+from tests.plan_text import format_rule
 from tests.test_engine_oracle import frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")

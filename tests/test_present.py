@@ -7,8 +7,12 @@ import random
 import pytest
 
 import gdatalog as gd
-from gdatalog.present import box
+from gdatalog.present import box_lines
 from gdatalog.values import cut, width
+
+
+def box(result: gd.Result, most: int, columns: int | None = None, took: str | None = None) -> str:
+    return "\n".join(box_lines(result, most, columns, took))
 
 
 def of(rows, columns):

@@ -31,7 +31,7 @@ from gdatalog.plan.cells import (
     sliced,
 )
 from gdatalog.plan.effects import one_row_each
-from gdatalog.plan.schedule import schedule, serpentine
+from gdatalog.plan.schedule import CellPlanner, serpentine
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import pieces_of, slice_of
 from tests.plan_check import check_join_plan
@@ -89,8 +89,8 @@ def test_each_binding_lies_in_one_cell(
 ) -> None:
     orders = {order for order in orders if order[0] != order[1]}
     room = int(share * sum(one.held[-1] for one in sizes.values())) + 1
-    found = schedule(given, sizes, orders, room, overhead)
-    assert found == schedule(given, sizes, orders, room, overhead)
+    found = CellPlanner(given, sizes, orders, room, overhead).schedule()
+    assert found == CellPlanner(given, sizes, orders, room, overhead).schedule()
     if isinstance(found, str):
         assert share < 1 or any(use.root is None for use in given) or len(given) > 1
         return
@@ -167,7 +167,7 @@ def test_the_slices_of_outer_variables_stay() -> None:
     before = 10 * np.arange(1001)
     edges = Sizes(keys, before, before)
     uses = [IndexUse("E", "x"), IndexUse("E", "x"), IndexUse("E", "y")]
-    found = schedule(uses, {"E": edges}, {("x", "y", True)}, 2000, 0)
+    found = CellPlanner(uses, {"E": edges}, {("x", "y", True)}, 2000, 0).schedule()
     assert isinstance(found, Schedule)
     outer, inner = found.ranges
     assert len(found.ranges[outer]) < len(found.ranges[inner])
@@ -183,7 +183,7 @@ def test_fewer_cells_where_these_cost_more_than_copies_that_run_beside() -> None
     orders = {("a", "b", True), ("b", "c", True)}
     cells = []
     for overhead in (100, 100_000):
-        found = schedule(uses, sizes, orders, 6000, overhead)
+        found = CellPlanner(uses, sizes, orders, 6000, overhead).schedule()
         assert isinstance(found, Schedule)
         cells.append(len(found.turns))
     assert cells[1] < 0.7 * cells[0]
@@ -192,10 +192,10 @@ def test_fewer_cells_where_these_cost_more_than_copies_that_run_beside() -> None
 def test_why_there_are_no_cells() -> None:
     hub = np.array([0, 10, 1000, 1010], dtype=np.int64)
     sizes = {"E": Sizes(np.arange(3), hub, hub)}
-    assert schedule([IndexUse("E", "x")], sizes, (), 100, 0) == (
+    assert CellPlanner([IndexUse("E", "x")], sizes, (), 100, 0).schedule() == (
         "the index rows of one value of x take 990 B, and there is room for 100 B of indexes"
     )
-    assert schedule([IndexUse("E", None)], sizes, (), 100, 0) == (
+    assert CellPlanner([IndexUse("E", None)], sizes, (), 100, 0).schedule() == (
         "an index is needed whole, and there is room for 100 B of indexes"
     )
 

@@ -42,7 +42,6 @@ from gdatalog.plan.stratum import (
     SemiNaive,
     StratumPlan,
     Worklist,
-    format_stratum,
 )
 from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from tests.cuda_host import HostDriver
@@ -50,6 +49,7 @@ from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.interpreted import interpreted
 from tests.plan_check import PlanError, check_stratum
+from tests.plan_text import format_rule
 from tests.test_engine_oracle import frame, share
 from tests.test_queries import PROGRAMS, QUERIES
 from tests.test_queries import _asked as asked
@@ -69,6 +69,18 @@ RUNS = {
     InPlace: InPlaceLattice,
     Maintenance: Incremental,
 }
+
+
+def format_stratum(plan: StratumPlan) -> str:
+    """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
+    recursive = " recursive" * plan.recursive
+    lines = [f"{', '.join(plan.relations)}:{recursive} {plan.placement}"]
+    lines += [f"  {line}" for line in plan.lines(whole=True)]
+    for rules, when in ((plan.before, "before: "), (plan.rules, "")):
+        for rule in rules:
+            lines.append(f"  {when}a rule of {rule.relation}")
+            lines += [f"    {line}" for line in format_rule(rule).splitlines()]
+    return "\n".join(lines)
 
 
 @dataclass

@@ -24,7 +24,7 @@ from gdatalog.plan.cells import (
 )
 from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
-from gdatalog.plan.schedule import Level, schedule
+from gdatalog.plan.schedule import CellPlanner, Level
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
@@ -175,7 +175,7 @@ def _remembered(
     longer than some joins."""
     used = [trie for trie in tries.by_index.values() if trie.levels]
     if not used or room <= 0:
-        return schedule(uses, sizes, ordered, room, overhead, levels)
+        return CellPlanner(uses, sizes, ordered, room, overhead, levels).schedule()
     known = _SCHEDULES.setdefault(used[0], {})
     key = tuple(uses), ordered, room, overhead, levels
     found = known.get(key)
@@ -183,7 +183,7 @@ def _remembered(
         return found[1]
     if len(known) >= MOST_KNOWN:
         known.clear()
-    result = schedule(uses, sizes, ordered, room, overhead, levels)
+    result = CellPlanner(uses, sizes, ordered, room, overhead, levels).schedule()
     known[key] = tuple(map(ReferenceType, used)), result
     return result
 

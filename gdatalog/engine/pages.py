@@ -50,7 +50,7 @@ from gdatalog.engine.host_tries import (
 from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import IndexUse, Sizes, needed, orders
 from gdatalog.plan.placement import InCells
-from gdatalog.plan.schedule import READ_COSTS, SECTOR, schedule
+from gdatalog.plan.schedule import READ_COSTS, SECTOR, CellPlanner
 from gdatalog.storage.relation import Relation
 
 EVENLY = 1 << 12  # sample values for an index that does not exist
@@ -135,7 +135,7 @@ def _by_statistics(
             if ref.columns
         ]
         overhead = context.tuning.cell_bytes
-        found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
+        found = CellPlanner(uses, sizes, orders(join), room, overhead, levels_of(join)).schedule()
         bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
         paged = _in_pages(join, relations, size, whole, room, bits)
         yield found, paged.placement if _by_pages(bits, found, paged, context) else None

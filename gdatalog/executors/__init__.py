@@ -6,26 +6,18 @@ columns are gathered through the parents on demand. `Ops` are the operations of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gdatalog.plan import Expr
+from gdatalog.errors import EvaluationError
+from gdatalog.plan import Apply, Expr, Slot
+from gdatalog.plan.format import format_expr
+from gdatalog.records import dataclass, field
+from gdatalog.storage.keys import decode_value
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
-
-if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-from gdatalog.errors import EvaluationError
-from gdatalog.plan import Apply, Filter, Join, Slot, Step, slots
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.format import format_expr
-from gdatalog.records import dataclass
-from gdatalog.storage.keys import decode_value
 from gdatalog.values import timestamp_to_text
 
 if TYPE_CHECKING:
@@ -39,24 +31,16 @@ WEIGHT = "#"
 FAR = 8  # frontiers, above which a column that was found is remembered
 
 
+@dataclass(slots=True, eq=False)
 class Frontier:
-    __slots__ = ("_gathered", "_lists", "columns", "level", "parent", "rows", "size", "whole")
-
-    def __init__(
-        self,
-        size: int,
-        parent: Frontier | None = None,
-        rows: Array | None = None,
-        columns: dict[Key, Array] | None = None,
-    ) -> None:
-        self.size = size
-        self.parent = parent
-        self.rows = rows  # None: the parent's rows, one to one
-        self.columns = {} if columns is None else columns  # that this frontier added
-        self._gathered: dict[Key, Array] = {}  # others, once somebody has asked for them
-        self.level: str | None = None  # the variable whose lists this frontier is
-        self.whole = True  # whether those lists are whole: no chunk cuts one
-        self._lists: TrieLevel | None = None
+    size: int
+    parent: Frontier | None = None
+    rows: Array | None = None  # None: the parent's rows, one to one
+    columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
+    level: str | None = None  # the variable whose lists this frontier is
+    whole: bool = True  # whether those lists are whole: no chunk cuts one
+    _gathered: dict[Key, Array] = field(default_factory=dict)  # others that somebody asked for
+    _lists: TrieLevel | None = None
 
     def above(self) -> Iterator[Frontier]:
         """This frontier and its ancestors."""
@@ -94,6 +78,24 @@ class Frontier:
         """The same rows with more columns."""
         return Frontier(self.size, self, None, columns)
 
+    @property
+    def weight(self) -> Array | None:
+        """How many bindings each row represents; None: one each."""
+        return self.column(WEIGHT) if self.has(WEIGHT) else None
+
+    def weighed(self, ops: Ops, counts: Array) -> Array:
+        """Counts of each row times its weight; raises an error if one does not fit into 64 bits."""
+        weight = self.weight
+        return counts if weight is None else ops.times(counts, weight)
+
+    def weighing(self, ops: Ops, weight: Array) -> Frontier:
+        """The same rows with weights multiplied by these."""
+        return self.adding({WEIGHT: self.weighed(ops, weight)})
+
+    def values(self, exprs: Sequence[Expr], ops: Ops, scope: Scope) -> tuple[Array, ...]:
+        """The keys of expressions that cannot fail."""
+        return tuple(ops.evaluate(expr, self.column, self.size, scope)[0] for expr in exprs)
+
     def lists(self, ops: Ops) -> TrieLevel:
         """This level's values as lists, one for each parent row."""
         if self._lists is None:
@@ -103,137 +105,11 @@ class Frontier:
         return self._lists
 
 
-def weight_of(frontier: Frontier) -> Array | None:
-    """How many bindings each row represents; None: one each."""
-    return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
-
-
-def times(ops: Ops, counts: Array, weight: Array | None) -> Array:
-    """Multiplies counts; raises an error if a product does not fit into 64 bits."""
-    product: Array = counts if weight is None else ops.times(counts, weight)
-    return product
-
-
-def signed_sum(
-    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
-) -> Array:
-    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
-    total: Array = ops.xp.zeros_like(counts[0])
-    for coefficient, (first, *others) in terms:
-        product = counts[first]
-        for number in others:
-            product = times(ops, product, counts[number])
-        total = total + coefficient * product
-    return total
-
-
-def weighing(ops: Ops, frontier: Frontier, weight: Array) -> Frontier:
-    """The same rows with weights multiplied by these."""
-    return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})
-
-
-# Comparisons of the join's variable with bound variables, which the join tests itself: values that
-# fail are neither looked up in other lists nor materialised.
-
 Comparison = tuple[str, Expr]  # of the variable at hand with something else
 
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-
-
-class JoinFilters:
-    """The filters directly after a join that it may test itself, cached."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], list[Comparison]] = {}
-
-    def behind(self, steps: Sequence[Step], at: int) -> list[Comparison]:
-        """Returns those of the join at this position of `steps`; the cache key is the steps' id."""
-        found = self._known.get((id(steps), at))
-        if found is None:
-            found = self._known[id(steps), at] = _behind(steps, at)
-        return found
-
-
-def _behind(steps: Sequence[Step], at: int) -> list[Comparison]:
-    join, found = steps[at], list[Comparison]()
-    assert isinstance(join, Join)
-    for step in steps[at + 1 :]:
-        comparison = _comparison(step.test, join) if isinstance(step, Filter) else None
-        if comparison is None:
-            break
-        found.append(comparison)
-    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
-        if isinstance(later, Join) and later.reuse and later.reuse.variable == join.variable:
-            return []  # it starts from this level's lists, and wants them as they are
-    return found
-
-
-def _comparison(test: Expr, join: Join) -> Comparison | None:
-    if not isinstance(test, Apply) or test.function not in _TURNED:
-        return None
-    if join.type == "symbol" and test.function not in ("=", "!="):
-        return None  # the order of codes means nothing
-    left, right = test.args
-    own = Slot(join.variable, join.type)
-    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
-        if mine == own and other.type == own.type and join.variable not in slots(other):
-            return op, other
-    return None
-
-
-# The lists that a level may be expanded from.
-#
-# If a level's lists do not depend on the last levels' variables, many rows need the same
-# intersection: rows that agree in the variables that it reads share it.
-
-# The level whose lists are reused, if they are not a participant's.
-REUSED, ROOTS, SHARED = -1, -2, -3
-
-
-@dataclass(slots=True)
-class Roots:
-    """Case 1: the intersection of root lists, and each value's position in each of them."""
-
-    level: TrieLevel
-    positions: Sequence[Array | None]  # None: where it stands here
-
-
-@dataclass(slots=True)
-class FrontierLists:
-    """Lists that a level may be expanded from, one for each row of the frontier."""
-
-    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
-    values: Array
-    starts: Array
-    lengths: Array
-    total: int | None = None  # of the lengths, where it is known
-    met: Frontier | None = None  # SHARED: where what has been met stands
-
-
-@dataclass(slots=True)
-class Reused:
-    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
-
-    level: TrieLevel
-    parents: Array
-    own: Array
-
-
-def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
-    """A frontier with a row for each combination of the variables that are read, and the number of
-    each row's combination; None if there are hardly fewer combinations than rows."""
-    base, rows = frontier, None
-    while base.parent is not None and read.isdisjoint(base.columns):
-        if base.rows is not None:
-            rows = base.rows if rows is None else base.rows[rows]
-        base = base.parent
-    if rows is None:
-        return None
-    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
-    first = ops.survivors(marks)
-    if 2 * len(first) > frontier.size:
-        return None
-    return base.take(rows[first]), ops.xp.cumsum(marks) - 1
+# The intersection of root lists, and the position of each of its values in each of them (None: the
+# same as here).
+Roots = tuple[TrieLevel, Sequence[Array | None]]
 
 
 # Messages for computations that failed, with the values they failed on.
@@ -257,11 +133,8 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     slots = sorted(_slots(culprit), key=lambda slot: slot.name)
     known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
     given = f" with {known}" if known else ""
-    return EvaluationError(
-        f"{why}: {format_expr(culprit)}{given}",
-        culprit.span,
-        hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
-    )
+    hint = f"{_test(culprit)}: what can fail is computed only where the tests pass"
+    return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
 
 
 def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:

@@ -9,24 +9,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import (
-    REUSED,
-    ROOTS,
-    SHARED,
-    Comparison,
-    Frontier,
-    FrontierLists,
-    Key,
-    Reused,
-    Roots,
-    shared,
-    weighing,
-)
+from gdatalog.executors import WEIGHT, Comparison, Frontier, Key, Ops, Roots
 from gdatalog.executors.sinks import LevelWalk, Sink
 from gdatalog.plan import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
-from gdatalog.records import replace
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Lookup, Meeting
+from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
+
+# The lists that a level may be expanded from.
+#
+# If a level's lists do not depend on the last levels' variables, many rows need the same
+# intersection: rows that agree in the variables that it reads share it.
+
+# The level whose lists are reused, if they are not a participant's.
+REUSED, ROOTS, SHARED = -1, -2, -3
+
+
+@dataclass(slots=True)
+class FrontierLists:
+    """Lists that a level may be expanded from, one for each row of the frontier."""
+
+    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
+    values: Array
+    starts: Array
+    lengths: Array
+    total: int | None = None  # of the lengths, where it is known
+    met: Frontier | None = None  # SHARED: where what has been met stands
+
+
+@dataclass(slots=True)
+class Reused:
+    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
+
+    level: TrieLevel
+    parents: Array
+    own: Array
+
+
+def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
+    """A frontier with a row for each combination of the variables that are read, and the number of
+    each row's combination; None if there are hardly fewer combinations than rows."""
+    base, rows = frontier, None
+    while base.parent is not None and read.isdisjoint(base.columns):
+        if base.rows is not None:
+            rows = base.rows if rows is None else base.rows[rows]
+        base = base.parent
+    if rows is None:
+        return None
+    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
+    first = ops.survivors(marks)
+    if 2 * len(first) > frontier.size:
+        return None
+    return base.take(rows[first]), ops.xp.cumsum(marks) - 1
+
+
+_LONGEST = 1 << 50  # longer ranges could never complete
 
 
 class FrontierExpansion:
@@ -85,8 +122,7 @@ class FrontierExpansion:
     def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
         """The number of values of each row: the length of its list, or counted during the search;
         None if values have weights other than one and several lists decide."""
-        usable = self._reused(step, self.frontier)
-        covered = step.reuse.covers if step.reuse and usable else ()
+        usable, covered = self._reused(step, self.frontier)
         if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
             if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
                 return None
@@ -153,10 +189,8 @@ class FrontierExpansion:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
         frontier = self.frontier
         choices = []
-        reused = self._reused(step, frontier)
-        covered: Sequence[int] = ()
+        reused, covered = self._reused(step, frontier)
         if reused is not None and step.reuse is not None:
-            covered = step.reuse.covers
             cuts = [cut for at, cut in enumerate(step.cuts) if at not in step.reuse.implied]
             choices.append(self._reuse_lists(step.reuse.variable, reused, cuts))
         for place, part in enumerate(step.participants):
@@ -164,7 +198,7 @@ class FrontierExpansion:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
             bounds = [
-                (cut.op, self._bound(cut, frontier))
+                (cut.op, self._keys(cut.bound, frontier))
                 for at, cut in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
@@ -174,15 +208,8 @@ class FrontierExpansion:
             choices.append(self._root_lists(step))
         return choices
 
-    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> FrontierLists:
-        return FrontierLists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
-
-    def _bound(self, cut: RangeBound, frontier: Frontier) -> Array:
-        return self._keys(cut.bound, frontier)
-
     def _keys(self, expr: Expr, frontier: Frontier) -> Array:
-        keys: Array
-        keys, _ = self.ops.evaluate(expr, frontier.column, frontier.size, self.walk.scope)
+        (keys,) = frontier.values([expr], self.ops, self.walk.scope)
         return keys
 
     def _clip(self, op: str, starts: Array, ends: Array, bound: Array) -> tuple[Array, Array]:
@@ -194,18 +221,18 @@ class FrontierExpansion:
     def _root_lists(self, step: Join) -> FrontierLists:
         """All rows use the same list: the intersection of the roots."""
         xp = self.ops.xp
-        values = self._roots(step).level.values
+        values = self._roots(step)[0].values
         size = self.frontier.size
         starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
         total: int | None = size * len(values)
         for at, cut in enumerate(step.cuts):
             if all((place, at) not in step.implied for place in range(len(step.participants))):
-                bound = self._bound(cut, self.frontier)
+                bound = self._keys(cut.bound, self.frontier)
                 side = "right" if cut.op in ("<=", ">") else "left"
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(cut.op, starts, ends, at_bound)
                 total = None
-        return replace(self._lists(ROOTS, values, starts, ends), total=total)
+        return FrontierLists(ROOTS, values, starts, xp.maximum(ends - starts, 0), total)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -213,30 +240,33 @@ class FrontierExpansion:
             parts = [part for part in step.participants if part.depth == 0]
             levels = [self.walk.tries[part.trie].levels[0] for part in parts]
             if all(level is levels[0] for level in levels):  # skipped for identical tries
-                found = Roots(levels[0], [None] * len(levels))
+                found = levels[0], [None] * len(levels)
             else:
                 lists = [level.values for level in levels]
                 self.walk.limits.look((len(lists) - 1) * min(map(len, lists)))
                 values, positions = self.ops.intersect(lists)
                 bounds = self.ops.xp.arange(2) * len(values)
-                found = Roots(self.ops.level_of(values, bounds), positions)
+                found = self.ops.level_of(values, bounds), positions
             self.walk.roots[id(step)] = found
         return found
 
-    def _reused(self, step: Join, frontier: Frontier) -> Reused | None:
-        """The list of an earlier level, unless a chunk has cut one of its lists."""
+    def _reused(
+        self, step: Join, frontier: Frontier
+    ) -> tuple[Reused, Sequence[int]] | tuple[None, Sequence[int]]:
+        """The list of an earlier level, unless a chunk has cut one of its lists; and the places of
+        the participants that it covers."""
         if step.reuse is None:
-            return None
+            return None, ()
         variable = step.reuse.variable
         level = next((above for above in frontier.above() if above.level == variable), None)
         if level is None or not level.whole:
-            return None
+            return None, ()
         assert level.rows is not None
         number = "@" + variable
         if number not in level.columns:
             level.columns[number] = self.ops.xp.arange(level.size)
         own = frontier.column(number)
-        return Reused(level.lists(self.ops), level.rows[own], own)
+        return Reused(level.lists(self.ops), level.rows[own], own), step.reuse.covers
 
     def _reuse_lists(
         self, variable: str, reused: Reused, cuts: Sequence[RangeBound]
@@ -248,10 +278,11 @@ class FrontierExpansion:
                 # The bound is this row's own entry of the list, so its position is known.
                 at_bound = own + 1 if cut.op in ("<=", ">") else own
             else:
-                bound = self._bound(cut, self.frontier)
+                bound = self._keys(cut.bound, self.frontier)
                 at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
-        return self._lists(REUSED, level.values, starts, ends)
+        lengths = self.ops.xp.maximum(ends - starts, 0)
+        return FrontierLists(REUSED, level.values, starts, lengths)
 
     def _expand(
         self, step: Join, frontier: Frontier, lists: FrontierLists, tests: Sequence[Comparison]
@@ -276,8 +307,7 @@ class FrontierExpansion:
             entries = ListEntries(lists.values, starts, lengths, count, which, sought, tested)
             found = ops.intersect_lists(entries, placed)
             self.tried += found.tried
-            places = dict(zip(names, found.places, strict=True))
-            child = self._child(step, frontier, found, places, lists.met)
+            child = self._child(step, frontier, lists, found, names)
             child.level, child.whole = step.variable, whole
             yield child
 
@@ -291,10 +321,7 @@ class FrontierExpansion:
         tries = self.walk.tries
         sought: list[Lookup] = []
         names = []
-        covered: Sequence[int] = ()
-        reused = self._reused(step, frontier)
-        if reused is not None and step.reuse is not None:
-            covered = step.reuse.covers
+        reused, covered = self._reused(step, frontier)
         roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
         asked = any(self._asks(step.participants[place]) for place in roots)
         if lists.who == ROOTS and asked:
@@ -304,7 +331,7 @@ class FrontierExpansion:
         if reused is not None and lists.who != REUSED:
             sought.append(Lookup(reused.level, reused.parents, False))
         if roots and lists.who != ROOTS:
-            sought.append(Lookup(self._roots(step).level, None, asked))
+            sought.append(Lookup(self._roots(step)[0], None, asked))
             if asked:
                 names.append(ROOTS)
         for place, part in enumerate(step.participants):
@@ -322,54 +349,34 @@ class FrontierExpansion:
         return part.depth + 1 < len(trie.levels) or trie.weights is not None
 
     def _child(
-        self,
-        step: Join,
-        frontier: Frontier,
-        found: Meeting,
-        places: dict[int, Array],
-        met: Frontier | None,
+        self, step: Join, frontier: Frontier, lists: FrontierLists, found: Meeting, names: list[int]
     ) -> Frontier:
         """The rows that were found, with the current node of each trie."""
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}
         child = Frontier(size, frontier, found.rows, columns)
-        if met is not None:
-            at = places[SHARED]
-            columns |= {key: c[at] for key, c in met.columns.items() if isinstance(key, int)}
+        places = dict(zip(names, found.places, strict=True))
+        if lists.met is not None:
+            at, met = places[SHARED], lists.met.columns
+            columns |= {key: c[at] for key, c in met.items() if isinstance(key, int)}
             return child
         at_roots = places.pop(ROOTS, None)
         if at_roots is not None:
             roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
-            for place, known in zip(roots, self._roots(step).positions, strict=True):
+            for place, known in zip(roots, self._roots(step)[1], strict=True):
                 places[place] = at_roots if known is None else known[at_roots]
-        heavy = []
         for place, part in enumerate(step.participants):
             trie = tries[part.trie]
             if place in places:
                 if part.depth + 1 < len(trie.levels):
                     columns[part.trie] = places[place]
                 elif trie.weights is not None:
-                    heavy.append(trie.weights[places[place]])
-        for weight in heavy:
-            # In the level's own frontier, where deeper levels look it up.
-            child.columns.update(weighing(ops, child, weight).columns)
+                    # In the level's own frontier, where deeper levels look it up.
+                    columns[WEIGHT] = child.weighed(ops, trie.weights[places[place]])
         return child
 
-
-# Extends a frontier by generated values: a given set, or a range.
-
-_LONGEST = 1 << 50  # longer ranges could never complete
-
-
-class Generation:
-    """The children of one frontier under one generating step."""
-
-    def __init__(self, walk: LevelWalk, frontier: Frontier) -> None:
-        self.walk = walk
-        self.ops = walk.ops
-        self.frontier = frontier
-        self.tried = 0
+    # --------------------------------------------------------------------------- generate
 
     def generate(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         """Yields the frontier times given values, or times a range."""
@@ -377,7 +384,7 @@ class Generation:
             yield from self._range(step, rest)
             return
         xp, frontier = self.ops.xp, self.frontier
-        columns = [self._keys(value) for value in step.values]
+        columns = frontier.values(step.values, self.ops, self.walk.scope)
         news = []
         for at, column in enumerate(columns):
             new = xp.ones(frontier.size, dtype=bool)
@@ -394,7 +401,8 @@ class Generation:
     def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         assert step.span is not None
         xp = self.ops.xp
-        start, stop, stride = (self._keys(bound).astype(xp.int64) for bound in step.span)
+        bounds = self.frontier.values(step.span, self.ops, self.walk.scope)
+        start, stop, stride = (bound.astype(xp.int64) for bound in bounds)
         still = stride == 0
         if bool(still.any()):
             error = EvaluationError("the step of a range is 0", step.place)
@@ -412,11 +420,6 @@ class Generation:
         lengths = xp.where(some, lengths, 0)
         for rows, positions in self._pieces(lengths):
             yield self._generated(step, rows, start[rows] + stride[rows] * positions)
-
-    def _keys(self, expr: Expr) -> Array:
-        keys: Array
-        keys, _ = self.ops.evaluate(expr, self.frontier.column, self.frontier.size, self.walk.scope)
-        return keys
 
     def _pieces(self, lengths: Array) -> Iterator[tuple[Array, Array]]:
         ops = self.ops

@@ -13,32 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gdatalog import calls
 from gdatalog.account import Account
-from gdatalog.calls import (
-    COUNTER,
-    COUNTS,
-    DONE,
-    DTYPES,
-    FAILED,
-    FULL,
-    OUTSIDE,
-    OVERFLOW,
-    SHARED,
-    STOP_FLAG,
-    Block,
-    Limits,
-    scalar_of,
-    scratch_length,
-)
-from gdatalog.cancellation import PATIENCE
+from gdatalog.calls import Block, Limits
 from gdatalog.executors import lftj
-from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied, tell
+from gdatalog.executors.lftj import MOST_ROOM, SHARE, tallied
 from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.threads import PoolTask, begun
 
 if TYPE_CHECKING:
     from gdatalog.codegen.native import Bound
@@ -70,25 +54,25 @@ class FreshWorker:
     account: Account = field(default_factory=Account)
     charged: int = 0  # bytes
     kept: int = 0  # rows kept since `begin`
-    status: int = DONE
+    status: int = calls.DONE
     error: BaseException | None = None
 
     def begin(self) -> None:
         self.state[0] = self.state[1] = self.state[TRIED] = self.kept = 0
-        if COUNTS in self.call.arrays:
-            self.call.arrays[COUNTS][:] = 0
+        if calls.COUNTS in self.call.arrays:
+            self.call.arrays[calls.COUNTS][:] = 0
         self.room = lftj.FIRST_ROOM
-        self.status = FULL
+        self.status = calls.FULL
 
     def run(self) -> None:
-        if self.status == DONE:
+        if self.status == calls.DONE:
             return
         try:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status != DONE:
-            self.control[STOP_FLAG] = 1
+        if self.error is not None or self.status != calls.DONE:
+            self.control[calls.STOP_FLAG] = 1
 
     def _run(self) -> None:
         call, state = self.call, self.state
@@ -109,9 +93,9 @@ class FreshWorker:
             kept = int(state[4])
             if kept:
                 self._keep(kept)
-            if self.status != DONE:
+            if self.status != calls.DONE:
                 self.clear()  # loops that ended early left marks
-            if self.status != FULL:
+            if self.status != calls.FULL:
                 return
             most = max(lftj.FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * width)))
             self.room = min(2 * self.room, most)
@@ -163,7 +147,7 @@ class FreshWorker:
                 call.set(name, array)
         for argument in self.scratch:
             if len(call.arrays[argument.name]) < lengths[argument.name]:
-                made = np.zeros(lengths[argument.name], dtype=DTYPES[argument.type])
+                made = np.zeros(lengths[argument.name], dtype=calls.DTYPES[argument.type])
                 call.set(argument.name, made)
 
 
@@ -179,14 +163,10 @@ class Reads:
     @staticmethod
     def of(printed: PrintedPlan, trie: int) -> Reads:
         scalars = enumerate(printed.scalars)
-        arguments = [
-            argument
-            for argument in printed.arguments
-            if any(level.trie == trie for level in argument.levels)
-        ]
+        arguments = [a for a in printed.arguments if any(at.trie == trie for at in a.levels)]
         return Reads(
             [(place, kind, at.depth) for place, (kind, at) in scalars if at.trie == trie],
-            [(a.name, a.kind, a.levels[0].depth) for a in arguments if a.kind in SHARED],
+            [(a.name, a.kind, a.levels[0].depth) for a in arguments if a.kind in calls.SHARED],
             [argument for argument in arguments if argument.kind in SCRATCH],
         )
 
@@ -229,7 +209,7 @@ class PlanFunction:
         for argument in printed.arguments:
             length = len(printed.counters) if argument.kind == "counts" else 0
             length = length or argument.length
-            arrays[argument.name] = np.zeros(length, dtype=DTYPES[argument.type])
+            arrays[argument.name] = np.zeros(length, dtype=calls.DTYPES[argument.type])
         return FreshWorker(Bound(self.function, arrays), outputs, scratch, state, self.control)
 
     def use(self, function: Callable[..., int]) -> None:
@@ -249,13 +229,13 @@ class PlanFunction:
             self._tries[at] = trie
             reads = self._reads[at]
             for place, kind, depth in reads.scalars:
-                self._sizes[place] = scalar_of(kind, trie, depth)
+                self._sizes[place] = calls.scalar_of(kind, trie, depth)
             for name, kind, depth in reads.arrays:
-                array = SHARED[kind](trie, depth)
+                array = calls.SHARED[kind](trie, depth)
                 self._shared[name] = array if hashed else np.ascontiguousarray(array)
             scratch += reads.scratch
         for argument in scratch:
-            self._lengths[argument.name] = scratch_length(argument, now)
+            self._lengths[argument.name] = calls.scratch_length(argument, now)
 
     def let_go(self, numbers: Collection[int]) -> None:
         """Drops these tries, the rows of the round and the dedup index; all of them are set again
@@ -277,7 +257,7 @@ class PlanFunction:
 
     def begin(self, given: Mapping[str, Array], hands: int) -> None:
         """Starts from the first of these rows; `hands`: how many threads are worth starting."""
-        self.control[COUNTER] = 0
+        self.control[calls.COUNTER] = 0
         # Workers that have begun must finish, so their number stays the same until all is done.
         hands = min(hands, self.threads)
         while len(self.workers) < hands:
@@ -300,7 +280,7 @@ class PlanFunction:
         `known`: the dedup index, which has room for `room` more rows.
         """
         workers = self.at_work
-        self.control[STOP_FLAG] = 0
+        self.control[calls.STOP_FLAG] = 0
         for worker in workers:
             for name, array in known.items():
                 worker.call.set(name, array)
@@ -310,31 +290,16 @@ class PlanFunction:
         if len(workers) == 1:
             workers[0].run()
         else:
-            self._together(limits)
+            lftj.run_together([worker.run for worker in workers], self.control, limits)
         for worker in workers:
             if worker.error is not None:
                 error, worker.error, worker.rows = worker.error, None, None
                 raise error
         found = {worker.status for worker in workers}
-        for status in (FAILED, OVERFLOW, OUTSIDE, CROWDED):
+        for status in (calls.FAILED, calls.OVERFLOW, calls.OUTSIDE, CROWDED):
             if status in found:
                 return status
-        return DONE
-
-    def _together(self, limits: Limits) -> None:
-        tasks: list[PoolTask] = []
-        try:
-            for worker in self.at_work:
-                tasks.append(begun(worker.run))
-            for task in tasks:
-                while not task.wait(PATIENCE):
-                    limits.poll()
-                    tell(self.control, limits)
-        except BaseException:
-            self.control[STOP_FLAG] = 1
-            for task in tasks:
-                task.wait()
-            raise
+        return calls.DONE
 
     def taken(self) -> list[Block]:
         """The rows that were found since the last call."""
@@ -349,13 +314,11 @@ class PlanFunction:
         """The bindings since `begin`, by counter, if they are counted."""
         if not self.printed.counters:
             return {}
-        return {COUNTS: tallied(self.printed, [worker.call.arrays for worker in self.at_work])}
+        return {
+            calls.COUNTS: tallied(self.printed, [worker.call.arrays for worker in self.at_work])
+        }
 
     def met(self) -> tuple[Array, ...]:
         """A row outside the space, as columns with one row."""
-        for worker in self.at_work:
-            if worker.status == OUTSIDE:
-                return tuple(
-                    worker.state[at : at + 1].copy() for at in range(MET, len(worker.state))
-                )
-        raise AssertionError("no row lies outside")
+        worker = next(worker for worker in self.at_work if worker.status == calls.OUTSIDE)
+        return tuple(worker.state[MET:].reshape(-1, 1).copy())

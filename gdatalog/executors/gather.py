@@ -17,6 +17,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops, values_of
 from gdatalog.plan import Gather, Reduction, Slot
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.duplicates import SpilledGroups, lengths_of_groups
 from gdatalog.storage.spill import Spill, held_bytes
 from gdatalog.storage.table import Array
@@ -29,22 +30,23 @@ if TYPE_CHECKING:
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
+# Raises or records an error of groups, of which it is told one and its name.
+Check = Callable[[Array, Callable[[int, str], EvaluationError]], None]
 
 FINDING = 48  # bytes per row while its group is looked up
 DEEPEST = 3  # maximum level of partitions: deeper ones would not become smaller
 ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
 
 
+@dataclass(slots=True, eq=False)
 class DistinctRows:
     """The distinct rows of many chunks, sorted again only when they may have doubled."""
 
-    def __init__(self, ops: Ops | None) -> None:
-        """`ops`: None if it only takes over another's rows."""
-        self.ops = ops
-        self.blocks: list[Columns] = []
-        self.settled = 0
-        self.pending = 0
-        self.runs: SortedRuns | None = None  # in files
+    ops: Ops | None  # None if it only takes over another's rows
+    blocks: list[Columns] = field(default_factory=list)
+    settled: int = 0
+    pending: int = 0
+    runs: SortedRuns | None = None  # in files
 
     @property
     def nbytes(self) -> int:
@@ -91,41 +93,31 @@ class DistinctRows:
         self.blocks, self.settled, self.pending = [], 0, 0
 
 
+@dataclass(eq=False)
 class Gathering:
     """Groups of rows by `keys`, and the aggregates of each."""
 
-    def __init__(
-        self,
-        specs: Sequence[Spec],
-        ops: Ops,
-        scope: Scope,
-        limits: Limits,
-        level: int | None = None,
-    ) -> None:
-        """`level`: groups may spill to files in partitions, divided this many times; None: they may
-        not."""
-        self.level = level
-        self.spilled: SpilledGroups | None = None
-        self.specs = specs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.width = 0
-        self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
-        self.pending = 0
-        self.settled = 0
-        self.given = 0  # rows or partial groups added
-        self.repeated = False  # whether a block may hold a group twice
-        self._charged = 0  # bytes
-        # the distinct targets of each group, for count_distinct
-        self.sets = [DistinctRows(ops) for _ in specs]
+    specs: Sequence[Spec]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    # Groups may spill to files in partitions, divided this many times; None: they may not.
+    level: int | None = None
+    spilled: SpilledGroups | None = None
+    width: int = 0
+    blocks: list[Columns] = field(default_factory=list)  # keys, then each spec's partial columns
+    pending: int = 0
+    settled: int = 0
+    given: int = 0  # rows or partial groups added
+    repeated: bool = False  # whether a block may hold a group twice
+    _charged: int = 0  # bytes
+
+    def __post_init__(self) -> None:
+        # The distinct targets of each group, for count_distinct.
+        self.sets = [DistinctRows(self.ops) for _ in self.specs]
 
     def add(
-        self,
-        keys: Columns,
-        size: int,
-        column: Callable[[str], Array],
-        weight: Array | None,
+        self, keys: Columns, size: int, column: Callable[[str], Array], weight: Array | None
     ) -> None:
         """Aggregates the rows of a chunk."""
         ops, xp = self.ops, self.ops.xp
@@ -230,17 +222,14 @@ class Gathering:
 
     def copy(self) -> Gathering:
         """A copy with the same groups, which is independent."""
-        other = Gathering(self.specs, self.ops, self.scope, self.limits, self.level)
         for rows in self.sets:
             if rows.runs is not None:
                 rows.rows()
+        other = replace(self, blocks=list(self.blocks), spilled=None, _charged=0)
         if self.spilled is not None:
             other.spilled = SpilledGroups(self.width, self.spilled.level)
             other.spilled.files = list(self.spilled.files)
-        other.width, other.blocks, other.given = self.width, list(self.blocks), self.given
-        other.pending, other.settled, other.repeated = self.pending, self.settled, self.repeated
-        for mine, its in zip(self.sets, other.sets, strict=True):
-            its.blocks, its.settled, its.pending = list(mine.blocks), mine.settled, mine.pending
+        other.sets = [replace(rows, blocks=list(rows.blocks)) for rows in self.sets]
         return other
 
     def __getstate__(self) -> tuple[object, ...]:
@@ -398,6 +387,18 @@ class Gathering:
         if not self.blocks:
             return (), [xp.empty(0, dtype=xp.int64) for _ in self.specs]
         keys, parts = self.blocks[0][: self.width], list(self.blocks[0][self.width :])
+
+        def check(wrong: Array, error_of: Callable[[int, str], EvaluationError]) -> None:
+            rows = self.ops.survivors(wrong)
+            if not len(rows):
+                return
+            row = int(rows[0])
+            of = f", where {values_of(groups, keys, row, self.scope.symbols)}" if groups else ""
+            error = error_of(row, of)
+            if marks is None:
+                raise error
+            marks.note(keys[0][rows], error)
+
         results: list[Array] = []
         for at, spec in enumerate(self.specs):
             mine = [parts.pop(0) for _ in range(self._parts(spec))]
@@ -406,9 +407,9 @@ class Gathering:
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
-                results.append(self._finish_float(spec, mine, groups, keys, marks))
+                results.append(self._finish_float(spec, mine, check))
             else:
-                results.append(self._finish_int(spec, mine, groups, keys, marks))
+                results.append(self._finish_int(spec, mine, check))
         return keys, results
 
     def _count_sets(self, rows: Columns, keys: Columns, count: int) -> Array:
@@ -427,60 +428,33 @@ class Gathering:
         in_order: Array = counted[place]
         return in_order
 
-    def _of(self, groups: Sequence[Slot], keys: Columns, row: int) -> str:
-        """Names a row's group in an error."""
-        if not groups:
-            return ""
-        return f", where {values_of(groups, keys, row, self.scope.symbols)}"
-
-    def _finish_float(
-        self,
-        spec: Spec,
-        parts: list[Array],
-        groups: Sequence[Slot],
-        keys: Columns,
-        marks: FailedRows | None,
-    ) -> Array:
+    def _finish_float(self, spec: Spec, parts: list[Array], check: Check) -> Array:
         totals, counts = parts
-        wrong = self.ops.survivors(self.ops.xp.isnan(totals))
-        if len(wrong):
-            of = self._of(groups, keys, int(wrong[0]))
-            error = EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
-            if marks is None:
-                raise error
-            marks.note(keys[0][wrong], error)
+
+        def error_of(_: int, of: str) -> EvaluationError:
+            return EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
+
+        check(self.ops.xp.isnan(totals), error_of)
         found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
         return found
 
-    def _finish_int(
-        self,
-        spec: Spec,
-        parts: list[Array],
-        groups: Sequence[Slot],
-        keys: Columns,
-        marks: FailedRows | None,
-    ) -> Array:
-        xp = self.ops.xp
+    def _finish_int(self, spec: Spec, parts: list[Array], check: Check) -> Array:
         high, low, counts = parts
         high, low = high + (low >> 32), low & 0xFFFF_FFFF
-        fits = (high >= -(1 << 31)) & (high < 1 << 31)
-        if spec.kind == "sum":
-            wrong = self.ops.survivors(~fits)
-            if len(wrong):
-                at = int(wrong[0])
-                exact = (int(high[at]) << 32) + int(low[at])
-                error = EvaluationError(
-                    f"the sum {exact} does not fit into 64 bits{self._of(groups, keys, at)}",
-                    spec.span,
-                    hint="sum floats instead: `sum(to_float(x))`",
-                )
-                if marks is None:
-                    raise error
-                marks.note(keys[0][wrong], error)
-            total: Array = ((high << 32) + low).astype(xp.int64)
-            return total
-        mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
-        return mean
+        if spec.kind == "mean":
+            mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
+            return mean
+
+        def error_of(row: int, of: str) -> EvaluationError:
+            exact = (int(high[row]) << 32) + int(low[row])
+            message = f"the sum {exact} does not fit into 64 bits{of}"
+            return EvaluationError(
+                message, spec.span, hint="sum floats instead: `sum(to_float(x))`"
+            )
+
+        check((high < -(1 << 31)) | (high >= 1 << 31), error_of)
+        total: Array = ((high << 32) + low).astype(self.ops.xp.int64)
+        return total
 
 
 def _recoded(
@@ -492,6 +466,4 @@ def _recoded(
 
 def neutral(spec: Spec) -> int | None:
     """The key of an empty aggregate; None if there is no such value."""
-    if spec.kind in ("count", "count_distinct", "sum"):
-        return 0  # also the key of 0.0
-    return None
+    return 0 if spec.kind in ("count", "count_distinct", "sum") else None  # also the key of 0.0

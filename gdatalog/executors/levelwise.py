@@ -15,88 +15,36 @@ wide a level is. It is written over the verbs of `ops`, so it knows plans and tr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gdatalog.calls import Limits
+from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import (
-    FailedRows,
-    Frontier,
-    JoinFilters,
-    Key,
-    Ops,
-    Roots,
-    describe_failure,
-    signed_sum,
-    weighing,
-)
-from gdatalog.executors.expansion import FrontierExpansion, Generation
+from gdatalog.executors import WEIGHT, Comparison, FailedRows, Frontier, Key, Ops, describe_failure
+from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
-from gdatalog.executors.sinks import Failing, Hits, Sink, Totals
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    Participant,
-    Restore,
-    Seek,
-    Step,
-)
-from gdatalog.plan.effects import binds, may_fail, without
-from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
+from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
 
-if TYPE_CHECKING:
-    from gdatalog.cpu_ops.functions import Scope
+__all__ = ["Levelwise", "StepCounts"]
 
 FEW = 4096  # up to this many rows are deduplicated without a bitmap, which takes memory
 
 
 @dataclass(slots=True)
-class StepCounts:
-    """The metrics of a step: input rows, candidates tried, and output rows."""
-
-    rows_in: int = 0
-    tried: int = 0
-    rows_out: int = 0
-    seconds: float = 0.0
-
-    def add(self, other: StepCounts) -> None:
-        """Adds the metrics of the same step elsewhere."""
-        self.rows_in += other.rows_in
-        self.tried += other.tried
-        self.rows_out += other.rows_out
-        self.seconds += other.seconds
-
-
-@dataclass(slots=True)
-class Levelwise:
+class Levelwise(LevelWalk):
     """One execution of one plan."""
 
-    tries: Sequence[Trie]
-    ops: Ops
-    scope: Scope
-    limits: Limits
-    seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
-    tuning: Tuning = DEFAULT
-    marks: FailedRows | None = None  # where the current branch records failures
-    roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
-    comparisons: JoinFilters = field(default_factory=JoinFilters)
+    _tests: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
     _bases: int = 0
-    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
+    _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
 
-    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
+    def run(self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
         # One entry for each level that is under way: there may be hundreds.
         levels: list[Generator[tuple[int, Frontier], None, None]] = []
@@ -117,7 +65,7 @@ class Levelwise:
                 level.close()
 
     def _level(
-        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink
+        self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink
     ) -> Generator[tuple[int, Frontier], None, None] | None:
         """Runs steps up to the next one that extends rows: yields its output in pieces, and the
         next step."""
@@ -128,7 +76,7 @@ class Levelwise:
             step = steps[at]
             self.limits.look(frontier.size)
             started = perf_counter()
-            if isinstance(step, (Join, Generate)):
+            if isinstance(step, (p.Join, p.Generate)):
                 return self._widen(steps, at, frontier, sink, started)
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
@@ -137,69 +85,45 @@ class Levelwise:
             at += 1
         return None
 
-    def _note(self, step: Step, came: int, tried: int, went: int, started: float) -> None:
+    def _note(self, step: p.Step, came: int, tried: int, went: int, started: float) -> None:
         assert self.seen is not None
-        entry = self.seen.setdefault(id(step), StepCounts())
-        entry.rows_in += came
-        entry.tried += tried
-        entry.rows_out += went
-        entry.seconds += perf_counter() - started
-
-    def pieces(
-        self, lengths: Array, total: int | None = None
-    ) -> Iterator[tuple[int, int, int, int, int]]:
-        """The operation of this name; also reports each piece's share of the rows as progress."""
-        limits, rows = self.limits, len(lengths)
-        work = limits.watch.innermost
-        for piece in self.ops.pieces(lengths, limits.chunk, total):
-            low, high, skip, take, size = piece
-            limits.look(size)
-            part, parts = (low, high), rows
-            if take >= 0 and rows == 1 and total:
-                part, parts = (skip, skip + take), total
-            if part == (0, parts):
-                yield piece
-            else:
-                with work.within(part[0] / parts, part[1] / parts):
-                    yield piece
+        more = StepCounts(came, tried, went, perf_counter() - started)
+        self.seen.setdefault(id(step), StepCounts()).add(more)
 
     # --------------------------------------------------------------------------- narrower
 
-    def _narrow(self, step: Step, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _narrow(self, step: p.Step, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         ops = self.ops
         match step:
-            case Guard():
+            case p.Guard():
                 trie = self.tries[step.trie]
                 if trie.total == 0:
                     return Frontier(0)
                 if step.weighted:
-                    return weighing(ops, frontier, ops.xp.full(frontier.size, trie.total))
+                    return frontier.weighing(ops, ops.xp.full(frontier.size, trie.total))
                 return frontier
-            case Seek():
-                keys, _ = ops.evaluate(step.value, frontier.column, frontier.size, self.scope)
+            case p.Seek():
+                (keys,) = frontier.values([step.value], ops, self.scope)
                 return self.probe(frontier, keys, step.participants)
-            case Assign():
+            case p.Assign():
                 return self._assign(step, rest, frontier)
-            case Filter():
+            case p.Filter():
                 mask = ops.test(step.test, frontier.column, frontier.size, self.scope)
-                return self._keep(frontier, mask)
-            case Compact():
+                rows = ops.survivors(mask)
+                return frontier if len(rows) == frontier.size else frontier.take(rows)
+            case p.Compact():
                 return self._compact(step, frontier)
-            case Restore():
+            case p.Restore():
                 labels = self.tries[step.trie].labels
                 assert labels is not None
                 values = ops.sort_across([labels[frontier.column(rank)] for rank in step.ranks])
                 return frontier.adding(dict(zip(step.variables, values, strict=True)))
-            case Branch():
+            case p.Branch():
                 return self._branch(step, rest, frontier)
             case _:
                 raise AssertionError(step)
 
-    def _keep(self, frontier: Frontier, mask: Array) -> Frontier:
-        rows = self.ops.survivors(mask)
-        return frontier if len(rows) == frontier.size else frontier.take(rows)
-
-    def _assign(self, step: Assign, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _assign(self, step: p.Assign, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         ops = self.ops
         keys, failed = ops.evaluate(step.expr, frontier.column, frontier.size, self.scope)
         if failed is not None:
@@ -213,7 +137,7 @@ class Levelwise:
         return self.probe(frontier, keys, step.participants)
 
     def fail(
-        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+        self, step: p.Step, rest: Sequence[p.Step], frontier: Frontier, error: EvaluationError
     ) -> None:
         """Rows for which a step failed: raises an error only if the rest of the body holds."""
         (variable,) = binds(step)
@@ -221,34 +145,7 @@ class Levelwise:
         self._made.append(remaining)
         self.run(remaining, 0, frontier, Failing(error, self.marks))
 
-    def probe(
-        self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
-    ) -> Frontier:
-        """Keeps the rows whose key every participant has below its node."""
-        ops = self.ops
-        known: dict[int, Array] = {}  # positions of the keys in roots, by id of the level
-        for part in participants:
-            trie = self.tries[part.trie]
-            level = trie.levels[part.depth]
-            if id(level) in known:
-                found = known[id(level)]
-            else:
-                if part.depth == 0:
-                    found = ops.find(level, keys)
-                else:
-                    found = ops.find_in(level, frontier.column(part.trie), keys)
-                rows = ops.survivors(found >= 0)
-                if len(rows) < frontier.size:
-                    frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
-                    known = {name: places[rows] for name, places in known.items()}
-                if part.depth == 0:
-                    known[id(level)] = found
-            frontier = frontier.adding({part.trie: found})
-            if trie.weights is not None and part.depth + 1 == len(trie.levels):
-                frontier = weighing(ops, frontier, trie.weights[found])
-        return frontier
-
-    def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
+    def _compact(self, step: p.Compact, frontier: Frontier) -> Frontier:
         """Deduplicates the combinations of kept variables: within a chunk and, if few are possible,
         over all chunks."""
         columns = tuple(frontier.column(name) for name in step.keep)
@@ -277,19 +174,17 @@ class Levelwise:
     # ----------------------------------------------------------------------------- wider
 
     def _widen(
-        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
+        self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> Generator[tuple[int, Frontier], None, None]:
         """Yields a step's output rows in pieces, and the step that follows."""
         step = steps[at]
-        expansion: FrontierExpansion | Generation
-        if isinstance(step, Generate):
-            expansion = Generation(self, frontier)
+        expansion = FrontierExpansion(self, frontier, sink)
+        if isinstance(step, p.Generate):
             children = expansion.generate(step, steps[at + 1 :])
         else:
-            assert isinstance(step, Join)
-            expansion = FrontierExpansion(self, frontier, sink)
+            assert isinstance(step, p.Join)
             # A profile measures each step separately.
-            tests = self.comparisons.behind(steps, at) if self.seen is None else ()
+            tests = self._tests_of(steps, at) if self.seen is None else ()
             last = at + 1 + len(tests) == len(steps)
             if last and sink.only_counts and step.variable not in sink.needs:
                 counts = expansion.counts(step, tests)
@@ -314,9 +209,15 @@ class Levelwise:
         if self.seen is not None:
             self._note(step, frontier.size, expansion.tried, 0, started)
 
+    def _tests_of(self, steps: Sequence[p.Step], at: int) -> list[Comparison]:
+        found = self._tests.get((id(steps), at))
+        if found is None:
+            found = self._tests[id(steps), at] = tests_of_join(steps, at)
+        return found
+
     # -------------------------------------------------------------------------- branches
 
-    def _branch(self, step: Branch, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+    def _branch(self, step: p.Branch, rest: Sequence[p.Step], frontier: Frontier) -> Frontier:
         """Runs a branch for the distinct rows of its variables, and joins the results back."""
         ops, xp = self.ops, self.ops.xp
         columns = {name: frontier.column(name) for name in step.reads}
@@ -355,27 +256,72 @@ class Levelwise:
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
 
-    def _outcome(self, step: Branch, outer: Frontier, base: str) -> BranchRows:
+    def _outcome(self, step: p.Branch, outer: Frontier, base: str) -> BranchRows:
         """A branch's result for each of its outer rows."""
         ops = self.ops
         if step.mode == "aggregate":
-            assert step.reduction is not None
-            return reduce_branch(self, step, step.reduction, outer, base)
+            with self.limits.account.giving_back("answers", "aggregates"):
+                return reduce_branch(self, step, outer, base)
         if step.mode == "count":
-            counts = []
-            totals = Totals(base, outer.size, ops)
-            for number, inner in enumerate(step.alternatives):
-                if number and step.terms:
-                    counts.append(totals.totals)
-                    totals = Totals(base, outer.size, ops)
+            sums = [Totals(base, outer.size, ops) for _ in step.alternatives if step.terms]
+            sums = sums or [Totals(base, outer.size, ops)] * len(step.alternatives)
+            for inner, totals in zip(step.alternatives, sums, strict=True):
                 self.run(inner, 0, outer, totals)
-            if not step.terms:
-                return BranchRows.of_counts(ops, totals.totals)
-            counts.append(totals.totals)
-            return BranchRows.of_counts(ops, signed_sum(ops, counts, step.terms))
+            counts = [totals.totals for totals in sums]
+            count = signed_sum(ops, counts, step.terms) if step.terms else counts[0]
+            some = (count > 0).astype(ops.xp.int64)
+            return BranchRows(ops, ops.xp.arange(outer.size), some, {WEIGHT: count})
         # A failure inside must be found even if a witness is known already.
         prune = not any(map(may_fail, step.alternatives))
         hits = Hits(base, outer.size, ops, prune)
         for inner in step.alternatives:
             self.run(inner, 0, outer, hits)
-        return BranchRows.of_mask(ops, hits.hits if step.mode == "exists" else ~hits.hits)
+        found = hits.hits if step.mode == "exists" else ~hits.hits
+        return BranchRows(ops, ops.xp.arange(outer.size), found.astype(ops.xp.int64), {})
+
+
+def signed_sum(
+    ops: Ops, counts: Sequence[Array], terms: Sequence[tuple[int, tuple[int, ...]]]
+) -> Array:
+    """A signed sum of products of counts; raises an error if one does not fit into 64 bits."""
+    total: Array = ops.xp.zeros_like(counts[0])
+    for coefficient, (first, *others) in terms:
+        product = counts[first]
+        for number in others:
+            product = ops.times(product, counts[number])
+        total = total + coefficient * product
+    return total
+
+
+# Comparisons of the join's variable with bound variables, which the join tests itself: values that
+# fail are neither looked up in other lists nor materialised.
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def tests_of_join(steps: Sequence[p.Step], at: int) -> list[Comparison]:
+    """The filters directly after the join at this position that it may test itself."""
+    join, found = steps[at], list[Comparison]()
+    assert isinstance(join, p.Join)
+    for step in steps[at + 1 :]:
+        comparison = _comparison(step.test, join) if isinstance(step, p.Filter) else None
+        if comparison is None:
+            break
+        found.append(comparison)
+    for later in all_steps(tuple(steps[at + 1 :])) if found else ():
+        if isinstance(later, p.Join) and later.reuse and later.reuse.variable == join.variable:
+            return []  # it starts from this level's lists, and wants them as they are
+    return found
+
+
+def _comparison(test: p.Expr, join: p.Join) -> Comparison | None:
+    if not isinstance(test, p.Apply) or test.function not in _TURNED:
+        return None
+    if join.type == "symbol" and test.function not in ("=", "!="):
+        return None  # the order of codes means nothing
+    left, right = test.args
+    own = p.Slot(join.variable, join.type)
+    for mine, other, op in ((left, right, test.function), (right, left, _TURNED[test.function])):
+        if mine == own and other.type == own.type and join.variable not in p.slots(other):
+            return op, other
+    return None

@@ -13,31 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog import calls
 from gdatalog.account import Account
-from gdatalog.calls import (
-    CLEARED,
-    COUNTER,
-    COUNTS,
-    DONE,
-    DTYPES,
-    ENOUGH,
-    FAILED,
-    FULL,
-    LACKS_SLOTS,
-    LOCAL,
-    OUTSIDE,
-    OVERFLOW,
-    SHARED,
-    STOP_FLAG,
-    UNITS,
-    Block,
-    GiveUp,
-    Limits,
-    LoopRun,
-    Outside,
-    scalar_of,
-    scratch_of,
-)
+from gdatalog.calls import Block, Limits, LoopRun
 from gdatalog.cancellation import PATIENCE
 from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks
@@ -67,7 +45,7 @@ class JoinWorker:
     blocks: list[Block] = field(default_factory=list)
     held: int = 0  # bytes charged
     account: Account = field(default_factory=Account)
-    status: int = DONE
+    status: int = calls.DONE
     error: BaseException | None = None
 
     def run(self) -> None:
@@ -75,8 +53,13 @@ class JoinWorker:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
-            self.control[STOP_FLAG] = 1
+        if self.error is not None or self.status in (
+            calls.FAILED,
+            calls.OVERFLOW,
+            calls.ENOUGH,
+            calls.OUTSIDE,
+        ):
+            self.control[calls.STOP_FLAG] = 1
 
     def hold(self, count: int) -> None:
         """Charges this many bytes."""
@@ -100,9 +83,9 @@ class JoinWorker:
             if kept:
                 # The rest of a block has not been touched.
                 rows.add(tuple(self.arguments[name][:kept] for name, _ in self.outputs))
-            if self.status == LACKS_SLOTS:
+            if self.status == calls.LACKS_SLOTS:
                 slots += self._more_slots()
-            elif self.status != FULL:
+            elif self.status != calls.FULL:
                 self.hold(rows.held + slots)
                 self.blocks = rows.take()
                 return
@@ -129,20 +112,16 @@ class JoinWorker:
 def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> list[Block]:
     """Runs a printed plan's function; returns the blocks of its rows. If it counts bindings, their
     array of counters among `run.beside` is set to the sums over all workers."""
-    printed, beside = run.printed, dict(run.beside)
-    distinct = [run.tries[at] for at in printed.which]
-    tally, local = beside.pop(COUNTS, None), beside.pop(LOCAL, None)
-    given = {**given_arrays(printed, distinct, run.scope), **beside}
-    control = np.zeros(16, dtype=np.int64)
+    beside, printed = dict(run.beside), run.printed
+    tally, local = beside.pop(calls.COUNTS, None), beside.pop(calls.LOCAL, None)
+    call = LoopCall.of(function, printed, run.tries, run.scope, beside)
     count = run.knobs.workers if printed.parallel else 1
-    workers = [
-        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
-    ]
-    run_workers(workers, control, run.limits)
+    workers = [call.worker(count, wanted) for _ in range(count)]
+    run_workers(workers, call.control, run.limits)
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     if local is not None:
-        add_local(local, [worker.arguments[LOCAL] for worker in workers])
+        add_local(local, [worker.arguments[calls.LOCAL] for worker in workers])
     return [block for worker in workers for block in worker.blocks]
 
 
@@ -150,13 +129,13 @@ def add_local(local: Array, counts: Sequence[Array]) -> None:
     """Adds up the workers' counts; gives up if the sums may exceed 64 bits."""
     for more in counts:
         if int(local.max(initial=0)) + int(more.max(initial=0)) >= 1 << 63:
-            raise GiveUp
+            raise calls.GiveUp
         local += more
 
 
 def tallied(printed: PrintedPlan, workers: Sequence[Mapping[str, Array]]) -> Array:
     """The workers' counters, added up, by argument."""
-    counts = np.array([arguments[COUNTS] for arguments in workers])
+    counts = np.array([arguments[calls.COUNTS] for arguments in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
     together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))
     return together
@@ -166,93 +145,106 @@ def run_workers(workers: Sequence[JoinWorker], control: Array, limits: Limits) -
     """Runs each worker in its own thread to the end, or stops them all."""
     for worker in workers:
         worker.account = limits.account
-    tasks: list[PoolTask] = []
     try:
-        for worker in workers:
-            tasks.append(begun(worker.run))
-        for task in tasks:
-            while not task.wait(PATIENCE):
-                limits.poll()
-                tell(control, limits)
+        run_together([worker.run for worker in workers], control, limits)
         error = next((worker.error for worker in workers if worker.error is not None), None)
         if error is not None:
             raise error
-        if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
-            raise GiveUp
-        if any(worker.status == OUTSIDE for worker in workers):
-            raise Outside
+        if any(worker.status in (calls.FAILED, calls.OVERFLOW) for worker in workers):
+            raise calls.GiveUp
+        if any(worker.status == calls.OUTSIDE for worker in workers):
+            raise calls.Outside
     except BaseException:
-        control[STOP_FLAG] = 1
-        for task in tasks:
-            task.wait()
         for worker in workers:  # the error's handler may need their memory
             worker.drop()
         raise
 
 
-def tell(control: Array, limits: Limits) -> None:
-    """Reports progress once a worker has claimed any work."""
-    units = int(control[UNITS])
-    if units > 1:
-        limits.watch.part(min(units, int(control[COUNTER])), units)
+def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Limits) -> None:
+    """Runs each piece of work in its own thread to the end, or stops them all."""
+    tasks: list[PoolTask] = []
+    try:
+        for each in work:
+            tasks.append(begun(each))
+        for task in tasks:
+            while not task.wait(PATIENCE):
+                limits.poll()
+                units = int(control[calls.UNITS])
+                if units > 1:  # a worker has claimed work
+                    limits.watch.part(min(units, int(control[calls.COUNTER])), units)
+    except BaseException:
+        control[calls.STOP_FLAG] = 1
+        for task in tasks:
+            task.wait()
+        raise
 
 
-def given_arrays(printed: PrintedPlan, tries: Sequence[Trie], scope: Scope) -> dict[str, Array]:
-    """The arguments that all workers share: tries, constants, tables."""
-    given = dict(printed.expressions.arguments(scope))
-    given["sizes"] = np.array(
-        [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
-    )
-    for argument in printed.arguments:
-        if argument.levels and argument.kind in SHARED:
-            at = argument.levels[0]
-            array = SHARED[argument.kind](tries[at.trie], at.depth)
-            given[argument.name] = np.ascontiguousarray(array)
-    return given
+@dataclass(slots=True)
+class LoopCall:
+    """A printed function, and what its workers share: distinct tries, constants, tables, and the
+    array by which they claim work."""
 
+    function: Callable[..., int]
+    printed: PrintedPlan
+    tries: Sequence[Trie]
+    given: dict[str, Array]
+    control: Array
 
-def worker_of(
-    function: Callable[..., int],
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    given: dict[str, Array],
-    control: Array,
-    threads: int,
-    wanted: int | None,
-) -> JoinWorker:
-    state = np.zeros(16, dtype=np.int64)
-    state[3], state[5] = threads, printed.grain
-    state[6] = INT_MAX if wanted is None else wanted
-    arguments, scratch = own_arguments(printed, tries, given, control, state)
-    outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
-    return JoinWorker(function, arguments, outputs, scratch, state, control)
+    @staticmethod
+    def of(
+        function: Callable[..., int],
+        printed: PrintedPlan,
+        tries: Sequence[Trie],
+        scope: Scope,
+        beside: Mapping[str, Array],
+    ) -> LoopCall:
+        """`tries`: those of the plan. `beside`: arguments that are neither tries nor constants."""
+        tries = [tries[at] for at in printed.which]
+        given = dict(printed.expressions.arguments(scope))
+        sizes = [calls.scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars]
+        given["sizes"] = np.array(sizes, dtype=np.int64)
+        for argument in printed.arguments:
+            if argument.levels and argument.kind in calls.SHARED:
+                at = argument.levels[0]
+                array = calls.SHARED[argument.kind](tries[at.trie], at.depth)
+                given[argument.name] = np.ascontiguousarray(array)
+        return LoopCall(function, printed, tries, given | dict(beside), np.zeros(16, np.int64))
 
+    def worker(
+        self, threads: int, wanted: int | None = None, own: Mapping[str, Array] | None = None
+    ) -> JoinWorker:
+        """One of so many threads. `wanted`: how many rows are enough. `own`: its own arguments."""
+        state = np.zeros(16, dtype=np.int64)
+        state[3], state[5] = threads, self.printed.grain
+        state[6] = INT_MAX if wanted is None else wanted
+        arguments, scratch = self.arguments(state, own or {})
+        outputs = [
+            (a.name, calls.DTYPES[a.type]) for a in self.printed.arguments if a.kind == "output"
+        ]
+        return JoinWorker(self.function, arguments, outputs, scratch, state, self.control)
 
-def own_arguments(
-    printed: PrintedPlan,
-    tries: Sequence[Trie],
-    given: Mapping[str, Array],
-    control: Array,
-    state: Array,
-) -> tuple[dict[str, Array], list[str]]:
-    """A worker's arguments in order, with its own scratch and without a block; and those that must
-    be cleared after loops have ended early."""
-    own: dict[str, Array] = {"control": control, "state": state, **given}
-    ordered = {name: own[name] for name in ("control", "state", "sizes")}
-    ordered |= {name: own[name] for name in printed.expressions.types()}
-    scratch = []
-    for argument in printed.arguments:
-        if argument.name in own:
-            ordered[argument.name] = own[argument.name]
-        elif argument.kind in ("output", "own"):
-            ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
-        elif argument.kind == "counts":
-            ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
-        else:
-            if argument.kind in CLEARED and argument.kind != LOCAL:
-                scratch.append(argument.name)
-            ordered[argument.name] = scratch_of(argument, tries)
-    return ordered, scratch
+    def arguments(
+        self, state: Array, own: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], list[str]]:
+        """A worker's arguments in order, with its own scratch and without a block; and those that
+        must be cleared after loops have ended early."""
+        printed = self.printed
+        known: dict[str, Array] = {"control": self.control, "state": state, **self.given, **own}
+        names = ("control", "state", "sizes", *printed.expressions.types())
+        ordered = {name: known[name] for name in names}
+        scratch = []
+        for argument in printed.arguments:
+            if argument.name in known:
+                ordered[argument.name] = known[argument.name]
+            elif argument.kind in ("output", "own"):
+                ordered[argument.name] = np.empty(0, dtype=calls.DTYPES[argument.type])
+            elif argument.kind == "counts":
+                ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
+            else:
+                if argument.kind in calls.CLEARED and argument.kind != calls.LOCAL:
+                    scratch.append(argument.name)
+                ordered[argument.name] = calls.scratch_of(argument, self.tries)
+        return ordered, scratch
 
 
 # Runs a partitioned fixpoint: workers claim values of the partition column.
@@ -302,7 +294,7 @@ class PartitionWorker(JoinWorker):
             self._count()
             self.status = self.function(*self.arguments.values())
             at = int(self.state[WHICH])
-            if self.status == FULL:
+            if self.status == calls.FULL:
                 self._full(at)
             elif self.status == WIDER:
                 table = self.arguments[f"table_{at}"]
@@ -371,15 +363,20 @@ def run_partitioned(
     `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
     counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
     """
-    printed, limits = run.printed, run.limits
-    distinct = [run.tries[at] for at in printed.which]
-    given = {**given_arrays(printed, distinct, run.scope), **run.beside}
-    tally = given.pop(COUNTS, None)
-    control = np.zeros(16, dtype=np.int64)
-    workers = [
-        _worker(function, run, distinct, given, control, rooms, first)
-        for _ in range(run.knobs.workers)
-    ]
+    printed, limits, threads = run.printed, run.limits, run.knobs.workers
+    beside = dict(run.beside)
+    tally = beside.pop(calls.COUNTS, None)
+    call = LoopCall.of(function, printed, run.tries, run.scope, beside)
+
+    def worker() -> PartitionWorker:
+        state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
+        state[3], state[5] = threads, printed.grain
+        arguments, scratch = call.arguments(state, {})
+        return PartitionWorker(
+            function, arguments, [], scratch, state, call.control, rooms=rooms, first=first
+        )
+
+    workers = [worker() for _ in range(threads)]
     counts = [array for name, array in run.beside.items() if name.startswith("counts_")]
     poll, looked = limits.poll, limits.looked
 
@@ -391,7 +388,7 @@ def run_partitioned(
 
     limits.poll = counting
     try:
-        run_workers(workers, control, limits)
+        run_workers(workers, call.control, limits)
     finally:
         limits.poll = poll
     if tally is not None:
@@ -399,20 +396,3 @@ def run_partitioned(
     return [
         [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
     ]
-
-
-def _worker(
-    function: Callable[..., int],
-    run: LoopRun,
-    tries: Sequence[Trie],
-    given: Mapping[str, Array],
-    control: Array,
-    rooms: Sequence[ListRoom],
-    first: int | None,
-) -> PartitionWorker:
-    state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
-    state[3], state[5] = run.knobs.workers, run.printed.grain
-    arguments, scratch = own_arguments(run.printed, tries, given, control, state)
-    return PartitionWorker(
-        function, arguments, [], scratch, state, control, rooms=rooms, first=first
-    )

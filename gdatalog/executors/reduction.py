@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.executors import WEIGHT, Frontier, Key, Ops, weighing
+from gdatalog.executors import WEIGHT, Frontier, Key, Ops
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, LevelWalk, RowSet
 from gdatalog.plan import Branch, Expr, Reduction, Slot
@@ -13,6 +13,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
+NamedRows = tuple[tuple[Slot, ...], Columns]
 
 
 @dataclass(slots=True)
@@ -28,15 +29,6 @@ class BranchRows:
     lengths: Array
     columns: dict[Key, Array]
 
-    @staticmethod
-    def of_mask(ops: Ops, mask: Array) -> BranchRows:
-        return BranchRows(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
-
-    @staticmethod
-    def of_counts(ops: Ops, counts: Array) -> BranchRows:
-        some = (counts > 0).astype(ops.xp.int64)
-        return BranchRows(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
-
     def bring_back(self, frontier: Frontier, groups: Array) -> Frontier:
         """Joins the results to the outer rows; `groups` are their rows in the branch."""
         lengths = self.lengths[groups]
@@ -49,27 +41,20 @@ class BranchRows:
             rows, positions = self.ops.expand(self.starts[groups], lengths)
             child = frontier.take(rows)
         if WEIGHT in columns:
-            return weighing(self.ops, child, columns[WEIGHT][positions])
+            return child.weighing(self.ops, columns[WEIGHT][positions])
         if not columns:
             return child
         return child.adding({name: column[positions] for name, column in columns.items()})
 
 
-def reduce_branch(
-    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> BranchRows:
-    """An aggregate's value for each of the outer rows; frees its sets."""
-    with walk.limits.account.giving_back("answers", "aggregates"):
-        return _reduced(walk, step, reduction, outer, base)
-
-
-def _reduced(
-    walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, base: str
-) -> BranchRows:
+def reduce_branch(walk: LevelWalk, step: Branch, outer: Frontier, base: str) -> BranchRows:
+    """An aggregate's value for each of the outer rows."""
+    assert step.reduction is not None
+    reduction = step.reduction
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
     gathering = Gathering([reduction], ops, walk.scope, walk.limits)
-    sets: list[tuple[tuple[Slot, ...], Columns]] = []
+    sets: list[NamedRows] = []
     if len(step.alternatives) == 1 and not reduction.exports:
         walk.run(step.alternatives[0], 0, outer, Bag((group,), gathering))
     else:
@@ -108,7 +93,7 @@ def add_rows(
 
 def _united(
     walk: LevelWalk, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
-) -> list[tuple[tuple[Slot, ...], Columns]]:
+) -> list[NamedRows]:
     """The bindings of all alternatives as sets, united if they have the same variables."""
     unions: dict[tuple[Slot, ...], RowSet] = {}
     for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
@@ -127,7 +112,7 @@ def _attaining(
     walk: LevelWalk,
     reduction: Reduction,
     size: int,
-    sets: list[tuple[tuple[Slot, ...], Columns]],
+    sets: list[NamedRows],
     present: Array,
     best: Array,
 ) -> BranchRows:
@@ -146,12 +131,8 @@ def _attaining(
         at = ops.survivors(target == optimum[rows[0]])
         exported = (columns[name][at] for name, _ in reduction.exports)
         blocks.append((rows[0][at], target[at], *exported))
-    width = 2 + len(reduction.exports)
-    attained = (
-        ops.merge_rows(blocks)
-        if blocks
-        else tuple(xp.empty(0, dtype=xp.int64) for _ in range(width))
-    )
+    nothing = tuple(xp.empty(0, dtype=xp.int64) for _ in range(2 + len(reduction.exports)))
+    attained = ops.merge_rows(blocks) if blocks else nothing
     every = xp.arange(size)
     starts = xp.searchsorted(attained[0], every)
     lengths = xp.searchsorted(attained[0], every, side="right") - starts

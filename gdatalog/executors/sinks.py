@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import FailedRows, Frontier, Ops, Roots, times, weight_of
+from gdatalog.executors import FailedRows, Frontier, Ops, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.records import dataclass, field
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -34,6 +35,9 @@ class Sink(ABC):
     # each row of a frontier; and the variables that it still needs
     only_counts = False
     needs: frozenset[str] = frozenset()
+    # whether several sinks may take parts of the rows and be merged: `apart` returns a new sink of
+    # this kind, and `take` merges another one, which is not used again
+    divisible = False
 
     @abstractmethod
     def emit(self, frontier: Frontier) -> None:
@@ -41,12 +45,6 @@ class Sink(ABC):
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
-
-    @property
-    def divisible(self) -> bool:
-        """Whether several sinks may take parts of the rows and be merged: `apart` returns a new
-        sink of this kind, and `take` merges another one, which is not used again."""
-        return False
 
     def apart(self, limits: Limits) -> Any:
         raise AssertionError(f"a {type(self).__name__} takes all rows")
@@ -59,60 +57,117 @@ class Sink(ABC):
         return None
 
 
-class LevelWalk(Protocol):
+@dataclass(slots=True)
+class StepCounts:
+    """The metrics of a step: input rows, candidates tried, and output rows."""
+
+    rows_in: int = 0
+    tried: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: StepCounts) -> None:
+        """Adds the metrics of the same step elsewhere."""
+        self.rows_in += other.rows_in
+        self.tried += other.tried
+        self.rows_out += other.rows_out
+        self.seconds += other.seconds
+
+
+@dataclass(slots=True)
+class LevelWalk(ABC):
     """A walk through a plan's steps (`Levelwise`), as its steps see it."""
 
     tries: Sequence[Trie]
     ops: Ops
     scope: Scope
     limits: Limits
-    tuning: Tuning
-    marks: FailedRows | None
-    roots: dict[int, Roots]
+    seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
+    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
+    tuning: Tuning = DEFAULT
+    marks: FailedRows | None = None  # where the current branch records failures
+    roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
 
-    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None: ...
+    @abstractmethod
+    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
+        """Runs the steps from `at` on over the rows of a frontier, into the sink."""
+
+    @abstractmethod
+    def fail(
+        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+    ) -> None:
+        """Rows for which a step failed: raises an error only if the rest of the body holds."""
 
     def pieces(
         self, lengths: Array, total: int | None = None
-    ) -> Iterator[tuple[int, int, int, int, int]]: ...
-
-    def fail(
-        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
-    ) -> None: ...
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """The operation of this name; also reports each piece's share of the rows as progress."""
+        limits, rows = self.limits, len(lengths)
+        work = limits.watch.innermost
+        for piece in self.ops.pieces(lengths, limits.chunk, total):
+            low, high, skip, take, size = piece
+            limits.look(size)
+            part, parts = (low, high), rows
+            if take >= 0 and rows == 1 and total:
+                part, parts = (skip, skip + take), total
+            if part == (0, parts):
+                yield piece
+            else:
+                with work.within(part[0] / parts, part[1] / parts):
+                    yield piece
 
     def probe(
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
-    ) -> Frontier: ...
+    ) -> Frontier:
+        """Keeps the rows whose key every participant has below its node."""
+        ops = self.ops
+        known: dict[int, Array] = {}  # positions of the keys in roots, by id of the level
+        for part in participants:
+            trie = self.tries[part.trie]
+            level = trie.levels[part.depth]
+            if id(level) in known:
+                found = known[id(level)]
+            else:
+                if part.depth == 0:
+                    found = ops.find(level, keys)
+                else:
+                    found = ops.find_in(level, frontier.column(part.trie), keys)
+                rows = ops.survivors(found >= 0)
+                if len(rows) < frontier.size:
+                    frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
+                    known = {name: places[rows] for name, places in known.items()}
+                if part.depth == 0:
+                    known[id(level)] = found
+            frontier = frontier.adding({part.trie: found})
+            if trie.weights is not None and part.depth + 1 == len(trie.levels):
+                frontier = frontier.weighing(ops, trie.weights[found])
+        return frontier
 
 
+@dataclass(eq=False)
 class RowSet(Sink):
     """The distinct rows of some expressions; at most `limit` of them if given."""
 
-    def __init__(
-        self,
-        outputs: Sequence[Expr],
-        ops: Ops,
-        scope: Scope,
-        limits: Limits,
-        limit: int | None,
-        tuning: Tuning = DEFAULT,
-    ) -> None:
-        self.outputs = outputs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.limit = limit
-        self.tuning = tuning
-        self.done = False
-        self.count = 0  # settled rows; for arity 0, all rows
-        self.given = 0  # rows added, including duplicates
-        self._settled: Columns | None = None
-        self._blocks: list[Columns] = []
-        self._pending = self._pending_bytes = 0
-        self._charged = 0  # bytes
-        self._runs: Any = None  # settled rows that lie in files
-        self._marked: Any = None  # a bitmap instead, if few rows are possible
-        self._types: list[Any] = []  # types of the marked columns
+    outputs: Sequence[Expr]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    limit: int | None
+    tuning: Tuning = DEFAULT
+    done: bool = False
+    count: int = 0  # settled rows; for arity 0, all rows
+    given: int = 0  # rows added, including duplicates
+    _settled: Columns | None = None
+    _blocks: list[Columns] = field(default_factory=list)
+    _pending: int = 0
+    _pending_bytes: int = 0
+    _charged: int = 0  # bytes
+    _runs: Any = None  # settled rows that lie in files
+    _marked: Any = None  # a bitmap instead, if few rows are possible
+    _types: list[Any] = field(default_factory=list)  # types of the marked columns
+
+    def __post_init__(self) -> None:
+        self.divisible = self.limit is None
 
     @property
     def nbytes(self) -> int:
@@ -126,11 +181,7 @@ class RowSet(Sink):
             self.count = 1
             self.done = self.limit is not None
             return
-        block = tuple(
-            self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
-            for output in self.outputs
-        )
-        self.add(block)
+        self.add(frontier.values(self.outputs, self.ops, self.scope))
 
     def add(self, block: Columns) -> None:
         self.given += len(block[0])
@@ -141,9 +192,7 @@ class RowSet(Sink):
                 pairs = zip(self._types, block, strict=True)
                 self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
-            self._settled = self._unmark()
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(self._unmark())
         self._blocks.append(block)
         self._pending += len(block[0])
         self._pending_bytes += sum(map(held_bytes, block))
@@ -161,6 +210,11 @@ class RowSet(Sink):
         self.limits.account.add("answers", -self._charged)
         self._charged = 0
 
+    def _hold(self, rows: Columns) -> None:
+        """Makes these the settled rows."""
+        self._settled, self.count = rows, len(rows[0])
+        self._charge()
+
     def _charge(self) -> None:
         held = self.nbytes
         change, self._charged = held - self._charged, held
@@ -175,9 +229,7 @@ class RowSet(Sink):
         total = sum(len(block[0]) for block in blocks)
         if self.limit is None and total >= self.tuning.marked_from and self._mark(blocks):
             return
-        self._settled = self.ops.merge_rows(blocks)
-        self.count = len(self._settled[0])
-        self._charge()
+        self._hold(self.ops.merge_rows(blocks))
         if self.limit is not None and self.count >= self.limit:
             self.done = True
 
@@ -218,10 +270,6 @@ class RowSet(Sink):
         self._marked = marked
         self._charge()
         return True
-
-    @property
-    def divisible(self) -> bool:
-        return self.limit is None
 
     def apart(self, limits: Limits) -> RowSet:
         return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
@@ -270,42 +318,34 @@ class RowSet(Sink):
             return (), self.count
         self._settle()
         if self._marked is not None:
-            self._settled = self._unmark()
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(self._unmark())
         if self._runs is not None:
             runs, self._runs = self._runs, None
             if self._settled is not None:
                 runs.add(self._settled)
-            self._settled = runs.merged(self.limits.account)
-            self.count = len(self._settled[0])
-            self._charge()
+            self._hold(runs.merged(self.limits.account))
         if self._settled is None:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
         return self._settled, self.count
 
 
+@dataclass(eq=False)
 class DistinctSink(Sink):
     """The distinct rows of some expressions, in order of arrival."""
 
-    divisible = True
+    outputs: Sequence[Expr]
+    ops: Ops
+    scope: Scope
+    limits: Limits
+    count: int = 0
+    _bytes: int = 0  # bytes charged
 
-    def __init__(self, outputs: Sequence[Expr], ops: Ops, scope: Scope, limits: Limits) -> None:
-        self.outputs = outputs
-        self.ops = ops
-        self.scope = scope
-        self.limits = limits
-        self.count = 0
-        self._rows = Blocks(limits.account)
-        self._bytes = 0  # bytes charged
+    def __post_init__(self) -> None:
+        self.divisible = True
+        self._rows = Blocks(self.limits.account)
 
     def emit(self, frontier: Frontier) -> None:
-        self._keep(
-            tuple(
-                self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
-                for output in self.outputs
-            )
-        )
+        self._keep(frontier.values(self.outputs, self.ops, self.scope))
 
     def _keep(self, block: Columns) -> None:
         self._rows.add(block)
@@ -348,11 +388,11 @@ class Bag(Sink):
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)
-        self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
+        self.gathering.add(columns, frontier.size, frontier.column, frontier.weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         ops = self.gathering.ops
-        product = times(ops, counts, weight_of(frontier))
+        product = frontier.weighed(ops, counts)
         some = ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])
@@ -391,15 +431,16 @@ class Totals(Sink):
         self.totals = ops.xp.zeros(size, dtype="int64")
 
     def emit(self, frontier: Frontier) -> None:
-        self._add(frontier, weight_of(frontier))
+        self._add(frontier, frontier.weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        self._add(frontier, times(self.ops, counts, weight_of(frontier)))
+        self._add(frontier, frontier.weighed(self.ops, counts))
 
     def _add(self, frontier: Frontier, amounts: Array | None) -> None:
         self.totals = self.ops.add_counts(self.totals, frontier.column(self.base), amounts)
 
 
+@dataclass(eq=False)
 class Failing(Sink):
     """Rows with a failed computation, which run through the rest of the body.
 
@@ -407,9 +448,8 @@ class Failing(Sink):
     still exclude it.
     """
 
-    def __init__(self, error: EvaluationError, marks: FailedRows | None) -> None:
-        self.error = error
-        self.marks = marks
+    error: EvaluationError
+    marks: FailedRows | None
 
     def emit(self, frontier: Frontier) -> None:
         if self.marks is None:

@@ -33,7 +33,7 @@ from gdatalog.notebook.options import (
 )
 from gdatalog.opening import connect
 from gdatalog.planner.check import Schema
-from gdatalog.present import count_line
+from gdatalog.progress import amount
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, size_of
@@ -192,7 +192,7 @@ class Magics:
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db.closed:
             with self._working() as db, db.call():
-                db.workspace.forget_texts(gone)
+                db.workspace.change(db.workspace.texts.without(gone), db.workspace.stored)
 
     @property
     def db(self) -> Database:
@@ -261,7 +261,7 @@ class Magics:
             db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         stored = self.db.workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
-        message = count_line(stored.length) if stored.counted else size_of(stored)
+        message = amount(stored.length, "rows") if stored.counted else size_of(stored)
         print(visible(f"{schema_text(schema)}: {message}"))
 
     def relations(self, given: Namespace) -> Listing:

@@ -12,12 +12,12 @@ from typing import Any
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
 from gdatalog.parser.builder import Builder
-from gdatalog.parser.failure import Failure, sql, sql_comment
-from gdatalog.parser.format import format_node, format_program
+from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
+from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
 from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
-from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, split_statements, too_deep
+from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
 from gdatalog.parser.syntax import Include, Program, Statement
 from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
 from gdatalog.parser.tokens import MANY_CONSTANTS, Token
@@ -26,11 +26,9 @@ __all__ = [
     "Program",
     "expand_includes",
     "format_node",
-    "format_program",
     "is_complete",
     "parse",
     "parse_with_cautions",
-    "split_statements",
 ]
 
 # How often parsing may resume inside a statement that lacks its dot; each time scans that
@@ -71,17 +69,9 @@ def _read_source(
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # A lone surrogate cannot be printed: the error shows a replacement.
         shown = SourceText(source.name, _HALF.sub("\ufffd", source.text))
-        return (
-            Program(()),
-            (),
-            [
-                ParseError(
-                    "this is half of a character",
-                    Span(shown, half.start(), half.end()),
-                    hint="is the text read in the encoding that it is written in?",
-                )
-            ],
-        )
+        span = Span(shown, half.start(), half.end())
+        hint = "is the text read in the encoding that it is written in?"
+        return Program(()), (), [ParseError("this is half of a character", span, hint=hint)]
     statements: list[Statement] = []
     cautions: list[Caution] = []
     errors: list[ParseError] = []
@@ -124,7 +114,8 @@ def _read_statement(
         if foreign is not None:
             errors.append(foreign[0])
             return foreign[1]
-        errors += _first_of_each(wrong)
+        firsts = {error.message: error for error in reversed(wrong)}  # each message once
+        errors += reversed(firsts.values())
         return None
     try:
         read = statement(build(tokens), bare)
@@ -132,7 +123,7 @@ def _read_statement(
         errors.append(error)
         return None
     except UnexpectedError as unexpected:
-        explained, resume = explain(Failure(tokens, unexpected.at, scanned.stop))
+        explained, resume = explain(Failure(tokens, unexpected.at))
         errors.append(explained)
         return resume
     if len(tokens) > NESTING:
@@ -143,19 +134,9 @@ def _read_statement(
     statements.append(read)
     if scanned.stop == "lost":
         last = tokens[-1]
-        errors.append(
-            ParseError(
-                "a statement ends with a dot, which is missing here",
-                Span(last.source, last.end, last.end),
-                hint="put one before the directive that follows",
-            )
-        )
+        hint = "put one before the directive that follows"
+        errors.append(missing_dot(Span(last.source, last.end, last.end), hint))
     return None
-
-
-def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
-    """The errors of a statement's tokens, each message once."""
-    return list({error.message: error for error in reversed(errors)}.values())[::-1]
 
 
 def _too_deep(read: Statement) -> Span | None:
@@ -186,9 +167,9 @@ def _below(node: Any) -> Iterator[Any]:
 class UnexpectedError(Exception):
     """Raised at the first invalid token; `at` is its index (the number of tokens: at the end)."""
 
-    def __init__(self, at: int) -> None:
-        super().__init__(at)
-        self.at = at
+    @property
+    def at(self) -> int:
+        return int(self.args[0])
 
 
 # The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule
@@ -266,9 +247,7 @@ def expand_includes(program: Program, read: Read) -> Program:
     """
     errors: list[ParseError] = []
     statements = _expand(program, read, (), errors)
-    if errors:
-        errors[0].others = tuple(errors[1:])
-        raise errors[0]
+    raise_together(errors)
     return Program(tuple(statements))
 
 
@@ -303,12 +282,10 @@ def _cycle(trail: tuple[Span, ...]) -> ParseError | None:
     if last.source.name in names:
         steps = above[names.index(last.source.name) :]
         files = [*(span.source.name for span in steps), last.source.name]
-        return ParseError(
-            "files that include each other: " + " -> ".join(files),
-            steps[-1],
-            hint="put what both need into a file that includes neither",
-            notes=[Note("which is included here", span) for span in steps[:-1]],
-        )
+        message = "files that include each other: " + " -> ".join(files)
+        hint = "put what both need into a file that includes neither"
+        notes = [Note("which is included here", span) for span in steps[:-1]]
+        return ParseError(message, steps[-1], hint=hint, notes=notes)
     if len(trail) > DEEPEST:
         return ParseError(f"files are included more than {DEEPEST} deep", last)
     return None

@@ -10,25 +10,14 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser import syntax as s
-from gdatalog.parser.heads import (
-    Lone,
-    Named,
-    Parenthesised,
-    Signed,
-    arguments,
-    heads,
-    literal,
-    value,
-)
+from gdatalog.parser.heads import Named, Parenthesised, Signed, arguments, heads, literal, value
 from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX, Token
-from gdatalog.values import INT_MAX
+from gdatalog.records import dataclass, field
+from gdatalog.values import INT_MAX, TypeName
 
+_CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp", "BOOL": "bool"}
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
-
-
-def _through(first: Span, last: Span) -> Span:
-    return Span(first.source, first.start, last.end)
 
 
 class Builder:
@@ -43,12 +32,8 @@ class Builder:
         token = parts[0]
         read = token.value
         span = Span(token.source, token.start, token.end)
-        kind = token.type
-        if kind == "NUMBER":
-            return s.Const("int" if type(read) is int else "float", read, span)
-        if kind == "STRING":
-            return s.Const("symbol", read, span)
-        return s.Const("timestamp" if kind == "TIMESTAMP" else "bool", read, span)
+        kind = _CONSTANTS.get(token.type) or ("int" if type(read) is int else "float")
+        return s.Const(kind, read, span)
 
     def variable(self, parts: Parts) -> s.Var:
         token = parts[0]
@@ -92,7 +77,7 @@ class Builder:
         if token.value == "count" and targets:
             raise ParseError(
                 "count takes no expression",
-                _through(targets[0].span, targets[-1].span),
+                targets[0].span.to(targets[-1].span),
                 hint="`count : { ... }` counts the matches; `count_distinct e : { ... }` counts "
                 "the values of e",
             )
@@ -135,7 +120,7 @@ class Builder:
             return parts[0]
         first = value(parts[0])
         rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
-        return s.Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
+        return s.Compare(first, rest, parts[0].span.to(parts[-1].span))
 
     def values(self, parts: Parts) -> s.Values:
         kind, read = parts[0].value
@@ -144,12 +129,12 @@ class Builder:
     def member(self, parts: Parts) -> s.Member:
         values = side_by_side([value(part) for part in parts[3:-1:2]])
         item = value(parts[0])
-        return s.Member(item, values, _through(_place(parts[0]), parts[-1].span))
+        return s.Member(item, values, parts[0].span.to(parts[-1].span))
 
     def member_of_param(self, parts: Parts) -> s.Member:
         item, token = value(parts[0]), parts[2]
         values = (s.ListParam(token.value, token.span),)
-        return s.Member(item, values, _through(_place(parts[0]), token.span))
+        return s.Member(item, values, parts[0].span.to(token.span))
 
     def comparisons(self, parts: Parts) -> s.Compare | s.Member:
         token = parts[0]
@@ -158,7 +143,7 @@ class Builder:
         return with_many(s.Var(name, first), op, s.Values(kind, read, token.span))
 
     def negation(self, parts: Parts) -> s.Not:
-        return s.Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+        return s.Not(literal(parts[1]), parts[0].span.to(parts[1].span))
 
     def conjunction(self, parts: Parts) -> Any:
         return self._joined(s.And, parts)
@@ -178,19 +163,16 @@ class Builder:
         items = compared(items, either=kind is s.Or)
         if len(items) == 1:
             return items[0]
-        return kind(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
+        return kind(tuple(items), parts[0].span.to(parts[-1].span))
 
     # -------------------------------------------------------------------------- statements
 
-    def lone(self, parts: Parts) -> Lone:
-        return Lone(parts[0], _place(parts[0]))
-
     def rule(self, parts: Parts) -> s.Rule:
         body = literal(parts[2])
-        return s.Rule(heads(parts[0], parts[1]), body, _through(_place(parts[0]), _place(parts[2])))
+        return s.Rule(heads(parts[0], parts[1]), body, parts[0].span.to(parts[2].span))
 
     def query(self, parts: Parts) -> s.Query:
-        return s.Query(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+        return s.Query(literal(parts[1]), parts[0].span.to(parts[1].span))
 
     # -------------------------------------------------------------------------- directives
 
@@ -198,7 +180,7 @@ class Builder:
         return parts[::2]
 
     def column(self, parts: Parts) -> s.Column:
-        return s.Column(parts[0].value, parts[2].value, _through(parts[0].span, parts[2].span))
+        return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
 
     def qualifiers(self, parts: Parts) -> list[Token]:
         return parts
@@ -214,15 +196,11 @@ class Builder:
                     "R(x, z) <- R(x, y), R(y, z).",
                 )
         last = qualifiers[-1] if qualifiers else parts[-2]
-        return s.Decl(
-            tuple(token.value for token in parts[1]),
-            tuple(parts[3:-2:2]),
-            tuple(token.value for token in qualifiers),
-            _through(parts[0].span, last.span),
-        )
+        names, words = (tuple(token.value for token in each) for each in (parts[1], qualifiers))
+        return s.Decl(names, tuple(parts[3:-2:2]), words, parts[0].span.to(last.span))
 
     def type_decl(self, parts: Parts) -> s.TypeDecl:
-        span = _through(parts[0].span, parts[-1].span)
+        span = parts[0].span.to(parts[-1].span)
         if len(parts) == 2:
             return s.TypeDecl(parts[1].value, "<:", ("symbol",), span)
         targets = tuple(token.value for token in parts[3::2])
@@ -230,7 +208,7 @@ class Builder:
 
     def old_type(self, parts: Parts) -> s.TypeDecl:
         base = parts[0].value.removesuffix("_type")
-        return s.TypeDecl(parts[1].value, "<:", (base,), _through(parts[0].span, parts[1].span))
+        return s.TypeDecl(parts[1].value, "<:", (base,), parts[0].span.to(parts[1].span))
 
     def setting(self, parts: Parts) -> tuple[Token, str]:
         token = parts[2]
@@ -246,35 +224,23 @@ class Builder:
             elif path is None and not options:
                 path = part.value
             else:
-                raise ParseError(
-                    "there is at most one path, and it comes first",
-                    part.span,
-                    hint='as in .input E("edges.csv")',
-                )
+                message = "there is at most one path, and it comes first"
+                raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
         last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
-        return s.Directive(
-            parts[0].value,
-            tuple(token.value for token in parts[1]),
-            path,
-            tuple(options),
-            _through(parts[0].span, last.span),
-        )
+        names, span = tuple(token.value for token in parts[1]), parts[0].span.to(last.span)
+        return s.Directive(parts[0].value, names, path, tuple(options), span)
 
     def include(self, parts: Parts) -> s.Include:
-        return s.Include(parts[1].value, _through(parts[0].span, parts[1].span))
+        return s.Include(parts[1].value, parts[0].span.to(parts[1].span))
 
     def pragma(self, parts: Parts) -> s.Pragma:
         args = tuple(token.value for token in parts[1:])
-        return s.Pragma(args, _through(parts[0].span, parts[-1].span))
+        return s.Pragma(args, parts[0].span.to(parts[-1].span))
 
     def plan(self, parts: Parts) -> s.PlanHint:
-        span = _through(parts[0].span, parts[-1].span)
+        span = parts[0].span.to(parts[-1].span)
         text = span.source.text[parts[0].end : span.end].strip()
         return s.PlanHint(" ".join(text.split()), span)
-
-
-def _place(read: Any) -> Span:
-    return read.span  # type: ignore[no-any-return]  # what remains is a node
 
 
 def _is_number(operand: Any) -> bool:
@@ -286,27 +252,22 @@ def _in_range(operand: Any) -> s.Expr:
     then."""
     read = value(operand)
     if type(read) is s.Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]  # an int's value is an int
-        raise ParseError(
-            "this int is beyond 64 bits",
-            read.span,
-            hint="ints go from -9223372036854775808 to 9223372036854775807",
-        )
+        hint = "ints go from -9223372036854775808 to 9223372036854775807"
+        raise ParseError("this int is beyond 64 bits", read.span, hint=hint)
     return read
 
 
+@dataclass(slots=True, eq=False)
 class _OperatorRun:
     """A value and a run of operators of equal precedence applied to it, left to right.
 
     `span` includes parentheses; `rest` holds each operand with its own span.
     """
 
-    __slots__ = ("first", "rest", "span", "tight")
-
-    def __init__(self, first: s.Expr, span: Span) -> None:
-        self.first = first
-        self.span = span
-        self.tight = 0
-        self.rest: list[tuple[str, s.Expr, Span]] = []
+    first: s.Expr
+    span: Span
+    tight: int = 0
+    rest: list[tuple[str, s.Expr, Span]] = field(default_factory=list)
 
     def value(self) -> s.Expr:
         if not self.rest:
@@ -315,14 +276,14 @@ class _OperatorRun:
         if len(before) + len(self.rest) < s.LONG:
             found = self.first
             for op, operand, span in self.rest:
-                found = s.FunctionCall(op, (found, operand), _through(self.span, span))
+                found = s.FunctionCall(op, (found, operand), self.span.to(span))
             return found
         rest = (*before, *((op, operand) for op, operand, _ in self.rest))
         return s.Chain(start, rest, self.whole)
 
     @property
     def whole(self) -> Span:
-        return _through(self.span, self.rest[-1][2]) if self.rest else self.span
+        return self.span.to(self.rest[-1][2]) if self.rest else self.span
 
     def apply(self, op: str, tight: int, right: _OperatorRun) -> None:
         if self.tight != tight:

@@ -9,6 +9,7 @@ from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.records import dataclass
 
+_CLOSES = {"(": ")", "{": "}"}
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
 Explained = tuple[ParseError, int | None]  # the error, and where to resume within the statement
 
@@ -20,7 +21,6 @@ class Failure:
 
     tokens: list[Token]
     at: int
-    stop: str
 
     @property
     def token(self) -> Token | None:
@@ -42,9 +42,27 @@ class Failure:
         last = self.tokens[-1]
         return Span(last.source, last.end, last.end)
 
+    @property
+    def innermost(self) -> str | None:
+        """The kind of bracket around the failure: "call", "group" or "braces"."""
+        open_: list[str] = []
+        for at, token in enumerate(self.tokens[: self.at]):
+            if token.type == "LPAR":
+                call = at and self.tokens[at - 1].type == "NAME"
+                open_.append("call" if call else "group")
+            elif token.type == "LBRACE":
+                open_.append("braces")
+            elif token.type in ("RPAR", "RBRACE") and open_:
+                open_.pop()
+        return open_[-1] if open_ else None
+
 
 def mistake(message: str, span: Span, hint: str | None = None) -> ParseError:
     return ParseError(message, span, hint=hint)
+
+
+def missing_dot(span: Span, hint: str) -> ParseError:
+    return mistake("a statement ends with a dot, which is missing here", span, hint)
 
 
 def new_line(before: Token, token: Token) -> bool:
@@ -60,18 +78,12 @@ def brackets(failure: Failure) -> ParseError | None:
             open_.append(token)
         elif token.type in ("RPAR", "RBRACE"):
             if not open_:
-                return mistake(
-                    f"this `{token.text}` closes nothing",
-                    token.span,
-                    "take it out, or put in what it should close",
-                )
+                hint = "take it out, or put in what it should close"
+                return mistake(f"this `{token.text}` closes nothing", token.span, hint)
             if CLOSING[open_[-1].type] != token.type:
-                return mistake(
-                    f"this `{token.text}` meets a `{open_[-1].text}`",
-                    token.span,
-                    f"the `{open_[-1].text}` in column {open_[-1].span.column} is closed "
-                    f"by `{ {'(': ')', '{': '}'}[open_[-1].text] }`",
-                )
+                other, column = open_[-1].text, open_[-1].span.column
+                hint = f"the `{other}` in column {column} is closed by `{_CLOSES[other]}`"
+                return mistake(f"this `{token.text}` meets a `{other}`", token.span, hint)
             open_.pop()
     if open_:
         last = failure.tokens[-1]
@@ -80,37 +92,18 @@ def brackets(failure: Failure) -> ParseError | None:
             end = Span(last.source, last.start, last.end + 1)
             hint = f"`{last.text}.` is {last.text} and the end: write {last.text}.0"
             return mistake("the statement ends here, within parentheses", end, hint)
-        return mistake(
-            f"this `{open_[-1].text}` is never closed",
-            open_[-1].span,
-            "the statement ends before its "
-            f"`{ {'(': ')', '{': '}'}[open_[-1].text] }`; is one missing?",
-        )
+        hint = f"the statement ends before its `{_CLOSES[open_[-1].text]}`; is one missing?"
+        return mistake(f"this `{open_[-1].text}` is never closed", open_[-1].span, hint)
     return None
-
-
-def innermost(failure: Failure) -> str | None:
-    """The kind of bracket around the failure: "call", "group" or "braces"."""
-    open_: list[str] = []
-    for at, token in enumerate(failure.tokens[: failure.at]):
-        if token.type == "LPAR":
-            call = at and failure.tokens[at - 1].type == "NAME"
-            open_.append("call" if call else "group")
-        elif token.type == "LBRACE":
-            open_.append("braces")
-        elif token.type in ("RPAR", "RBRACE") and open_:
-            open_.pop()
-    return open_[-1] if open_ else None
 
 
 # Errors of directives.
 
+_COMPONENTS = ("components are", "put the rules into a file of their own and `.include` it")
 _REFUSED = {
-    "comp": ("components are", "put the rules into a file of their own and `.include` it"),
-    "init": ("components are", "put the rules into a file of their own and `.include` it"),
+    **dict.fromkeys(("comp", "init", "override"), _COMPONENTS),
     "functor": ("user-defined functors are", "compute the values before they are loaded"),
     "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
-    "override": ("components are", "put the rules into a file of their own and `.include` it"),
     "once": ("`.once` is", "`.include` inserts a file in its place"),
 }
 BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
@@ -141,26 +134,18 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             return error, _end_of_block(failure)
         close = meant(name, DIRECTIVES)
         known = "the directives are ." + " .".join(DIRECTIVES)
-        return mistake(
-            f"there is no directive `.{name}`",
-            first.span,
-            f"did you mean `.{close}`?" if close else known,
-        )
+        message = f"there is no directive `.{name}`"
+        return mistake(message, first.span, f"did you mean `.{close}`?" if close else known)
     token, before = failure.token, failure.before
     if name == "decl" and before and before.value == "choice" and token and token.text == "-":
         after = failure.after
         end = after.end if after else token.end
-        return mistake(
-            "choice-domain is not in the language",
-            Span(token.source, before.start, end),
-            "choose by an aggregate: one(x, min(y)) <- R(x, y).",
-        )
+        message = "choice-domain is not in the language"
+        hint = "choose by an aggregate: one(x, min(y)) <- R(x, y)."
+        return mistake(message, Span(token.source, before.start, end), hint)
     if name == "type" and token and (token.type == "LBRACE" or token.text == "["):
-        return mistake(
-            "records and variants are not in the language",
-            token.span,
-            "give each field a column of its own",
-        )
+        hint = "give each field a column of its own"
+        return mistake("records and variants are not in the language", token.span, hint)
     unbalanced = brackets(failure)
     if unbalanced is not None:
         return unbalanced
@@ -170,11 +155,8 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             "a column needs a name before its type", before.span, f"as in x: {before.value}"
         )
     if name == "decl" and before and before.type == "NAME" and untyped:
-        return mistake(
-            "a column needs a type",
-            before.span,
-            f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp",
-        )
+        hint = f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp"
+        return mistake("a column needs a type", before.span, hint)
     if name in ("input", "output", "include") and token and token.type == "RPAR":
         return mistake("something is missing before this parenthesis", token.span, FORMS[name])
     what = f"`{token.text}` does not belong here" if token else "the directive is not complete"
@@ -278,7 +260,7 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
 def sql_star(failure: Failure) -> ParseError | None:
     """The error for SQL's `*`."""
     token, before = failure.token, failure.before
-    if token is None or token.text != "*" or before is None or innermost(failure) != "call":
+    if token is None or token.text != "*" or before is None or failure.innermost != "call":
         return None
     if before.type not in ("LPAR", "COMMA"):
         return None
@@ -295,9 +277,7 @@ def sql_comment(tokens: list[Token]) -> Explained | None:
     if not text.startswith("--", first.start):
         return None
     end = text.find("\n", first.start)
-    error = mistake(
-        "a statement cannot begin with `--`",
-        Span(first.source, first.start, first.start + 2),
-        "a comment begins with `//`",
-    )
+    message = "a statement cannot begin with `--`"
+    hint = "a comment begins with `//`"
+    error = mistake(message, Span(first.source, first.start, first.start + 2), hint)
     return error, end if end >= 0 else len(text)

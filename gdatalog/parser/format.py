@@ -1,4 +1,4 @@
-"""Formats a syntax tree as text: parse(format_program(p)) == p, apart from spans.
+"""Formats a syntax tree as text: parse(format_node(p)) == p, apart from spans.
 
 Parentheses are written only where needed. Nodes that only the checks create are formatted for
 explanations; a renamed variable (`y~2`) is written as it is.
@@ -11,23 +11,19 @@ import re
 from gdatalog.parser import syntax as s
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
-from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
+from gdatalog.values import constant_text, is_list, quoted, shown_name
 
 Node = s.Expr | s.HeadAggregate | s.Literal | s.Statement | s.Column | s.Program
 
 _WHOLE = 100  # binds tighter than any operator
 
 
-def format_program(program: s.Program) -> str:
-    """Formats a program, one statement per line."""
-    return "".join(format_node(statement) + "\n" for statement in program.statements)
-
-
 def format_node(node: Node) -> str:
-    """Formats any node; parsing the text gives an equal node."""
+    """Formats any node, a program with one statement per line; parsing the text gives an equal
+    node."""
     match node:
         case s.Program():
-            return format_program(node)
+            return "".join(format_node(statement) + "\n" for statement in node.statements)
         case s.Rule(heads, body):
             head = ", ".join(_literal(atom) for atom in heads)
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."
@@ -56,7 +52,7 @@ def _value(node: s.Expr | s.HeadAggregate, least: int = 0) -> str:
 def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
     match node:
         case s.Const():
-            text = _constant(node)
+            text = constant_text(node.type, node.value)
             return text, PREFIX if text.startswith("-") else _WHOLE
         case s.Var(name):
             return name, _WHOLE
@@ -80,7 +76,7 @@ def _tightness(node: s.Expr | s.HeadAggregate) -> tuple[str, int]:
             return " ".join(parts), tight
         case s.FunctionCall("-", (operand,)):
             if isinstance(operand, s.Const) and operand.type in ("int", "float"):
-                return f"-({_constant(operand)})", PREFIX
+                return f"-({constant_text(operand.type, operand.value)})", PREFIX
             return f"-{_value(operand, PREFIX)}", PREFIX
         case s.FunctionCall(name, args):
             return f"{name}({_list(args)})", _WHOLE
@@ -105,18 +101,6 @@ def _target(node: s.Expr) -> str:
 
 def _list(nodes: tuple[s.Expr, ...]) -> str:
     return ", ".join(_value(node) for node in nodes)
-
-
-def _constant(node: s.Const) -> str:
-    match node.type, node.value:
-        case "bool", value:
-            return "true" if value else "false"
-        case "timestamp", int(value):
-            return "@" + timestamp_to_text(value)
-        case "symbol", str(value):
-            return quoted(value)
-        case _:
-            return repr(node.value)
 
 
 # --------------------------------------------------------------------------------- literals
@@ -169,9 +153,7 @@ def _grouped(node: s.Literal) -> str:
 # ------------------------------------------------------------------------------- directives
 
 
-def _directive(
-    node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint,
-) -> str:
+def _directive(node: s.Decl | s.TypeDecl | s.Directive | s.Include | s.Pragma | s.PlanHint) -> str:
     match node:
         case s.Decl(names, columns, qualifiers):
             inside = ", ".join(format_node(column) for column in columns)

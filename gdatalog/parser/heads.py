@@ -10,36 +10,26 @@ from gdatalog.parser.tokens import Token
 from gdatalog.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Lone:
-    """A statement without an arrow: facts, or a body alone."""
-
-    body: Any
-    span: Span
-
-
-def statement(read: Lone | s.Statement, bare: bool) -> s.Statement:
-    """Converts a parsed statement. Without an arrow it is a fact or, if `bare`, a query."""
-    if not isinstance(read, Lone):
+def statement(read: Any, bare: bool) -> s.Statement:
+    """Converts a parsed statement. A body alone is a fact or, if `bare`, a query."""
+    if isinstance(read, s.Statement):
         return read
+    span = read.span
     if not bare:
-        return s.Rule(_facts(heads(read.body, None)), None, read.span)
-    body = literal(read.body)
+        return s.Rule(_facts(heads(read, None)), None, span)
+    body = literal(read)
     items = body.items if isinstance(body, s.And) else (body,)
     if all(isinstance(item, s.Atom) and all(map(_ground, item.args)) for item in items):
         facts = tuple(item for item in items if isinstance(item, s.Atom))
-        return s.Rule(_facts(facts), None, read.span)
-    return s.Query(body, read.span, bare=True)
+        return s.Rule(_facts(facts), None, span)
+    return s.Query(body, span, bare=True)
 
 
 def _facts(atoms: tuple[s.Atom, ...]) -> tuple[s.Atom, ...]:
     for atom in atoms:
         if atom.columns:
-            raise ParseError(
-                "a fact names no columns",
-                atom.columns[0].span,
-                hint="give the values in the order of the columns: e(1, 2)",
-            )
+            hint = "give the values in the order of the columns: e(1, 2)"
+            raise ParseError("a fact names no columns", atom.columns[0].span, hint=hint)
     return atoms
 
 
@@ -69,14 +59,11 @@ def _no_head(item: s.Literal, arrow: Token | None) -> ParseError:
         elif span.source.text[arrow.end : arrow.end + 1].isalnum():
             hint += f"; for a comparison write `{name} < -...`, with a space after the `<`"
         return ParseError(f"`{name}` has no arguments", span, hint=hint)
-    if isinstance(item, s.Compare) and len(item.rest) == 1 and item.rest[0][0] == "<=":
-        calls = isinstance(item.first, s.FunctionCall) and isinstance(
-            item.rest[0][1], s.FunctionCall
-        )
-        if calls and arrow is not None:
+    match item:
+        case s.Compare(s.FunctionCall(), (("<=", s.FunctionCall()),)) if arrow is not None:
             hint = "keep the best value per group with min(...) or max(...) in the head"
             return ParseError("subsumption is not in the language", span, hint=hint)
-        if calls:
+        case s.Compare(s.FunctionCall(), (("<=", s.FunctionCall()),)):
             hint = "the arrow of a rule is `<-`"
             return ParseError("a comparison cannot be a fact", span, hint=hint)
     if isinstance(item, s.Or):
@@ -157,17 +144,12 @@ def value(read: Any) -> s.Expr:
             )
     elif kind is s.FunctionCall:
         if read.columns:
-            raise ParseError(
-                "the arguments of a function have no names",
-                read.columns[0].span,
-                hint="columns are named in the head of a rule: p(x, total = sum(y)) <- ...",
-            )
+            message = "the arguments of a function have no names"
+            hint = "columns are named in the head of a rule: p(x, total = sum(y)) <- ..."
+            raise ParseError(message, read.columns[0].span, hint=hint)
         if read.name == "autoinc" and not read.args:
-            raise ParseError(
-                "autoinc() is not in the language",
-                read.span,
-                hint="number the rows in the data, before they are loaded",
-            )
+            hint = "number the rows in the data, before they are loaded"
+            raise ParseError("autoinc() is not in the language", read.span, hint=hint)
     elif kind in _LITERALS:
         raise ParseError("expected a value, found a condition", read.span)
     return read  # type: ignore[no-any-return]  # what remains is a node
@@ -180,11 +162,9 @@ def arguments(read: list[Any]) -> tuple[tuple[s.Expr, ...], tuple[s.Var, ...]]:
     named = [part for part in read if type(part) is Named]
     for part in read[len(read) - len(named) :]:
         if type(part) is not Named:
-            raise ParseError(
-                "an argument without a name follows one with a name",
-                part.span,
-                hint="arguments by their place come first, then those with names",
-            )
+            message = "an argument without a name follows one with a name"
+            hint = "arguments by their place come first, then those with names"
+            raise ParseError(message, part.span, hint=hint)
     places = [value(part) for part in read[: len(read) - len(named)]]
     return (*places, *(part.value for part in named)), tuple(part.column for part in named)
 

@@ -12,19 +12,8 @@ from functools import cache
 from itertools import groupby
 
 from gdatalog.errors import SourceText, Span
-from gdatalog.parser.syntax import (
-    MANY,
-    Atom,
-    Compare,
-    Const,
-    Expr,
-    Literal,
-    Member,
-    Rule,
-    Statement,
-    Values,
-    Var,
-)
+from gdatalog.parser import syntax as s
+from gdatalog.parser.syntax import MANY
 from gdatalog.parser.tokens import Token, string_token, timestamp_token
 from gdatalog.parser.words import INFIX_WORDS, NAMED
 from gdatalog.values import TypeName, Value
@@ -45,32 +34,34 @@ _PART = re.compile(
 )
 
 
-def facts(source: SourceText, at: int, statements: list[Statement]) -> int:
+def facts(source: SourceText, at: int, statements: list[s.Statement]) -> int:
     """Adds the consecutive facts from `at` on; returns the start of the next statement."""
     text = source.text
     match, parts = _FACT.match, _PART.finditer
     while found := match(text, at):
-        args: list[Const] = []
+        args: list[s.Const] = []
         start, end = found.span(2)
         for part in parts(text, start, end):
-            kind = part.lastgroup
+            kind: TypeName = part.lastgroup  # type: ignore[assignment]  # groups are named by types
             span = Span(source, part.start(), part.end())
+            value: Value
             if kind == "int":
-                args.append(Const("int", int(part[0]), span))
+                value = int(part[0])
             elif kind == "symbol" and "\\" not in part[0]:
-                args.append(Const("symbol", part[0][1:-1], span))
+                value = part[0][1:-1]
             elif kind == "float":
-                args.append(Const("float", float(part[0]), span))
+                value = float(part[0])
             elif kind == "bool":
-                args.append(Const("bool", part[0] == "true", span))
+                value = part[0] == "true"
             else:
                 make = string_token if kind == "symbol" else timestamp_token
                 token = make(source, span.start, span.end)
                 if token.type == "ERROR":
                     return at
-                args.append(Const("symbol" if kind == "symbol" else "timestamp", token.value, span))
+                value = token.value
+            args.append(s.Const(kind, value, span))
         span = Span(source, found.start(1), end + 1)
-        statements.append(Rule((Atom(found[1], tuple(args), span),), None, span))
+        statements.append(s.Rule((s.Atom(found[1], tuple(args), span),), None, span))
         at = found.end()
     return at
 
@@ -162,14 +153,14 @@ def _read(
     return kind, tuple(token.value for token in tokens)
 
 
-def side_by_side(values: Sequence[Expr]) -> tuple[Expr, ...]:
+def side_by_side(values: Sequence[s.Expr]) -> tuple[s.Expr, ...]:
     """The values of a list; long runs of constants of one type become one node.
 
     Ints among floats become floats.
     """
-    if len(values) < MANY and not any(type(value) is Values for value in values):
+    if len(values) < MANY and not any(type(value) is s.Values for value in values):
         return tuple(values)
-    found: list[Expr] = []
+    found: list[s.Expr] = []
     for group, members in groupby(values, _group):
         run = list(members)
         many = _together(run) if group else None
@@ -177,29 +168,29 @@ def side_by_side(values: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-def _group(value: Expr) -> str:
-    if not isinstance(value, Const | Values):
+def _group(value: s.Expr) -> str:
+    if not isinstance(value, s.Const | s.Values):
         return ""
     return "number" if value.type in ("int", "float") else value.type
 
 
-def _together(run: Sequence[Expr]) -> Values | None:
+def _together(run: Sequence[s.Expr]) -> s.Values | None:
     """One `Values` node for these constants, or None if they are few."""
     read: list[Value] = []
     kinds: set[TypeName] = set()
     for part in run:
-        assert isinstance(part, Const | Values)
+        assert isinstance(part, s.Const | s.Values)
         kinds.add(part.type)
-        read.extend((part.value,) if isinstance(part, Const) else part.values)
+        read.extend((part.value,) if isinstance(part, s.Const) else part.values)
     if len(read) < MANY:
         return None
     kind: TypeName = "float" if len(kinds) > 1 else kinds.pop()
     if kind == "float":
         read = [float(value) for value in read]
-    return Values(kind, tuple(read), run[0].span.to(run[-1].span))
+    return s.Values(kind, tuple(read), run[0].span.to(run[-1].span))
 
 
-def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
+def compared(literals: list[s.Literal], *, either: bool) -> list[s.Literal]:
     """Merges many comparisons of one variable by one operator into one node. The literals are those
     of a conjunction or, if `either`, of a disjunction: there `x = 1 ; x = 2 ; ...` becomes `x in
     {1, 2, ...}`."""
@@ -211,7 +202,7 @@ def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
         if found is not None and (found[1] == "=") == either:
             name, op, side = found
             groups.setdefault((name.name, op, _group(side)), []).append(at)
-    made: list[Literal | None] = list(literals)
+    made: list[s.Literal | None] = list(literals)
     for (_, op, _), members in groups.items():
         parts = [_one_variable(literals[at]) for at in members]
         many = _together([part[2] for part in parts if part is not None])
@@ -222,24 +213,24 @@ def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
     return [literal for literal in made if literal is not None]
 
 
-def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
+def with_many(variable: s.Var, op: str, many: s.Values) -> s.Compare | s.Member:
     """A comparison of a variable with many constants."""
     span = variable.span.to(many.span)
     if op == "=":
-        return Member(variable, (many,), span)
-    return Compare(variable, ((op, many),), span)
+        return s.Member(variable, (many,), span)
+    return s.Compare(variable, ((op, many),), span)
 
 
-def _one_variable(literal: Literal) -> tuple[Var, str, Expr] | None:
+def _one_variable(literal: s.Literal) -> tuple[s.Var, str, s.Expr] | None:
     """The variable, operator and constants of a comparison, if it has this form."""
     match literal:
-        case Compare(Var() as name, ((op, (Const() | Values()) as side),)):
+        case s.Compare(s.Var() as name, ((op, (s.Const() | s.Values()) as side),)):
             return name, op, side
-        case Member(Var() as name, (Values() as side,)):
+        case s.Member(s.Var() as name, (s.Values() as side,)):
             return name, "=", side
     return None
 
 
-def _holds_many(literal: Literal) -> bool:
+def _holds_many(literal: s.Literal) -> bool:
     found = _one_variable(literal)
-    return found is not None and isinstance(found[2], Values)
+    return found is not None and isinstance(found[2], s.Values)

@@ -15,7 +15,7 @@ from gdatalog.parser.failure import (
     Failure,
     brackets,
     directive_mistake,
-    innermost,
+    missing_dot,
     mistake,
     new_line,
     sql,
@@ -35,7 +35,10 @@ def explain(failure: Failure) -> Explained:
         found = family(failure)
         if found is not None:
             return found if isinstance(found, tuple) else (found, None)
-    return _anything(failure), None
+    token = failure.token
+    if token is None:
+        return mistake("the statement is not complete", failure.span), None
+    return mistake(f"`{token.text}` does not belong here", token.span), None
 
 
 # ------------------------------------------------------------------------------ missing dots
@@ -48,7 +51,7 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if failure.at == 0:
         hint = "a rule is head <- body; a question begins with `?-`"
         return mistake("the head of the rule is missing before the arrow", token.span, hint)
-    if innermost(failure) is not None:
+    if failure.innermost is not None:
         return None
     arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
     if not arrows:
@@ -57,12 +60,8 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if start is None:
         return mistake("a statement has one arrow", token.span, "is a dot missing before it?")
     head = Span(token.source, start, failure.tokens[failure.at - 1].end)
-    error = mistake(
-        "a statement has one arrow, and this is the second",
-        token.span,
-        f"is a dot missing before `{head.text}`?",
-    )
-    return error, start
+    hint = f"is a dot missing before `{head.text}`?"
+    return mistake("a statement has one arrow, and this is the second", token.span, hint), start
 
 
 def _head_before(failure: Failure) -> int | None:
@@ -107,28 +106,20 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
     if lower == "in":
         return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
     if before.type == "NAME" and before.value in AGGREGATES and token.type in VALUES:
-        return mistake(
-            f"the aggregate `{before.value}` needs a colon and a body after its expression",
-            before.span.to(token.span),
-            f"as in {before.value} {token.text} : {{ R({token.text}) }}",
-        )
+        message = f"the aggregate `{before.value}` needs a colon and a body after its expression"
+        hint = f"as in {before.value} {token.text} : {{ R({token.text}) }}"
+        return mistake(message, before.span.to(token.span), hint)
     if before.type == "NAME" and _capital_aggregate(before.value):
         rest = failure.tokens[failure.at :]
         if any(t.type == "COLON" for t in rest):
             return _capitalised(before)
     if token.type == "LPAR":
         if before.type == "WILDCARD" or before.type == "BOOL" or before.text == "inf":
-            return mistake(
-                f"`{before.text}` cannot name a relation",
-                before.span,
-                "true, false, not, inf, null, nil and _ are reserved",
-            )
+            hint = "true, false, not, inf, null, nil and _ are reserved"
+            return mistake(f"`{before.text}` cannot name a relation", before.span, hint)
         if not new_line(before, token):
-            return mistake(
-                f"`(` cannot follow `{before.text}` here",
-                token.span,
-                "a comma or an operator is missing before it",
-            )
+            hint = "a comma or an operator is missing before it"
+            return mistake(f"`(` cannot follow `{before.text}` here", token.span, hint)
     if token.type == "LBRACE" and not new_line(before, token):
         return mistake(
             "braces do not belong here",
@@ -137,17 +128,10 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
             "as in n = count : { R(x) }",
         )
     if token.type == "QUERY" or new_line(before, token):
-        error = mistake(
-            "a statement ends with a dot, which is missing here",
-            Span(before.source, before.end, before.end),
-            f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma",
-        )
-        return error, token.start
-    return mistake(
-        f"`{token.text}` cannot follow `{before.text}` here",
-        token.span,
-        "a comma, an operator or a dot is missing between them",
-    )
+        hint = f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma"
+        return missing_dot(Span(before.source, before.end, before.end), hint), token.start
+    hint = "a comma, an operator or a dot is missing between them"
+    return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
 
 
 _WORDS = {
@@ -180,32 +164,23 @@ def _colons(failure: Failure) -> ParseError | None:
     earlier = failure.tokens[failure.at - 2] if failure.at > 1 else None
     value = before and before.type in VALUES and earlier and earlier.type == "COLON"
     if value or (before and before.type == "COLON"):
-        return mistake(
-            "an aggregate's colon is followed by an atom, or a body in braces",
-            failure.span,
-            "as in n = count : { R(x), x > 3 }",
-        )
+        message = "an aggregate's colon is followed by an atom, or a body in braces"
+        return mistake(message, failure.span, "as in n = count : { R(x), x > 3 }")
     if token is None or token.type != "COLON":
         return None
     if before and before.type == "NAME":
         if _capital_aggregate(before.value):
             return _capitalised(before)
         if before.value in AGGREGATES:
-            return mistake(
-                f"{before.value} needs an expression before its colon",
-                token.span,
-                f"as in {before.value} x : {{ R(x) }}",
-            )
+            hint = f"as in {before.value} x : {{ R(x) }}"
+            return mistake(f"{before.value} needs an expression before its colon", token.span, hint)
     call = failure.tokens[failure.at - 3] if failure.at > 2 else None
     if call is not None and call.value in AGGREGATES and earlier and earlier.type == "LPAR":
         kind, what = call.value, before.text if before else "x"
         hint = f"an aggregate has no parentheses in a body: {kind} {what} : {{ R({what}) }}"
         return mistake("a colon does not belong here", token.span, hint)
-    return mistake(
-        "a colon does not belong here",
-        token.span,
-        "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)",
-    )
+    hint = "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)"
+    return mistake("a colon does not belong here", token.span, hint)
 
 
 # ------------------------------------------------------------------------- missing operands
@@ -232,7 +207,7 @@ def _missing(failure: Failure) -> ParseError | None:
     if kind == "LBRACE" and token and token.type == "RBRACE":
         return mistake("there is nothing between these braces", before.span.to(token.span))
     if token and token.type == "COMMA":
-        what = "an argument" if innermost(failure) == "call" else "something"
+        what = "an argument" if failure.innermost == "call" else "something"
         return mistake(f"{what} is missing before this comma", token.span)
     if kind == "COMMA":
         closes = token is None or token.type in ("RPAR", "RBRACE")
@@ -270,7 +245,7 @@ def _misplaced(failure: Failure) -> ParseError | None:
     token = failure.token
     if token is None:
         return None
-    where = innermost(failure)
+    where = failure.innermost
     if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
         return mistake("an argument is a value, not a condition", token.span, hint)
@@ -287,19 +262,8 @@ def _misplaced(failure: Failure) -> ParseError | None:
     return None
 
 
-def _anything(failure: Failure) -> ParseError:
-    token = failure.token
-    if token is None:
-        return mistake("the statement is not complete", failure.span)
-    return mistake(f"`{token.text}` does not belong here", token.span)
-
-
-def _foreign(failure: Failure) -> Explained | None:
-    return sql(failure.tokens)
-
-
 _FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
-    _foreign,
+    lambda failure: sql(failure.tokens),
     directive_mistake,
     brackets,
     _second_arrow,

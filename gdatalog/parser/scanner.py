@@ -29,7 +29,8 @@ from gdatalog.parser.words import (
     REFUSED_DIRECTIVES,
     column_one,
     directive_length,
-    find_words,
+    find_aggregates,
+    find_prefix_words,
     wrong_token,
 )
 from gdatalog.records import dataclass
@@ -60,21 +61,12 @@ PATTERN = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 
+_BRACKETS = {"(": "LPAR", ")": "RPAR", "{": "LBRACE", "}": "RBRACE"}
+_SEPARATORS = {",": "COMMA", ";": "SEMICOLON", ":": "COLON", "|": "VBAR"}
 _TYPES = {
-    "(": "LPAR",
-    ")": "RPAR",
-    "{": "LBRACE",
-    "}": "RBRACE",
-    ",": "COMMA",
-    ";": "SEMICOLON",
-    ":": "COLON",
-    "|": "VBAR",
-    "<-": "ARROW",
-    ":-": "ARROW",
-    "?-": "QUERY",
-    "!": "NOT",
-    "=": "EQUAL",
-    "<:": "SUBTYPE",
+    **_BRACKETS,
+    **_SEPARATORS,
+    **{"<-": "ARROW", ":-": "ARROW", "?-": "QUERY", "!": "NOT", "=": "EQUAL", "<:": "SUBTYPE"},
     **dict.fromkeys(("!=", "<", "<=", ">", ">="), "COMPARE"),
     **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
 }
@@ -233,7 +225,8 @@ def _done(
         elif stop == "end":
             stop = "directive"
     elif words:
-        find_words(tokens)
+        find_aggregates(tokens)
+        find_prefix_words(tokens)
     if cautions:
         first = tokens[0].start if tokens else end
         last = end if stop == "dot" else tokens[-1].end if tokens else 0
@@ -242,11 +235,8 @@ def _done(
 
 
 def too_deep(span: Span) -> ParseError:
-    return ParseError(
-        f"this is nested more than {NESTING} deep",
-        span,
-        hint="split the rule: give a part of it a relation of its own",
-    )
+    hint = "split the rule: give a part of it a relation of its own"
+    return ParseError(f"this is nested more than {NESTING} deep", span, hint=hint)
 
 
 def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:
@@ -264,21 +254,7 @@ def _first_on_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
 
 
-# Splitting a text into statements, for interactive use.
-
-
-def split_statements(text: str) -> list[str]:
-    """The statements of a text, each with its dot, without blanks and comments between them."""
-    source = SourceText("<text>", text)
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        scanned = scan(source, at)
-        if scanned.tokens:
-            end = scanned.end if scanned.stop == "dot" else scanned.tokens[-1].end
-            found.append(text[scanned.tokens[0].start : end])
-        at = scanned.end
-    return found
+# Whether statements are complete, for interactive use.
 
 
 def is_complete(text: str) -> bool:

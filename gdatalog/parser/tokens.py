@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gdatalog.errors import ParseError, SourceText, Span
+from gdatalog.records import dataclass
 from gdatalog.values import INT_MAX, timestamp_from_text
 
 VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
@@ -15,17 +16,15 @@ STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
 OPENING = frozenset({"LPAR", "LBRACE"})
 
 
+@dataclass(slots=True, eq=False)
 class Token:
     """A token: its type, its value (a constant's value, otherwise its text), and its place."""
 
-    __slots__ = ("end", "source", "start", "type", "value")
-
-    def __init__(self, type: str, value: Any, source: SourceText, start: int, end: int) -> None:
-        self.type = type
-        self.value = value
-        self.source = source
-        self.start = start
-        self.end = end
+    type: str
+    value: Any
+    source: SourceText
+    start: int
+    end: int
 
     @property
     def span(self) -> Span:
@@ -52,48 +51,27 @@ def number_token(source: SourceText, start: int, end: int, minus: bool) -> Token
     text = source.text[start:end]
     plain = text.replace("_", "")
     value: int | float
-    if plain[:2] in ("0x", "0X"):
-        value = int(plain[2:].removesuffix("u"), 16)
-    elif plain[:2] in ("0b", "0B"):
-        value = int(plain[2:].removesuffix("u"), 2)
+    if plain[:2] in ("0x", "0X", "0b", "0B"):
+        value = int(plain.removesuffix("u"), 0)
     elif "." in plain or "e" in plain or "E" in plain:
         value = float(plain)
         if value == float("inf"):
-            return error_token(
-                source,
-                start,
-                end,
-                "this float is beyond 64 bits",
-                "the largest is about 1.8e308; infinity is `inf`",
-            )
+            hint = "the largest is about 1.8e308; infinity is `inf`"
+            return error_token(source, start, end, "this float is beyond 64 bits", hint)
         return Token("NUMBER", value, source, start, end)
     else:
         digits = plain.removesuffix("u")
         value = int(digits) if len(digits) < 30 else INT_MAX + 2
     if value > INT_MAX + minus:
-        return error_token(
-            source,
-            start,
-            end,
-            "this int is beyond 64 bits",
+        hint = (
             "ints go from -9223372036854775808 to 9223372036854775807; "
-            "write a float (1e20) or a symbol (in quotes)",
+            "write a float (1e20) or a symbol (in quotes)"
         )
+        return error_token(source, start, end, "this int is beyond 64 bits", hint)
     return Token("NUMBER", value, source, start, end)
 
 
-_ESCAPES = {
-    '"': '"',
-    "'": "'",
-    "\\": "\\",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
+_ESCAPES = dict(zip("\"'\\abfnrtv", "\"'\\\a\b\f\n\r\t\v", strict=True))
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -123,31 +101,23 @@ def string_token(source: SourceText, start: int, end: int) -> Token:
         message = f"`\\u{ord(lone):04x}` is half of a character"
         return error_token(source, start, end, message, "write both halves, or the character")
     at = start + 1 + bad[0]
-    unicode_ = source.text[at + 1] == "u"
-    return error_token(
-        source,
-        at,
-        at + 2,
-        "`\\u` needs four hexadecimal digits"
-        if unicode_
-        else f"there is no escape `{source.text[at : at + 2]}`",
-        "write it as in \\u00e9"
-        if unicode_
-        else "the escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v \\uXXXX; "
-        "a backslash itself is `\\\\`",
-    )
+    if source.text[at + 1] == "u":
+        message, hint = "`\\u` needs four hexadecimal digits", "write it as in \\u00e9"
+    else:
+        message = f"there is no escape `{source.text[at : at + 2]}`"
+        hint = (
+            "the escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v \\uXXXX; "
+            "a backslash itself is `\\\\`"
+        )
+    return error_token(source, at, at + 2, message, hint)
 
 
 def timestamp_token(source: SourceText, start: int, end: int) -> Token:
     value = timestamp_from_text(source.text[start + 1 : end])
     if value is None:
-        return error_token(
-            source,
-            start,
-            end,
-            f"`{source.text[start:end]}` is not a timestamp",
-            "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11",
-        )
+        message = f"`{source.text[start:end]}` is not a timestamp"
+        hint = "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11"
+        return error_token(source, start, end, message, hint)
     return Token("TIMESTAMP", value, source, start, end)
 
 
@@ -160,14 +130,9 @@ BINARY = {
     "bor": 4,
     "bxor": 5,
     "band": 6,
-    "bshl": 7,
-    "bshr": 7,
-    "bshru": 7,
-    "+": 8,
-    "-": 8,
-    "*": 9,
-    "/": 9,
-    "%": 9,
+    **dict.fromkeys(("bshl", "bshr", "bshru"), 7),
+    **dict.fromkeys("+-", 8),
+    **dict.fromkeys("*/%", 9),
     "^": 11,
 }
 PREFIX = 10  # - bnot lnot: looser than ^, tighter than *

@@ -21,12 +21,10 @@ NAMED: dict[str, tuple[str, Any]] = {
     "true": ("BOOL", True),
     "false": ("BOOL", False),
     "inf": ("NUMBER", float("inf")),
-    "null": ("NULL", "null"),
-    "nil": ("NULL", "nil"),
+    **{word: ("NULL", word) for word in ("null", "nil")},
     "not": ("NOT", "not"),
     "in": ("IN", "in"),
-    "bnot": ("NAME", "bnot"),
-    "lnot": ("NAME", "lnot"),
+    **{word: ("NAME", word) for word in PREFIX_WORDS},
 }
 RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # not valid as names
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
@@ -49,13 +47,7 @@ def check_relation_name(name: object) -> None:
     raise UsageError(f"not a relation's name: {name!r}", hint=hint)
 
 
-def find_words(tokens: list[Token]) -> None:
-    """Sets the token types of contextual keywords in a statement."""
-    _find_aggregates(tokens)
-    _find_prefix_words(tokens)
-
-
-def _find_aggregates(tokens: list[Token]) -> None:
+def find_aggregates(tokens: list[Token]) -> None:
     """Marks names that open an aggregate as AGGREGATE: a colon follows at their depth.
 
     A name directly followed by a value must open one (`sum x`); before `(` or `-` it may also be a
@@ -111,7 +103,7 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
         tokens[owner + 1].type = "SIGN"
 
 
-def _find_prefix_words(tokens: list[Token]) -> None:
+def find_prefix_words(tokens: list[Token]) -> None:
     """`bnot x` and `lnot x` are operators where an operand may start; `bnot(x)` is a call.
 
     `bnot -x` is one too, `bnot - x` a difference.
@@ -134,32 +126,23 @@ def _find_prefix_words(tokens: list[Token]) -> None:
 _INSTEAD = {
     "->": "the arrow of a rule is `<-`: head <- body",
     ":=": "write `=`, or `<-` for the arrow of a rule",
-    "==": "write `=`",
-    "===": "write `=`",
-    "=:=": "write `=`",
-    "=\\=": "write `!=`",
-    "!==": "write `!=`",
-    "<>": "write `!=`",
+    **dict.fromkeys(("==", "===", "=:="), "write `=`"),
+    **dict.fromkeys(("=\\=", "!==", "<>", "\\=", "\\=="), "write `!=`"),
     "=<": "write `<=`",
     "&&": "and is `,`",
     "||": "or is `;`; texts are joined by `+` or cat(a, b)",
     "\\+": "write `!` or `not`",
-    "\\=": "write `!=`",
-    "\\==": "write `!=`",
 }
 _CHARACTERS = {
     "&": "and is `,`; for bits write `band`",
     "~": "write `!` for not, `bnot` for bits",
     "#": "a comment begins with `//`; `#` does so only in column one",
     "\\": "a backslash is only allowed in strings",
-    "“": 'write straight quotes: "abc"',
-    "”": 'write straight quotes: "abc"',
-    "‘": 'write straight double quotes: "abc"',
-    "’": 'write straight double quotes: "abc"',
+    **dict.fromkeys("“”", 'write straight quotes: "abc"'),
+    **dict.fromkeys("‘’", 'write straight double quotes: "abc"'),
     "'": "a prime is only allowed at the end of a relation's name",
     "@": "a timestamp is written @2026-11-20",
-    "−": "write `-`",
-    "–": "write `-`",
+    **dict.fromkeys("−–", "write `-`"),
     "≤": "write `<=`",
     "≥": "write `>=`",
     "≠": "write `!=`",
@@ -259,34 +242,18 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
 
 # Directives: their names, and where they end without a dot.
 
-QUALIFIERS = frozenset(
-    {
-        "input",
-        "output",
-        "printsize",
-        "inline",
-        "no_inline",
-        "btree",
-        "btree_delete",
-        "brie",
-        "magic",
-        "no_magic",
-        "overridable",
-        "eqrel",
-    }
-)
+QUALIFIERS = frozenset({
+    "input", "output", "printsize", "inline", "no_inline", "btree", "btree_delete", "brie", "magic",
+    "no_magic", "overridable", "eqrel",
+})  # fmt: skip
 
 
 # A directive's name, and the type of its token.
 DIRECTIVES = {
     "decl": "DECL",
     "type": "TYPE",
-    "number_type": "OLD_TYPE",
-    "symbol_type": "OLD_TYPE",
-    "input": "IO",
-    "output": "IO",
-    "printsize": "IO",
-    "limitsize": "IO",
+    **dict.fromkeys(("number_type", "symbol_type"), "OLD_TYPE"),
+    **dict.fromkeys(("input", "output", "printsize", "limitsize"), "IO"),
     "include": "INCLUDE",
     "pragma": "PRAGMA",
     "plan": "PLAN",

@@ -37,55 +37,32 @@ tip(u, v, count()) <- E(u, v), E(v, x), E(u, w), E(u, y), E(w, y), E(w, x), E(y,
 wheel(u, v, count()) <- E(u, v), E(v, w), E(v, x), E(v, y), E(u, w), E(w, x), E(x, y), E(y, u).
 
 h0(v, n) <- deg(v, n).
-h1(v, sum(n)) <- E(v, u), deg(u, n).
 h2(v, n * n) <- deg(v, n).
 h3(v, sum(n)) <- tri(v, _, n).
 
-h4(v, sum(n)) <- E(v, u), h1(u, n).
-h5(v, n * m) <- deg(v, n), h1(v, m).
-h6(v, sum(n)) <- E(v, u), h2(u, n).
 h7(v, n * n * n) <- deg(v, n).
 h8(v, sum(n)) <- walk(v, _, n).
-h9(v, sum(n)) <- E(v, u), h3(u, n).
 h10(v, sum(n * m)) <- tri(v, u, n), deg(u, m).
-h11(v, n * m) <- deg(v, n), h3(v, m).
 h12(v, sum(n)) <- E(v, u), E(v, w), tri(u, w, n).
 h13(v, sum(n * n)) <- tri(v, _, n).
 h14(v, sum(n)) <- four(v, _, n).
 
-h15(v, sum(n)) <- E(v, u), h4(u, n).
-h16(v, n * m) <- deg(v, n), h4(v, m).
 h17(v, n * n) <- h1(v, n).
-h18(v, sum(n)) <- E(v, u), h6(u, n).
-h19(v, sum(n)) <- E(v, u), h5(u, n).
-h20(v, n * m) <- deg(v, n), h6(v, m).
 h21(v, n * n * m) <- deg(v, n), h1(v, m).
-h22(v, sum(n)) <- E(v, u), h7(u, n).
 h23(v, n * n * n * n) <- deg(v, n).
-h24(v, sum(n)) <- E(v, u), h10(u, n).
 h25(v, sum(n * m)) <- near(v, u, n), deg(u, m).
-h26(v, n * m) <- deg(v, n), h10(v, m).
-h27(v, sum(n)) <- E(v, u), h9(u, n).
-h28(v, n * m) <- deg(v, n), h9(v, m).
 h29(v, sum(n * m)) <- tri(v, u, n), h1(u, m).
 h30(v, n * m) <- h1(v, n), h3(v, m).
-h31(v, sum(n)) <- E(v, u), h11(u, n).
 h32(v, sum(n * m)) <- tri(v, u, n), h2(u, m).
 h33(v, n * n * m) <- deg(v, n), h3(v, m).
 h34(v, count()) <- E(v, u), E(u, w), E(w, x), E(x, y), E(y, v).
-h35(v, sum(n)) <- E(v, u), h8(u, n).
 h36(v, count()) <- E(v, u), E(u, w), E(v, x), E(x, w), E(w, _).
 h37(v, sum(n * m)) <- walk(v, u, n), deg(u, m).
-h38(v, n * m) <- deg(v, n), h8(v, m).
-h39(v, sum(n)) <- E(v, u), h13(u, n).
 h40(v, sum(n * m)) <- fan(u, v, n), deg(u, m).
 h41(v, sum(n * n * m)) <- tri(v, u, n), deg(u, m).
-h42(v, n * m) <- deg(v, n), h13(v, m).
 h43(v, sum(n * m)) <- tri(v, u, n), h3(u, m).
 h44(v, n * n) <- h3(v, n).
-h45(v, sum(n)) <- E(v, u), h12(u, n).
 h46(v, sum(n)) <- E(v, u), E(v, w), near(u, w, n).
-h47(v, n * m) <- deg(v, n), h12(v, m).
 h48(v, sum(n * m)) <- tri(v, u, n), near(v, u, m).
 h49(v, sum(n)) <- square(_, v, n).
 h50(v, count()) <- E(v, u), E(u, w), E(v, x), E(x, w), E(v, y), E(y, w).
@@ -94,9 +71,7 @@ h52(v, sum(n)) <- E(v, u), E(v, w), walk(u, w, n).
 h53(v, sum(n * m)) <- tri(v, u, n), walk(v, u, m).
 h54(v, sum(n * n)) <- E(v, u), E(v, w), tri(u, w, n).
 h55(v, sum(n * n * n)) <- tri(v, _, n).
-h56(v, sum(n)) <- E(v, u), h14(u, n).
 h57(v, sum(n * m)) <- four(v, u, n), deg(u, m).
-h58(v, n * m) <- deg(v, n), h14(v, m).
 h59(v, sum(n)) <- E(v, u), E(v, w), fan(u, w, n).
 h60(v, sum(n * m)) <- tri(v, u, n), fan(u, v, m).
 h61(v, sum(n * m)) <- tri(v, u, n), fan(v, u, m).
@@ -113,6 +88,12 @@ h71(v, count()) <- E(v, u), E(v, w), E(u, w), E(v, x), E(u, x), E(w, x), E(v, y)
 h72(v, count()) <- E(v, u), E(v, w), E(v, x), E(v, y), E(u, w), E(u, x), E(u, y), E(w, x), E(w, y),
     E(x, y).
 """
+
+# Other rules, by orbit: the sum of a number over the neighbours, and a number times the degree.
+SUMS = {1: "deg", 4: "h1", 6: "h2", 9: "h3", 15: "h4", 18: "h6", 19: "h5", 22: "h7", 24: "h10",
+        27: "h9", 31: "h11", 35: "h8", 39: "h13", 45: "h12", 56: "h14"}  # fmt: skip
+PRODUCTS = {5: "h1", 11: "h3", 16: "h4", 20: "h6", 26: "h10", 28: "h9", 38: "h8", 42: "h13", 47:
+            "h12", 58: "h14"}  # fmt: skip
 
 
 Pairs = frozenset[tuple[int, int]]
@@ -158,7 +139,10 @@ def orbits() -> tuple[Orbit, ...]:
 
 def rules(edges: str, prefix: str, numbers: Iterable[int]) -> str:
     """The rules for some orbits over a relation of edges; other relations get the prefix."""
-    every = {text.partition("(")[0]: text for text in re.findall(r"^\w.*?\.$", RULES, re.M | re.S)}
+    texts = re.findall(r"^\w.*?\.$", RULES, re.M | re.S)
+    texts += [f"h{at}(v, sum(n)) <- E(v, u), {of}(u, n)." for at, of in SUMS.items()]
+    texts += [f"h{at}(v, n * m) <- deg(v, n), {of}(v, m)." for at, of in PRODUCTS.items()]
+    every = {text.partition("(")[0]: text for text in texts}
     needed, waiting = set[str](), [f"h{number}" for number in numbers]
     while waiting:
         name = waiting.pop()
@@ -170,8 +154,8 @@ def rules(edges: str, prefix: str, numbers: Iterable[int]) -> str:
         name = found[1]
         return (edges if name == "E" else prefix + name if name in every else name) + "("
 
-    texts = (text for name, text in every.items() if name in needed)
-    return "".join(re.sub(r"(\w+)\(", named, text) + "\n" for text in texts)
+    chosen = (text for name, text in every.items() if name in needed)
+    return "".join(re.sub(r"(\w+)\(", named, text) + "\n" for text in chosen)
 
 
 @cache

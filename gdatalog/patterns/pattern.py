@@ -25,6 +25,7 @@ _WORDS = {"true", "false", "not", "inf", "null", "nil", "in", "exists", "distinc
 _WORDS |= {"count", "sum", "min", "max", "mean", "any_value", "count_distinct", "bnot", "lnot"}
 _WORDS |= {"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"}
 
+NAMES = "abcdefghij"  # of vertices
 Label = int | str
 Pair = tuple[str, str]
 
@@ -62,14 +63,11 @@ class Pattern:
     def shape(self) -> Shape:
         """The pattern with numbered vertices."""
         place = {vertex: at for at, vertex in enumerate(self.vertices)}
-        labels = dict(self.labels)
-        return Shape.of(
-            len(place),
-            [(place[u], place[v]) for u, v in self.edges],
-            [(place[u], place[v]) for u, v in self.absent],
-            [labels.get(vertex) for vertex in place],
-            self.directed,
+        labels = [dict(self.labels).get(vertex) for vertex in place]
+        edges, absent = (
+            [(place[u], place[v]) for u, v in pairs] for pairs in (self.edges, self.absent)
         )
+        return Shape.of(len(place), edges, absent, labels, self.directed)
 
     def labelled(self, labels: Mapping[str, Label] | Sequence[Label]) -> Pattern:
         """The pattern with labels for its vertices, by name or in order.
@@ -95,10 +93,9 @@ class Pattern:
         absent = dict.fromkeys(self.absent)
         if induced:
             pairs = permutations if self.directed else combinations
-            there = {*self.edges, *(() if self.directed else ((v, u) for u, v in self.edges))}
-            told = {*absent, *(() if self.directed else ((v, u) for u, v in absent))}
-            absent.update((pair, None) for pair in pairs(self.vertices, 2)
-                          if pair not in there and pair not in told)  # fmt: skip
+            known = {*self.edges, *absent}
+            known |= set() if self.directed else {(v, u) for u, v in known}
+            absent |= dict.fromkeys(pair for pair in pairs(self.vertices, 2) if pair not in known)
         found += [f"not {edges}({u}, {v})" for u, v in absent]
         return found
 
@@ -220,6 +217,9 @@ def biclique(left: int, right: int) -> Pattern:
     return _made(name, left + right, 2, lambda: product(*sides))
 
 
+FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
+
+
 def _whole(size: object) -> int:
     if not isinstance(size, Integral):
         raise UsageError(f"a number of vertices is whole, not {size!r}")
@@ -231,7 +231,7 @@ def _made(
 ) -> Pattern:
     if not least <= size <= MOST_VERTICES:
         raise UsageError(f"{name} would have {size} vertices: from {least} to {MOST_VERTICES}")
-    return from_edges([("abcdefghij"[u], "abcdefghij"[v]) for u, v in pairs()], name=name)
+    return from_edges([(NAMES[u], NAMES[v]) for u, v in pairs()], name=name)
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -322,34 +322,24 @@ class Shape:
 
         return Shape(size, both(edges), both(absent), tuple(labels) or (None,) * size)
 
+    def pattern(self, labels: Sequence[Label], directed: bool) -> Pattern:
+        """The graph with letters as vertices."""
+        ends = sorted(self.edges if directed else {(min(e), max(e)) for e in self.edges})
+        edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
+        return Pattern("pattern", edges, (), tuple(zip(NAMES, labels, strict=False)), directed)
+
     def automorphisms(self) -> list[Images]:
         return list(embeddings(self, self))
 
 
 def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
     """The injective maps of vertices that preserve edges, absent pairs and labels."""
-    before = [
-        [
-            (other, pairs)
-            for other in range(at + 1)
-            for pairs in ("edges", "absent")
-            if (at, other) in getattr(small, pairs) or (other, at) in getattr(small, pairs)
-        ]
-        for at in range(small.size)
-    ]
-
-    def fits(at: int, there: int, placed: list[int]) -> bool:
-        if small.labels[at] != large.labels[there]:
-            return False
-        images = [*placed, there]
-        for other, pairs in before[at]:
-            mine, its = getattr(small, pairs), getattr(large, pairs)
-            image = images[other]
-            if (at, other) in mine and (there, image) not in its:
-                return False
-            if (other, at) in mine and (image, there) not in its:
-                return False
-        return True
+    # For each vertex, its pairs with vertices up to it: the other end, whether that is the second,
+    # and the pairs that must have the image.
+    tied: list[list[tuple[int, bool, frozenset[Edge]]]] = [[] for _ in range(small.size)]
+    for mine, its in ((small.edges, large.edges), (small.absent, large.absent)):
+        for u, v in mine:
+            tied[max(u, v)].append((min(u, v), u > v, its))
 
     def placing(placed: list[int]) -> Iterator[Images]:
         at = len(placed)
@@ -357,8 +347,14 @@ def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
             yield tuple(placed)
             return
         for there in range(large.size):
-            if there not in placed and fits(at, there, placed):
-                yield from placing([*placed, there])
+            if there in placed or small.labels[at] != large.labels[there]:
+                continue
+            images = [*placed, there]
+            if all(
+                ((there, images[other]) if second else (images[other], there)) in its
+                for other, second, its in tied[at]
+            ):
+                yield from placing(images)
 
     yield from placing([])
 

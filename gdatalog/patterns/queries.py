@@ -15,8 +15,9 @@ without labels are few, and known beforehand. Each has rules in which labels are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import EvaluationError, RowLimitError, UsageError, check_rows
 from gdatalog.patterns.orbits import EMBEDDED, ROOTLESS, TOTALS, copies, induced, orbits, rules
 from gdatalog.patterns.pattern import (
-    Label,
+    NAMES,
     Pattern,
     Shape,
     drawn,
@@ -34,17 +35,21 @@ from gdatalog.patterns.pattern import (
     turns,
 )
 from gdatalog.patterns.suites import graphlets, named
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gdatalog.progress import OnProgress
     from gdatalog.result import Result
 
 
 class Queried(Protocol):
     """The methods of a database that patterns use."""
 
+    def call(
+        self, on_progress: OnProgress | None = None, timeout: float | None = None
+    ) -> AbstractContextManager[None]: ...
     def query(self, text: str, *, limit: int | None = None) -> Result: ...
     def __getitem__(self, name: str) -> Result: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -53,40 +58,44 @@ class Queried(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DataGraph:
-    """The graph to search: the names of relations of edges, and of vertices and labels.
+    """The graph to search: the names of a database's relations of edges, and of vertices and
+    labels.
 
     `induced`: occurrences have no edges between their vertices except the pattern's. `directed`:
     overrides the patterns' own setting.
     """
 
+    db: Queried
     edges: str = "E"
     labels: str | None = None
     induced: bool = False
     directed: bool | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.edges, self.labels or ""
 
     def pattern(self, given: Pattern | str) -> Pattern:
         """The pattern, or the pattern of that name, with this graph's direction."""
         found = given if isinstance(given, Pattern) else named(given)
         if self.directed is None or self.directed == found.directed:
             return found
-        return Pattern(found.name, found.edges, found.absent, found.labels, self.directed)
+        return replace(found, directed=self.directed)
+
+    def unused(self, name: str) -> str:
+        """A prefix that no relation's name has."""
+        while any(known.startswith(name) for known in (*self.db, self.edges, self.labels or "")):
+            name += "_"
+        return name
 
 
 SIZES = 3, 4, 5  # of motifs
 MOST_EDGES = 7  # of frequent patterns: 8 edges need thousands of rules
 
 
-def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
+def count_patterns(patterns: Sequence[Pattern], graph: DataGraph) -> list[int]:
     """The number of occurrences of each pattern. One query counts all of them, and shares
     statistics and indexes."""
     if not patterns:
         return []
-    names, rules = _edges_of(db, patterns, graph)
-    head = _unused(db, "counts", graph)
+    names, rules = _edges_of(patterns, graph)
+    head = graph.unused("counts")
     for at, (pattern, name) in enumerate(zip(patterns, names, strict=True)):
         rules.append(
             pattern.count_rule(name, graph.labels or "", graph.induced, head=f"{head}{at}")
@@ -95,7 +104,7 @@ def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -
         rules += [f"{head}({at}, c) <- {head}{at}(c)." for at in range(len(patterns))]
         rules.append(f"?- {head}(pattern, c).")
     try:
-        rows = db.query("\n".join(rules)).fetchall()
+        rows = graph.db.query("\n".join(rules)).fetchall()
         found = {row[0] if len(patterns) > 1 else 0: row[-1] for row in rows}
     except EvaluationError as error:
         exact = getattr(error, "exact", None)  # beyond 64 bits
@@ -103,19 +112,19 @@ def count_patterns(db: Queried, patterns: Sequence[Pattern], graph: DataGraph) -
             raise
         if len(patterns) == 1:
             return [exact // patterns[0].automorphisms]
-        return [count_patterns(db, [each], graph)[0] for each in patterns]
+        return [count_patterns([each], graph)[0] for each in patterns]
     return [found[at] // pattern.automorphisms for at, pattern in enumerate(patterns)]
 
 
-def match_pattern(db: Queried, pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
+def match_pattern(pattern: Pattern, graph: DataGraph, limit: int | None) -> Result:
     """Each occurrence once, as a row of its vertices."""
-    (name,), rules = _edges_of(db, [pattern], graph)
-    head = _unused(db, "matches", graph)
+    (name,), rules = _edges_of([pattern], graph)
+    head = graph.unused("matches")
     rules.append(pattern.rule(name, graph.labels or "", graph.induced, head))
-    return db.query("\n".join(rules), limit=limit)
+    return graph.db.query("\n".join(rules), limit=limit)
 
 
-def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
+def count_motifs(size: int, graph: DataGraph) -> dict[str, int]:
     """The number of induced subgraphs that are isomorphic to each connected graph of `size`
     vertices.
 
@@ -125,11 +134,11 @@ def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
         raise UsageError(f"motifs have 3, 4 or 5 vertices, not {size!r}")
     every = [number for number in TOTALS if orbits()[number].size <= size]
     embedded: Collection[int] = EMBEDDED
-    counts = _totals(db, every, graph) if size == SIZES[-1] and _fits(db, size, graph) else None
+    counts = _totals(every, graph) if size == SIZES[-1] and _fits(size, graph) else None
     if counts is None:  # few vertices, or beyond 64 bits
         every = [number for number in every if orbits()[number].size == size]
         patterns = [orbits()[number].pattern for number in every]
-        found = count_patterns(db, patterns, graph)
+        found = count_patterns(patterns, graph)
         counts = {
             number: count * pattern.automorphisms
             for number, pattern, count in zip(every, patterns, found, strict=True)
@@ -139,11 +148,11 @@ def count_motifs(db: Queried, size: int, graph: DataGraph) -> dict[str, int]:
     return {pattern.name: told[pattern.name] for pattern in graphlets(size)}
 
 
-def _totals(db: Queried, numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
+def _totals(numbers: Sequence[int], graph: DataGraph) -> dict[int, int] | None:
     """For each orbit the number of homomorphisms of its graph, or of embeddings; None beyond 64
     bits."""
-    name, text = _simple(db, graph)
-    head = _unused(db, "motifs", graph)
+    name, text = _simple(graph)
+    head = graph.unused("motifs")
     mapped = [number for number in numbers if number not in (*EMBEDDED, *ROOTLESS)]
     text += rules(name, head, mapped)
     for number in numbers:
@@ -157,28 +166,28 @@ def _totals(db: Queried, numbers: Sequence[int], graph: DataGraph) -> dict[int, 
             text += f"{head}{number}(sum(n)) <- {head}h{number}(_, n).\n"
         text += f"{head}({number}, n) <- {head}{number}(n).\n"
     try:
-        return dict(db.query(f"{text}?- {head}(orbit, count).").fetchall())
+        return dict(graph.db.query(f"{text}?- {head}(orbit, count).").fetchall())
     except EvaluationError as error:
         if "64 bits" not in str(error):
             raise
     return None
 
 
-def count_orbits(db: Queried, size: int, graph: DataGraph) -> pd.DataFrame:
+def count_orbits(size: int, graph: DataGraph) -> pd.DataFrame:
     """The graphlet degrees of each vertex: how often it is in each orbit of the connected induced
     subgraphs of up to `size` vertices."""
     if size not in SIZES:
         raise UsageError(f"orbits are of graphs of 3, 4 or 5 vertices, not {size!r}")
-    if not _fits(db, size, graph):
+    if not _fits(size, graph):
         raise EvaluationError(
             "graphlet degrees may not fit into 64 bits: a vertex has too many edges"
         )
     every = [orbit.number for orbit in orbits() if orbit.size <= size]
-    name, text = _simple(db, graph)
-    head = _unused(db, "orbits", graph)
+    name, text = _simple(graph)
+    head = graph.unused("orbits")
     text += rules(name, head, every)
     text += "".join(f"{head}({number}, v, n) <- {head}h{number}(v, n).\n" for number in every)
-    rows = db.query(f"{text}?- {head}(orbit, vertex, count).").df()
+    rows = graph.db.query(f"{text}?- {head}(orbit, vertex, count).").df()
     vertices, places = np.unique(rows["vertex"].to_numpy(), return_inverse=True)
     maps = np.zeros((len(every), len(vertices)), dtype=np.int64)
     maps[rows["orbit"].to_numpy(), places] = rows["count"].to_numpy()
@@ -189,12 +198,7 @@ def count_orbits(db: Queried, size: int, graph: DataGraph) -> pd.DataFrame:
 
 
 def frequent_patterns(
-    db: Queried,
-    k_edges: int,
-    support: int,
-    measure: Measure,
-    graph: DataGraph,
-    max_rows: int | None,
+    k_edges: int, support: int, measure: Measure, graph: DataGraph, max_rows: int | None
 ) -> pd.DataFrame:
     """A row for each frequent pattern of up to `k_edges` edges, sorted by number of edges."""
     if not (isinstance(k_edges, Integral) and 1 <= k_edges <= MOST_EDGES):
@@ -207,13 +211,13 @@ def frequent_patterns(
     check_rows("max_rows", max_rows)
     labels, directed = graph.labels, bool(graph.directed)
     if labels is not None:
-        _check_labels(db, graph.edges, labels)
-    edge = _shaped(grown(1, directed)[0], (), directed)
-    (name,), rules = _edges_of(db, [edge], graph)
-    head = _unused(db, "frequent", graph)
+        _check_labels(graph)
+    edge = grown(1, directed)[0].pattern((), directed)
+    (name,), rules = _edges_of([edge], graph)
+    head = graph.unused("frequent")
     with current_watch().work("planning", "frequent patterns"):
         rules.append(frequent_rules(k_edges, support, measure, name, labels, directed, head))
-    found = db.query("\n".join(rules))
+    found = graph.db.query("\n".join(rules))
     shapes = [shape for size in range(1, k_edges + 1) for shape in grown(size, directed)]
     groups = {at: shape.automorphisms() for at, shape in enumerate(shapes)}
     rows = []
@@ -226,11 +230,9 @@ def frequent_patterns(
             count //= images.count(told)
         if count >= support:
             if len(rows) == max_rows:
-                raise RowLimitError(
-                    f"there are more frequent patterns than max_rows={max_rows:,} allows",
-                    hint="raise max_rows, or the support",
-                )
-            pattern = _shaped(shapes[at], () if labels is None else told, directed)
+                message = f"there are more frequent patterns than max_rows={max_rows:,} allows"
+                raise RowLimitError(message, hint="raise max_rows, or the support")
+            pattern = shapes[at].pattern(() if labels is None else told, directed)
             rows.append((pattern, len(pattern.edges), count, drawn(pattern)))
     rows.sort(key=lambda row: (row[1], -row[2], row[3]))
     import pandas as pd
@@ -238,108 +240,80 @@ def frequent_patterns(
     return pd.DataFrame(rows, columns=["pattern", "edges", "support", "drawing"])
 
 
-def _check_labels(db: Queried, edges: str, labels: str) -> None:
-    if labels not in db:
-        raise UsageError(
-            f"there is no relation {labels} of vertices and labels",
-            hint=f"load it: db[{labels!r}] = ...; or labels=None for vertices without labels",
-        )
-    vertices, given = (db[name]._relation.types for name in (edges, labels))
+def _check_labels(graph: DataGraph, told: Sequence[object] = ()) -> None:
+    """Checks the relation of labels, and the labels of patterns."""
+    name = graph.labels or ""
+    if name not in graph.db:
+        hint = f"load it: db[{name!r}] = ...; or labels=None for vertices without labels"
+        raise UsageError(f"there is no relation {name} of vertices and labels", hint=hint)
+    vertices, given = (graph.db[each]._relation.types for each in (graph.edges, name))
     if len(given) != 2 or given[0] != vertices[0] or given[1] not in ("int", "symbol"):
         raise UsageError(
-            f"{labels} is no relation of vertices and labels: its columns are {', '.join(given)}",
+            f"{name} is no relation of vertices and labels: its columns are {', '.join(given)}",
             hint=f"a vertex ({vertices[0]}), and its label: an int or a symbol; labels=None: none",
         )
-
-
-def _check_kinds(db: Queried, labels: Sequence[Label], graph: DataGraph) -> None:
-    kind = db[graph.labels or ""]._relation.types[1]
-    wrong = next((label for label in labels if isinstance(label, str) != (kind == "symbol")), None)
+    texts = given[1] == "symbol"
+    wrong = next((label for label in told if isinstance(label, str) != texts), None)
     if wrong is not None:
-        raise UsageError(
-            f"a pattern has the label {wrong!r}, and the labels of {graph.labels} are "
-            + ("texts" if kind == "symbol" else "ints"),
-        )
+        kinds = "texts" if texts else "ints"
+        message = f"a pattern has the label {wrong!r}, and the labels of {name} are {kinds}"
+        raise UsageError(message)
 
 
-def _shaped(shape: Shape, labels: Sequence[Label], directed: bool) -> Pattern:
-    ends = sorted(shape.edges if directed else {(min(e), max(e)) for e in shape.edges})
-    edges = tuple((NAMES[u], NAMES[v]) for u, v in ends)
-    told = tuple(zip(NAMES, labels, strict=False))
-    return Pattern("pattern", edges, (), told, directed)
-
-
-def _edges_of(
-    db: Queried, patterns: Sequence[Pattern], graph: DataGraph
-) -> tuple[list[str], list[str]]:
+def _edges_of(patterns: Sequence[Pattern], graph: DataGraph) -> tuple[list[str], list[str]]:
     """The relation of edges for each pattern, and the rules that derive it."""
     edges = graph.edges
     labelled = next((pattern for pattern in patterns if pattern.labels), None)
-    if labelled is not None and graph.labels not in db:
+    if labelled is not None and graph.labels not in graph.db:
         raise UsageError(
             f"the pattern {labelled.name} has labels, but there is no relation {graph.labels}",
             hint=f"load vertices and their labels: db[{graph.labels!r}] = ..., --labels FILE in "
             "the shell; or name their relation: labels=...",
         )
     if labelled is not None:
-        _check_labels(db, edges, graph.labels or "")
-        _check_kinds(db, [label for pattern in patterns for _, label in pattern.labels], graph)
-    if not all(pattern.directed for pattern in patterns) and not _is_both_ways(db, edges):
-        name = _unused(db, "both_ways", graph)
+        _check_labels(graph, [label for pattern in patterns for _, label in pattern.labels])
+    if not all(pattern.directed for pattern in patterns) and not _is_both_ways(graph):
+        name = graph.unused("both_ways")
         rules = [f"{name}(x, y) <- {edges}(x, y) ; {edges}(y, x)."]
         return [edges if pattern.directed else name for pattern in patterns], rules
     return [edges] * len(patterns), []
 
 
-def _simple(db: Queried, graph: DataGraph) -> tuple[str, str]:
+def _simple(graph: DataGraph) -> tuple[str, str]:
     """A relation with each edge in both directions and without loops, and the rules that derive
     it."""
     edges = graph.edges
-    if _is_both_ways(db, edges) and not _has_loops(db, edges):
-        return edges, ""
-    name = _unused(db, "simple", graph)
+    if _is_both_ways(graph):
+        found = graph.db[edges]._relation.statistics.graph
+        if found is None or not found.loops:
+            return edges, ""
+    name = graph.unused("simple")
     return name, f"{name}(x, y) <- {edges}(x, y), x != y ; {edges}(y, x), x != y.\n"
 
 
-def _has_loops(db: Queried, edges: str) -> bool:
-    relation: Any = db[edges]._relation
-    graph = relation.statistics.graph
-    return bool(graph is not None and graph.loops)
-
-
-def _fits(db: Queried, size: int, graph: DataGraph) -> bool:
+def _fits(size: int, graph: DataGraph) -> bool:
     """Whether any graph of `size` vertices has less than 2^63 homomorphisms for each root."""
-    columns = (0,) if _is_both_ways(db, graph.edges) else (0, 1)
-    relation: Any = db[graph.edges]._relation
-    most = sum(int(relation.statistics.degrees(column).most) for column in columns)
+    columns = (0,) if _is_both_ways(graph) else (0, 1)
+    degrees = graph.db[graph.edges]._relation.statistics.degrees
+    most = sum(int(degrees(column).most) for column in columns)
     return bool(most ** (size - 1) < 1 << 63)
 
 
-def _unused(db: Queried, name: str, graph: DataGraph) -> str:
-    """A prefix that no relation's name has."""
-    while any(known.startswith(name) for known in (*db, *graph.names)):
-        name += "_"
-    return name
-
-
-def _is_both_ways(db: Queried, edges: str) -> bool:
-    """Whether a relation has each edge in both directions."""
-    relation: Any = db[edges]._relation
+def _is_both_ways(graph: DataGraph) -> bool:
+    """Whether the relation of edges has each edge in both directions."""
+    relation = graph.db[graph.edges]._relation
     if len(relation.types) != 2 or relation.types[0] != relation.types[1]:
         told = ", ".join(relation.types)
-        raise UsageError(
-            f"{edges} is no relation of edges: its columns are {told}",
-            hint="edges have two columns of one type",
-        )
-    graph = relation.statistics.graph
-    return bool(graph is None or graph.symmetric)
+        message = f"{graph.edges} is no relation of edges: its columns are {told}"
+        raise UsageError(message, hint="edges have two columns of one type")
+    found = relation.statistics.graph
+    return bool(found is None or found.symmetric)
 
 
 # -------------------------------------------------------------------------------- frequent patterns
 
 
 Measure = Literal["mni", "instances"]
-NAMES = "abcdefghij"
 
 
 def frequent_rules(

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.patterns.pattern import (
-    Label,
-    Pair,
-    Pattern,
-    biclique,
-    clique,
-    cycle,
-    from_edges,
-    path,
-    star,
-    variable,
-)
+from gdatalog.patterns.pattern import FAMILIES, Label, Pair, Pattern, biclique, from_edges, variable
 from gdatalog.records import dataclass, field, replace
-
-_FAMILIES = {"clique": clique, "path": path, "cycle": cycle, "star": star, "biclique": biclique}
 
 # T-DFS; seven more patterns are these with labels 0 to 3 in the order of the vertices.
 _T_DFS = (
@@ -158,11 +145,11 @@ def named(name: str) -> Pattern:
             if pattern.name.lower() == name.lower():
                 return pattern
     if family := re.fullmatch(r"(clique|path|cycle|star|biclique)(\d+)(?:_(\d+))?", name):
-        made: Any = _FAMILIES[family[1]]
+        made: Any = FAMILIES[family[1]]
         if (family[3] is not None) == (made is biclique):
             return made(*(int(size) for size in family.groups()[1:] if size))  # type: ignore[no-any-return]  # families have several signatures
     names = [pattern.name for suite in _suites().values() for pattern in suite]
-    close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in _FAMILIES)])
+    close = meant(name, [*names, *_USUAL, *(f"{family}4" for family in FAMILIES)])
     hint = "clique4, path5, cycle4, star3, biclique2_3, house, q10, P1 to P7, G0 to G29, ..."
     raise UsageError(
         f"there is no pattern {name!r}", hint=f"did you mean {close}?" if close else hint
@@ -174,12 +161,19 @@ def graphlets(size: int) -> tuple[Pattern, ...]:
     return tuple(one for one in suite("graphlets") if len(one.vertices) == size)
 
 
+def _t_dfs_labels(pattern: Pattern) -> dict[str, Label]:
+    return {vertex: at % _T_DFS_LABELS for at, vertex in enumerate(sorted(pattern.vertices))}
+
+
 @cache
 def _suites() -> dict[str, tuple[Pattern, ...]]:
     plain = [from_edges(edges, name=f"P{at}") for at, edges in enumerate(_T_DFS, 1)]
     return {
         "t-dfs": tuple(plain),
-        "t-dfs-labelled": tuple(_labelled(plain)),
+        "t-dfs-labelled": tuple(
+            replace(pattern.labelled(_t_dfs_labels(pattern)), name=f"P{at}")
+            for at, pattern in enumerate(plain, len(plain) + 1)
+        ),
         "stmatch": tuple(from_edges(edges, name=name) for name, edges in _STMATCH.items()),
         "graphset": tuple(from_edges(edges, name=name) for name, edges in _GRAPHSET.items()),
         "cuts": tuple(
@@ -191,13 +185,6 @@ def _suites() -> dict[str, tuple[Pattern, ...]]:
             from_edges(edges, name=f"G{at}") for at, (edges, _) in enumerate(GRAPHLETS)
         ),
     }
-
-
-def _labelled(plain: list[Pattern]) -> Iterator[Pattern]:
-    for at, pattern in enumerate(plain, len(plain) + 1):
-        names = sorted(pattern.vertices)
-        told = pattern.labelled({name: i % _T_DFS_LABELS for i, name in enumerate(names)})
-        yield Pattern(f"P{at}", told.edges, told.absent, told.labels, told.directed)
 
 
 # Patterns in DotMotif's language: edges, edges that must not be, macros and labels.
@@ -214,6 +201,7 @@ def _labelled(plain: list[Pattern]) -> Iterator[Pattern]:
 
 _NAME = r"[A-Za-z_]\w*"
 _QUOTED = r"\"[^\"\n]*\"|'[^'\n]*'"
+_STATEMENT = re.compile(rf"(?:{_QUOTED}|[^;\n])+")
 _EDGE = re.compile(rf"({_NAME})\s*(->|<-|!>|~>)\s*({_NAME})$")
 _LABEL = re.compile(rf"({_NAME})\.label\s*=\s*(?:(-?\d+)|\"([^\"]*)\"|'([^']*)')$")
 _CALL = re.compile(rf"({_NAME})\s*\(([^()]*)\)$")
@@ -222,10 +210,35 @@ _DEEPEST = 100  # most nested calls of macros
 
 
 @dataclass(slots=True)
-class _Read:
+class _Motif:
+    """What a DotMotif text says. `macros`: by name, their parameters and statements."""
+
+    macros: dict[str, tuple[list[str], str]]
     edges: list[Pair] = field(default_factory=list)
     absent: list[Pair] = field(default_factory=list)
     labels: dict[str, Label] = field(default_factory=dict)
+
+    def read(self, text: str, called: Mapping[str, str], depth: int) -> None:
+        """Parses statements, with a macro's parameters replaced by the vertices it was `called`
+        with."""
+        for line in filter(None, map(str.strip, _STATEMENT.findall(text))):
+            if edge := _EDGE.match(line):
+                u, v = (called.get(edge[at], edge[at]) for at in (1, 3))
+                pair = (v, u) if edge[2] == "<-" else (u, v)
+                (self.absent if edge[2] in ("!>", "~>") else self.edges).append(pair)
+            elif label := _LABEL.match(line):
+                vertex = called.get(label[1], label[1])
+                self.labels[vertex] = int(label[2]) if label[2] else label[3] or label[4] or ""
+            elif (call := _CALL.match(line)) and call[1] in self.macros and depth < _DEEPEST:
+                names, body = self.macros[call[1]]
+                given = [called.get(one, one) for one in _names(call[2])]
+                if len(given) != len(names):
+                    wanted = f"{len(names)} vertices, not {len(given)}"
+                    raise UsageError(f"{call[1]} takes {wanted}: {line}")
+                self.read(body, dict(zip(names, given, strict=True)), depth + 1)
+            else:
+                hint = "A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines"
+                raise UsageError(f"this is no statement of a motif: {line}", hint=hint)
 
 
 def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
@@ -240,53 +253,14 @@ def from_dotmotif(text: str, *, name: str = "pattern") -> Pattern:
     open_chain(A, B, C) <- E(A, B), E(B, C), not E(A, C), distinct(A, B, C).
     """
     text = re.sub(rf"({_QUOTED})|#[^\n]*", lambda found: found[1] or "", text)
-    macros: dict[str, tuple[list[str], str]] = {}
-    for macro in _MACRO.finditer(text):
-        macros[macro[1]] = _names(macro[2]), macro[3]
-    found = _Read()
-    _read(_MACRO.sub("", text), {}, macros, found, 0)
+    found = _Motif({each[1]: (_names(each[2]), each[3]) for each in _MACRO.finditer(text)})
+    found.read(_MACRO.sub("", text), {}, 0)
     made = from_edges(found.edges, name=name, labels=found.labels, directed=True)
     ends = {vertex for pair in found.edges for vertex in pair}
     if outside := [vertex for pair in found.absent for vertex in pair if vertex not in ends]:
         raise UsageError(f"{outside[0]} is on no edge of the pattern")
     absent = dict.fromkeys((variable(u), variable(v)) for u, v in found.absent)
     return Pattern(name, made.edges, tuple(absent), made.labels, True)
-
-
-def _read(
-    text: str,
-    called: Mapping[str, str],
-    macros: Mapping[str, tuple[Sequence[str], str]],
-    found: _Read,
-    depth: int,
-) -> None:
-    """Parses statements, with a macro's parameters replaced by the vertices it was `called`
-    with."""
-    for line in _statements(text):
-        if edge := _EDGE.match(line):
-            u, v = (called.get(edge[at], edge[at]) for at in (1, 3))
-            pair = (v, u) if edge[2] == "<-" else (u, v)
-            (found.absent if edge[2] in ("!>", "~>") else found.edges).append(pair)
-        elif label := _LABEL.match(line):
-            vertex = called.get(label[1], label[1])
-            found.labels[vertex] = int(label[2]) if label[2] else label[3] or label[4] or ""
-        elif (call := _CALL.match(line)) and call[1] in macros and depth < _DEEPEST:
-            names, body = macros[call[1]]
-            given = [called.get(one, one) for one in _names(call[2])]
-            if len(given) != len(names):
-                raise UsageError(f"{call[1]} takes {len(names)} vertices, not {len(given)}: {line}")
-            _read(body, dict(zip(names, given, strict=True)), macros, found, depth + 1)
-        else:
-            raise UsageError(
-                f"this is no statement of a motif: {line}",
-                hint="A -> B, A <- B, A !> B, A.label = 3, or a macro that the text defines",
-            )
-
-
-def _statements(text: str) -> Iterator[str]:
-    for line in re.findall(rf"(?:{_QUOTED}|[^;\n])+", text):
-        if line.strip():
-            yield line.strip()
 
 
 def _names(text: str) -> list[str]:

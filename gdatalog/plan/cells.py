@@ -17,20 +17,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from gdatalog.plan import (
-    Apply,
-    Branch,
-    Constant,
-    Expr,
-    Filter,
-    Join,
-    JoinPlan,
-    Parameter,
-    RangeBound,
-    Seek,
-    Slot,
-    Step,
-)
+from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, binds, may_fail, participants
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.records import dataclass, field, replace
@@ -38,7 +25,7 @@ from gdatalog.records import dataclass, field, replace
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys
 
 # Comparisons of a variable's key with constants and parameters.
-Tests = Sequence[tuple[str, Expr]]
+Tests = Sequence[tuple[str, p.Expr]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +50,39 @@ EVERYTHING = Cell()
 UNBOUNDED = KeyRange()
 
 
-def cuttable(join: JoinPlan) -> tuple[Slot, ...]:
+def cuttable(join: p.JoinPlan) -> tuple[p.Slot, ...]:
     """The variables that cells can cut, in the order in which they are bound: each binding has one
     value of each, so that it lies in one cell."""
     given = () if join.given is None else join.given.slots
-    joined = [Slot(step.variable, step.type) for step in join.steps if isinstance(step, Join)]
+    joined = [p.Slot(step.variable, step.type) for step in join.steps if isinstance(step, p.Join)]
     return (*given, *joined)
 
 
-def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
+def roles(join: p.JoinPlan) -> tuple[tuple[str | None, ...], ...]:
     """For each trie of a join, the variables bound to its levels; None for a constant."""
-    found: list[list[str | None]] = [[None] * len(ref.columns) for ref in join.tries]
-    for step in all_steps(join.steps):
-        name = next(iter(binds(step)), None)
-        if isinstance(step, Seek):
-            name = step.value.name if isinstance(step.value, Slot) else None
-        for part in participants(step):
-            found[part.trie][part.depth] = name
-    return tuple(map(tuple, found))
+    found: list[tuple[str | None, ...]] = []
+    for ref, terms in zip(join.tries, Paths.of(join).terms, strict=True):
+        names = [term.name if isinstance(term, p.Slot) else None for term in terms]
+        found.append((*names, *[None] * (len(ref.columns) - len(terms))))
+    return tuple(found)
 
 
-def reached(join: JoinPlan) -> list[Step]:
+def reached(join: p.JoinPlan) -> list[p.Step]:
     """The steps whose matches can be split over cells: those outside branches, and those inside
     branches that count or test existence. A count is the sum of the counts of cells; under set
     semantics, any cell may find the match."""
     mode = "count" if join.bag else "exists"
-    found: list[Step] = []
+    found: list[p.Step] = []
     waiting = list(reversed(join.steps))
     while waiting:
         step = waiting.pop()
         found.append(step)
-        if isinstance(step, Branch) and step.mode == mode and len(step.alternatives) == 1:
+        if isinstance(step, p.Branch) and step.mode == mode and len(step.alternatives) == 1:
             waiting += reversed(step.alternatives[0])
     return found
 
 
-def sliceable(join: JoinPlan) -> dict[str, bool]:
+def sliceable(join: p.JoinPlan) -> dict[str, bool]:
     """The variables by which tries can be sliced, and whether each row of the join then comes from
     one cell only: an existence test may succeed in several."""
     top = {slot.name for slot in cuttable(join)}
@@ -107,37 +91,31 @@ def sliceable(join: JoinPlan) -> dict[str, bool]:
     within_branches = {
         step.variable
         for step in inner
-        if isinstance(step, Join)
+        if isinstance(step, p.Join)
         and bound[step.variable] == 1
         and any(part.depth == 0 for part in step.participants)
     }
     return {name: name in top or join.bag for name in (*top, *sorted(within_branches - top))}
 
 
-def roots(join: JoinPlan) -> tuple[Expr | None, ...]:
+def roots(join: p.JoinPlan) -> tuple[p.Expr | None, ...]:
     """The term bound to each trie's first column, if it determines the rows that are read: a
     variable that cells can cut, a constant or a parameter."""
     names = sliceable(join)
-    found: list[Expr | None] = [None] * len(join.tries)
-    for step in all_steps(join.steps):
-        for part in participants(step):
-            term: Expr | None = None
-            if isinstance(step, Seek):
-                term = step.value
-            elif isinstance(step, Join):
-                term = Slot(step.variable, step.type)
-            known = isinstance(term, (Constant, Parameter))
-            if part.depth == 0 and (known or (isinstance(term, Slot) and term.name in names)):
-                found[part.trie] = term
-    return tuple(found)
+
+    def sure(term: p.Expr) -> bool:
+        return term.name in names if isinstance(term, p.Slot) else not isinstance(term, p.Apply)
+
+    firsts = (terms[0] if terms else None for terms in Paths.of(join).terms)
+    return tuple(term if term is not None and sure(term) else None for term in firsts)
 
 
-def needed(join: JoinPlan) -> frozenset[int]:
+def needed(join: p.JoinPlan) -> frozenset[int]:
     """The tries of which every binding has a row."""
     return frozenset(part.trie for step in reached(join) for part in participants(step))
 
 
-def orders(join: JoinPlan) -> frozenset[tuple[str, str, bool]]:
+def orders(join: p.JoinPlan) -> frozenset[tuple[str, str, bool]]:
     """(u, v, strict) where u < v, or u <= v, holds for the keys of every binding."""
     names = sliceable(join)
     found: set[tuple[str, str, bool]] = set()
@@ -148,8 +126,8 @@ def orders(join: JoinPlan) -> frozenset[tuple[str, str, bool]]:
             found.add((str(low), str(high), len(op) == 1))
 
     for step in reached(join):
-        for cut in step.cuts if isinstance(step, Join) else ():
-            if isinstance(step, Join) and isinstance(cut.bound, Slot):
+        for cut in step.cuts if isinstance(step, p.Join) else ():
+            if isinstance(step, p.Join) and isinstance(cut.bound, p.Slot):
                 add(step.variable, cut.op, cut.bound.name)
     bound = roles(join)
     for number in sorted(needed(join)):
@@ -160,33 +138,30 @@ def orders(join: JoinPlan) -> frozenset[tuple[str, str, bool]]:
     return frozenset(found)
 
 
-def sliced(join: JoinPlan, labels: Sequence[str], variables: Collection[str]) -> JoinPlan:
+def sliced(join: p.JoinPlan, labels: Sequence[str], variables: Collection[str]) -> p.JoinPlan:
     """The join over slices of its tries: `labels` say which term selects the rows of each. Cut
     `variables` that no slice restricts become bounds."""
     tries = tuple(replace(ref, sliced=label) for ref, label in zip(join.tries, labels, strict=True))
-    free = {
-        labels[part.trie]
-        for step in reached(join)
-        for part in participants(step)
-        if part.depth == 0
-    }
+    parts = (part for step in reached(join) for part in participants(step))
+    free = {labels[part.trie] for part in parts if part.depth == 0}
     found = replace(join, tries=tries)
     found = replace(found, steps=_without_reuse(found.steps, Paths.of(found), {}))
     # Lists of other tries extend beyond the slice, and most lookups of their values would fail.
-    beyond = {s.variable for s in found.steps if isinstance(s, Join) and not _at_roots(s)}
+    joins = [step for step in found.steps if isinstance(step, p.Join)]
+    beyond = {step.variable for step in joins if any(part.depth for part in step.participants)}
     return bounded(found, [name for name in variables if name in beyond or name not in free])
 
 
 def _without_reuse(
-    steps: Sequence[Step], paths: Paths, levels: dict[str, Join]
-) -> tuple[Step, ...]:
+    steps: Sequence[p.Step], paths: Paths, levels: dict[str, p.Join]
+) -> tuple[p.Step, ...]:
     """The steps, without reuse of lists that slices have changed."""
-    kept: list[Step] = []
+    kept: list[p.Step] = []
     for step in steps:
-        if isinstance(step, Branch):
+        if isinstance(step, p.Branch):
             inner = [_without_reuse(each, paths, dict(levels)) for each in step.alternatives]
             step = replace(step, alternatives=tuple(inner))
-        elif isinstance(step, Join):
+        elif isinstance(step, p.Join):
             if step.reuse is not None:
                 earlier = levels[step.reuse.variable]
                 covers = {paths.node(step.participants[at]) for at in step.reuse.covers}
@@ -197,9 +172,9 @@ def _without_reuse(
     return tuple(kept)
 
 
-def places(steps: Sequence[Step], cut: Sequence[Step]) -> list[tuple[int, Step]]:
+def places(steps: Sequence[p.Step], cut: Sequence[p.Step]) -> list[tuple[int, p.Step]]:
     """Pairs of a step of the join within a cell and the number of the original step."""
-    found: list[tuple[int, Step]] = []
+    found: list[tuple[int, p.Step]] = []
     for step in cut:
         at = len(found)
         if at < len(steps) and (step == steps[at] or _cut_from(step, steps[at])):
@@ -207,28 +182,28 @@ def places(steps: Sequence[Step], cut: Sequence[Step]) -> list[tuple[int, Step]]
     return found
 
 
-def _cut_from(step: Step, whole: Step) -> bool:
-    if isinstance(step, Join) and isinstance(whole, Join):
+def _cut_from(step: p.Step, whole: p.Step) -> bool:
+    if isinstance(step, p.Join) and isinstance(whole, p.Join):
         return step.variable == whole.variable
-    return isinstance(step, Branch) and isinstance(whole, Branch) and step.mode == whole.mode
+    return isinstance(step, p.Branch) and isinstance(whole, p.Branch) and step.mode == whole.mode
 
 
-def within(join: JoinPlan, cell: Cell) -> JoinPlan:
+def within(join: p.JoinPlan, cell: Cell) -> p.JoinPlan:
     """The join of the bindings in a cell."""
     tests: dict[str, Tests] = {}
     for name, stretch in cell.stretches.items():
         ends = ((">=", stretch.low), ("<", stretch.high))
-        tests[name] = [(op, Constant(end, "int")) for op, end in ends if end is not None]
+        tests[name] = [(op, p.Constant(end, "int")) for op, end in ends if end is not None]
     return _tested(join, tests)
 
 
-def bounded(join: JoinPlan, variables: Collection[str]) -> JoinPlan:
+def bounded(join: p.JoinPlan, variables: Collection[str]) -> p.JoinPlan:
     """The join within any cell that cuts these variables, whose ends are parameters: one plan and
     one function for all cells."""
     tests: dict[str, Tests] = {}
     for name in variables:
         low, high = _parameters(name)
-        tests[name] = [(">=", Parameter(low, "int")), ("<=", Parameter(high, "int"))]
+        tests[name] = [(">=", p.Parameter(low, "int")), ("<=", p.Parameter(high, "int"))]
     return _tested(join, tests)
 
 
@@ -247,53 +222,51 @@ def _parameters(variable: str) -> tuple[str, str]:
     return f"{variable}~from", f"{variable}~to"
 
 
-def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
+def _tested(join: p.JoinPlan, tests: Mapping[str, Tests]) -> p.JoinPlan:
     """The join of the bindings whose variables satisfy the tests."""
     if not any(tests.values()):
         return join
-    readers: dict[str, list[Join]] = {}  # levels that reuse a level's list
+    readers: dict[str, list[p.Join]] = {}  # levels that reuse a level's list
     for step in all_steps(join.steps):
-        if isinstance(step, Join) and step.reuse is not None:
+        if isinstance(step, p.Join) and step.reuse is not None:
             readers.setdefault(step.reuse.variable, []).append(step)
-    last = max((at for at, step in enumerate(join.steps) if isinstance(step, Join)), default=-1)
-    steps: list[Step] = []
+    last = max((at for at, step in enumerate(join.steps) if isinstance(step, p.Join)), default=-1)
+    steps: list[p.Step] = []
     for slot in () if join.given is None else join.given.slots:
         steps += _filters(slot.name, tests.get(slot.name, ()))
     bits = recoded(join.steps, Paths.of(join), readers.keys() & tests.keys())
     for at, step in enumerate(join.steps):
-        own = tests.get(step.variable, ()) if isinstance(step, Join) else ()
-        if not isinstance(step, Join) or not own:
+        own = tests.get(step.variable, ()) if isinstance(step, p.Join) else ()
+        if not isinstance(step, p.Join) or not own:
             steps.append(step)
         elif step.variable in readers:
-            cuts = [RangeBound(op, end) for op, end in own if _unread(step.variable, op, readers)]
+            cuts = [p.RangeBound(op, end) for op, end in own if _unread(step.variable, op, readers)]
             steps.append(replace(step, cuts=(*step.cuts, *cuts)))
             steps += _filters(step.variable, own)
         elif at == last or step.variable not in bits:
             steps.append(
-                replace(step, cuts=(*step.cuts, *(RangeBound(op, end) for op, end in own)))
+                replace(step, cuts=(*step.cuts, *(p.RangeBound(op, end) for op, end in own)))
             )
         else:  # bits are numbered by positions in the whole list
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
 
 
-def _unread(variable: str, op: str, readers: Mapping[str, Sequence[Join]]) -> bool:
+def _unread(variable: str, op: str, readers: Mapping[str, Sequence[p.Join]]) -> bool:
     """Whether the levels that reuse a variable's list never read the values that this test removes:
     all of them cut the list on the same side of the variable."""
     return all(
-        any(cut.op[0] == op[0] and cut.bound == Slot(variable, reader.type) for cut in reader.cuts)
+        any(
+            cut.op[0] == op[0] and cut.bound == p.Slot(variable, reader.type) for cut in reader.cuts
+        )
         for reader in readers[variable]
     )
 
 
-def _at_roots(step: Join) -> bool:
-    return all(part.depth == 0 for part in step.participants)
-
-
-def _filters(variable: str, tests: Tests) -> list[Step]:
+def _filters(variable: str, tests: Tests) -> list[p.Step]:
     """Tests of keys as integers, whatever type they represent."""
-    key = Slot(variable, "int")
-    return [Filter(Apply(op, (key, end), "bool")) for op, end in tests]
+    key = p.Slot(variable, "int")
+    return [p.Filter(p.Apply(op, (key, end), "bool")) for op, end in tests]
 
 
 # Slices of tries: what a join reads in each of its cells, if whole tries do not fit a device.
@@ -311,6 +284,10 @@ class Sizes:
     moved: Numbers
     held: Numbers
 
+    def held_by(self, one: Slice) -> int:
+        """The bytes to hold for a slice."""
+        return int(self.held[one.high] - self.held[one.low])
+
 
 @dataclass(frozen=True, slots=True)
 class IndexUse:
@@ -321,6 +298,10 @@ class IndexUse:
     index: Hashable
     root: str | int | None
     needed: bool = True
+
+    @property
+    def variable(self) -> str:
+        return self.root if isinstance(self.root, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,8 +378,7 @@ class SliceCache:
         return found
 
     def bytes_of(self, one: Slice) -> int:
-        held = self.sizes[one.index].held
-        return int(held[one.high] - held[one.low])
+        return self.sizes[one.index].held_by(one)
 
     def moved(self, one: Slice) -> int:
         """The bytes to copy for a slice."""

@@ -4,139 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Expr,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Participant,
-    Restore,
-    RulePlan,
-    Seek,
-    Slot,
-    Step,
-    Tally,
-    TrieRef,
-    slots,
-)
+from gdatalog import plan as p
 from gdatalog.records import replace
 
 
-def reads(step: Step) -> frozenset[str]:
+def reads(step: p.Step) -> frozenset[str]:
     """The variables that must be bound before a step."""
-    match step:
-        case Seek():
-            return slots(step.value)
-        case Join():
-            return frozenset().union(*(slots(cut.bound) for cut in step.cuts))
-        case Assign():
-            return slots(step.expr)
-        case Generate():
-            parts = (*step.values, *(step.span or ()))
-            return frozenset().union(*map(slots, parts))
-        case Filter():
-            return slots(step.test)
-        case Restore():
-            return frozenset(step.ranks)
-        case Branch() | Tally():
-            return frozenset(step.reads)
-        case _:
-            return frozenset()
+    if isinstance(step, p.Restore):
+        return frozenset(step.ranks)
+    if isinstance(step, (p.Branch, p.Tally)):
+        return frozenset(step.reads)
+    return frozenset().union(*map(p.slots, expressions(step)))
 
 
-def expressions(step: Step) -> tuple[Expr, ...]:
+def expressions(step: p.Step) -> tuple[p.Expr, ...]:
     """The expressions that a step computes, without those of its branches."""
     match step:
-        case Seek():
+        case p.Seek():
             return (step.value,)
-        case Join():
+        case p.Join():
             return tuple(cut.bound for cut in step.cuts)
-        case Assign():
+        case p.Assign():
             return (step.expr,)
-        case Generate():
+        case p.Generate():
             return (*step.values, *(step.span or ()))
-        case Filter():
+        case p.Filter():
             return (step.test,)
-        case Branch():
+        case p.Branch():
             return step.reduction.targets if step.reduction is not None else ()
         case _:
             return ()
 
 
-def binds(step: Step) -> tuple[str, ...]:
+def binds(step: p.Step) -> tuple[str, ...]:
     """The variables that a step binds."""
-    if isinstance(step, (Join, Assign, Generate)):
+    if isinstance(step, (p.Join, p.Assign, p.Generate)):
         return (step.variable,)
-    if isinstance(step, Restore):
+    if isinstance(step, p.Restore):
         return step.variables
-    if isinstance(step, Branch) and step.reduction is not None:
+    if isinstance(step, p.Branch) and step.reduction is not None:
         return (step.reduction.variable, *(name for name, _ in step.reduction.exports))
     return ()
 
 
-def participants(step: Step) -> tuple[Participant, ...]:
-    if isinstance(step, (Seek, Join, Assign, Generate)):
+def participants(step: p.Step) -> tuple[p.Participant, ...]:
+    if isinstance(step, (p.Seek, p.Join, p.Assign, p.Generate)):
         return step.participants
     return ()
 
 
-def may_fail(steps: tuple[Step, ...]) -> bool:
+def may_fail(steps: tuple[p.Step, ...]) -> bool:
     """Whether any expression in the steps can fail (division, overflow of a sum, ...)."""
-    return any(
-        (isinstance(step, (Assign, Generate)) and step.may_fail)
-        or (
-            isinstance(step, Branch)
-            and (
-                any(may_fail(inner) for inner in step.alternatives)
-                or (step.reduction is not None and step.reduction.kind in ("sum", "mean"))
-            )
-        )
-        for step in steps
-    )
+    for step in steps:
+        if isinstance(step, (p.Assign, p.Generate)) and step.may_fail:
+            return True
+        if isinstance(step, p.Branch):
+            sums = step.reduction is not None and step.reduction.kind in ("sum", "mean")
+            if sums or any(map(may_fail, step.alternatives)):
+                return True
+    return False
 
 
-def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+def all_steps(steps: tuple[p.Step, ...]) -> Iterator[p.Step]:
     """The steps, and all steps inside their branches and tallies."""
     for step in steps:
         yield step
-        if isinstance(step, Branch):
+        if isinstance(step, p.Branch):
             for inner in step.alternatives:
                 yield from all_steps(inner)
-        elif isinstance(step, Tally):
+        elif isinstance(step, p.Tally):
             yield from all_steps(step.steps)
 
 
-def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
+def without(steps: tuple[p.Step, ...], variable: str) -> tuple[p.Step, ...]:
     """The steps that do not need the variable's value, directly or indirectly.
 
     A failed computation is an error only if the rest of the body holds: this is the rest.
     """
-    if steps and variable in binds(steps[0]) and participants(steps[0]):
-        # The first step failed: atoms that contain its variable bind it instead.
-        parts = participants(steps[0])
-        assert isinstance(steps[0], (Assign, Generate))
-        return (Join(variable, steps[0].type, parts), *steps[1:])
     if steps and variable in binds(steps[0]):
-        steps = steps[1:]
+        step, *others = steps
+        if isinstance(step, (p.Assign, p.Generate)) and step.participants:
+            # The first step failed: atoms that contain its variable bind it instead.
+            return (p.Join(variable, step.type, step.participants), *others)
+        steps = tuple(others)
     return _rest(steps, {variable}, set())
 
 
-def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[Step, ...]:
+def _rest(steps: tuple[p.Step, ...], missing: set[str], wider: set[str]) -> tuple[p.Step, ...]:
     """The steps that remain without the `missing` variables. `wider`: levels whose lists lack some
     of their cuts."""
     lost: set[int] = set()  # tries with a missing level above
-    kept: list[Step] = []
+    kept: list[p.Step] = []
     for step in steps:
-        if isinstance(step, (Compact, Guard)):
-            if isinstance(step, Guard):
-                kept.append(step)
+        if isinstance(step, p.Compact):
             continue
-        if isinstance(step, Branch) and step.mode != "aggregate" and reads(step) & missing:
+        if isinstance(step, p.Branch) and step.mode != "aggregate" and reads(step) & missing:
             if step.mode == "not exists":
                 # An alternative without the missing variables still decides.
                 sure = (inner for inner in step.alternatives if not _needs(inner) & missing)
@@ -147,137 +109,129 @@ def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[
             if alternatives:
                 kept.append(replace(step, alternatives=alternatives, reads=names))
             continue
-        if isinstance(step, Join) and reads(step) & missing:
+        if isinstance(step, p.Join) and reads(step) & missing:
             step = _without_cuts(step, missing)
             wider.add(step.variable)
-        if isinstance(step, Join) and step.reuse is not None and step.reuse.variable in wider:
+        if isinstance(step, p.Join) and step.reuse is not None and step.reuse.variable in wider:
             step = replace(step, reuse=None)
             wider.add(step.variable)
-        if reads(step) & missing:
-            parts = tuple(part for part in participants(step) if part.trie not in lost)
-            if isinstance(step, (Assign, Generate)) and parts:
-                # The atom binds the variable in place of the expression.
-                kept.append(Join(step.variable, step.type, parts))
-                continue
+        parts = tuple(part for part in participants(step) if part.trie not in lost)
+        lacks = bool(reads(step) & missing)
+        if lacks and isinstance(step, (p.Assign, p.Generate)) and parts:
+            # The atom binds the variable in place of the expression.
+            kept.append(p.Join(step.variable, step.type, parts))
+        elif lacks:
             missing.update(binds(step))
             lost.update(part.trie for part in participants(step))
-            continue
-        parts = tuple(part for part in participants(step) if part.trie not in lost)
-        if len(parts) == len(participants(step)):
+        elif len(parts) == len(participants(step)):
             kept.append(step)
-        elif isinstance(step, (Seek, Join)) and not parts:
+        elif isinstance(step, (p.Seek, p.Join)) and not parts:
             missing.update(binds(step))
-        elif isinstance(step, Join):
+        elif isinstance(step, p.Join):
             left = [at for at, part in enumerate(step.participants) if part.trie not in lost]
             implied = tuple((left.index(at), cut) for at, cut in step.implied if at in left)
             kept.append(replace(step, participants=parts, implied=implied, reuse=None))
             wider.add(step.variable)
-        elif isinstance(step, (Seek, Assign, Generate)):
+        elif isinstance(step, (p.Seek, p.Assign, p.Generate)):
             kept.append(replace(step, participants=parts))
     return tuple(kept)
 
 
-def _without_cuts(step: Join, missing: Collection[str]) -> Join:
+def _without_cuts(step: p.Join, missing: Collection[str]) -> p.Join:
     """A level without cuts by missing variables."""
-    kept = [at for at, cut in enumerate(step.cuts) if not slots(cut.bound) & frozenset(missing)]
+    kept = [at for at, cut in enumerate(step.cuts) if not p.slots(cut.bound) & frozenset(missing)]
     implied = tuple((part, kept.index(at)) for part, at in step.implied if at in kept)
     cuts = tuple(step.cuts[at] for at in kept)
     return replace(step, cuts=cuts, implied=implied, reuse=None)
 
 
-def _needs(steps: tuple[Step, ...]) -> frozenset[str]:
+def _needs(steps: tuple[p.Step, ...]) -> frozenset[str]:
     """All variables that steps, or steps inside them, read."""
     return frozenset().union(*map(reads, all_steps(steps)))
 
 
-def one_row_each(join: JoinPlan) -> bool:
+def one_row_each(join: p.JoinPlan) -> bool:
     """Whether different bindings give different rows, because the outputs determine all variables
     that loops bind."""
-    outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
+    outputs = {output.name for output in join.outputs if isinstance(output, p.Slot)}
     for step in join.steps:
-        if isinstance(step, Restore) and outputs.issuperset(step.variables):
+        if isinstance(step, p.Restore) and outputs.issuperset(step.variables):
             outputs.update(step.ranks)
-    loops = (step for step in join.steps if isinstance(step, (Join, Generate)))
+    loops = (step for step in join.steps if isinstance(step, (p.Join, p.Generate)))
     given = () if join.given is None else (slot.name for slot in join.given.slots)
-    exports = (
-        name
-        for step in join.steps
-        if isinstance(step, Branch) and step.reduction is not None
-        for name, _ in step.reduction.exports
-    )
+    reductions = (step.reduction for step in join.steps if isinstance(step, p.Branch))
+    exports = (name for each in reductions if each is not None for name, _ in each.exports)
     return outputs.issuperset((*given, *(step.variable for step in loops), *exports))
 
 
-def widens(join: JoinPlan) -> bool:
+def widens(join: p.JoinPlan) -> bool:
     """Whether a binding can become several, or needs a branch."""
-    return any(isinstance(step, (Join, Generate, Branch)) for step in join.steps)
+    return any(isinstance(step, (p.Join, p.Generate, p.Branch)) for step in join.steps)
 
 
-def relations_read(plan: RulePlan) -> list[TrieRef]:
+def relations_read(plan: p.RulePlan) -> list[p.TrieRef]:
     """The distinct tries of stored relations that a plan reads, without tables that it computes."""
     made = {term.table for term in plan.terms} | {inner.relation for inner in plan.within}
-    made |= {s.table for join in plan.joins for s in all_steps(join.steps) if isinstance(s, Tally)}
+    made |= {
+        s.table for join in plan.joins for s in all_steps(join.steps) if isinstance(s, p.Tally)
+    }
     refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
     inner = (ref for rule in plan.within for ref in relations_read(rule))
     return list(dict.fromkeys((*inner, *(ref for ref in refs if ref.relation not in made))))
 
 
-def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:
+def longest_first(tries: tuple[p.TrieRef, ...]) -> list[p.TrieRef]:
     """A plan's tries, longest first: some are prefixes of others."""
     return sorted(tries, key=lambda ref: -len(ref.columns))
 
 
-def falls(join: JoinPlan) -> bool:
+def falls(join: p.JoinPlan) -> bool:
     """Whether each value that a recursive join derives is smaller than some value of its given
     row."""
     return _compared(join, ("<", "<="))
 
 
-def rises(join: JoinPlan) -> bool:
+def rises(join: p.JoinPlan) -> bool:
     """The same for greater values."""
     return _compared(join, (">", ">="))
 
 
-def _compared(join: JoinPlan, ops: tuple[str, ...]) -> bool:
+def _compared(join: p.JoinPlan, ops: tuple[str, ...]) -> bool:
     given = () if join.given is None else join.given.slots
-    cuts = [cut for step in join.steps if isinstance(step, Join) for cut in step.cuts]
+    cuts = [cut for step in join.steps if isinstance(step, p.Join) for cut in step.cuts]
     return any(cut.op in ops and cut.bound in given for cut in cuts)
 
 
 # Merges several join plans into one, for a function that contains the loops of all.
 
 
-Steps = tuple[Step, ...]
+Steps = tuple[p.Step, ...]
 
 
-def merged(joins: Sequence[JoinPlan]) -> tuple[JoinPlan, list[Steps]]:
+def merged(joins: Sequence[p.JoinPlan]) -> tuple[p.JoinPlan, list[Steps]]:
     """A plan with the tries of all joins, and the steps of each join with renumbered tries.
 
     Its own steps are those of all joins in a row; they tell where its tries' levels are bound.
     """
-    tries: list[TrieRef] = []
+    tries: list[p.TrieRef] = []
     parts: list[Steps] = []
     for join in joins:
-        parts.append(_renumbered(join.steps, len(tries)))
+        parts.append(tuple(_moved(step, len(tries)) for step in join.steps))
         tries += join.tries
     cost = sum(join.cost for join in joins)
     steps = tuple(step for part in parts for step in part)
-    return JoinPlan(tuple(tries), steps, (), cost=cost), parts
+    return p.JoinPlan(tuple(tries), steps, (), cost=cost), parts
 
 
-def _renumbered(steps: Steps, by: int) -> Steps:
-    return tuple(_moved(step, by) for step in steps)
-
-
-def _moved(step: Step, by: int) -> Step:
+def _moved(step: p.Step, by: int) -> p.Step:
     match step:
-        case Guard() | Restore():
+        case p.Guard() | p.Restore():
             return replace(step, trie=step.trie + by)
-        case Seek() | Join() | Assign() | Generate():
-            parts = tuple(Participant(part.trie + by, part.depth) for part in step.participants)
+        case p.Seek() | p.Join() | p.Assign() | p.Generate():
+            parts = tuple(p.Participant(part.trie + by, part.depth) for part in step.participants)
             return replace(step, participants=parts)
-        case Branch():
-            inside = tuple(_renumbered(alternative, by) for alternative in step.alternatives)
-            return replace(step, alternatives=inside)
+        case p.Branch():
+            inside = (tuple(_moved(s, by) for s in inner) for inner in step.alternatives)
+            return replace(step, alternatives=tuple(inside))
         case _:
             return step

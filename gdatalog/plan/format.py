@@ -7,54 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Constant,
-    Expr,
-    Filter,
-    Gather,
-    Generate,
-    GivenRows,
-    Guard,
-    Join,
-    JoinPlan,
-    Parameter,
-    Participant,
-    Reduction,
-    Restore,
-    RulePlan,
-    Seek,
-    Slot,
-    Step,
-    Tally,
-    Term,
-    TrieRef,
-)
-from gdatalog.plan.effects import all_steps
+from gdatalog import plan as p
+from gdatalog.plan.nest import Paths
 from gdatalog.records import dataclass
-from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
+from gdatalog.values import constant_text, is_list, shown_name
 
 _INFIX = frozenset(
     {"+", "-", "*", "/", "%", "^", "=", "!=", "<", "<=", ">", ">="}
     | {"band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
 )
-Remark = Callable[[Step], str]
+Remark = Callable[[p.Step], str]
 
 
-def format_expr(expr: Expr, inside: bool = False) -> str:
+def format_expr(expr: p.Expr, inside: bool = False) -> str:
     match expr:
-        case Slot():
+        case p.Slot():
             return expr.name
-        case Parameter():
+        case p.Parameter():
             return f"${expr.name}"
-        case Constant():
-            if expr.type == "symbol":
-                return quoted(str(expr.value))
-            if expr.type == "timestamp":
-                return "@" + timestamp_to_text(int(expr.value))
-            return str(expr.value).lower() if expr.type == "bool" else str(expr.value)
+        case p.Constant():
+            return constant_text(expr.type, expr.value)
         case _:
             if expr.function in _INFIX and len(expr.args) == 2:
                 left, right = (format_expr(arg, True) for arg in expr.args)
@@ -64,21 +36,7 @@ def format_expr(expr: Expr, inside: bool = False) -> str:
             return f"{expr.function}({args})"
 
 
-def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
-    """The whole rule: each join, then aggregates and the head."""
-    lines = []
-    for inner in rule.within:
-        lines += [table_label(inner), *("  " + line for line in format_rule(inner).split("\n"))]
-    for number, join in enumerate(rule.joins):
-        if rule.terms:
-            lines.append(term_label(rule.terms[number]))
-        elif len(rule.joins) > 1:
-            lines.append(alternative_label(number, len(rule.joins)))
-        lines += format_join(join, remark)
-    return "\n".join([*lines, *ending_labels(rule)])
-
-
-def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
+def format_join(join: p.JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     """One line for each step; `remark` can add an estimate or a measurement to each."""
     lines = []
     if join.given is not None:
@@ -89,20 +47,20 @@ def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     return lines
 
 
-def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -> Iterator[str]:
+def _lines(steps: Sequence[p.Step], labels: Labels, indent: int, remark: Remark) -> Iterator[str]:
     for step in steps:
         pad = "  " * indent
         text = ", ".join((labels.head(step), *labels.remarks(step)))
         note = remark(step)
         yield pad + text + (f"   -- {note}" if note else "")
-        if isinstance(step, (Join, Generate)):
+        if isinstance(step, (p.Join, p.Generate)):
             indent += 1
-        if isinstance(step, Branch):
+        if isinstance(step, p.Branch):
             for number, inner in enumerate(step.alternatives):
                 if number or step.terms:
                     yield pad + (f"#{number + 1}" if step.terms else "or")
                 yield from _lines(inner, labels, indent + 1, remark)
-        if isinstance(step, Tally):
+        if isinstance(step, p.Tally):
             yield from _lines(step.steps, labels, indent + 1, remark)
 
 
@@ -127,12 +85,12 @@ def polynomial(terms: Sequence[tuple[int, tuple[int, ...]]]) -> str:
     return text
 
 
-def table_label(rule: RulePlan) -> str:
+def table_label(rule: p.RulePlan) -> str:
     """A count by one key that joins read."""
     return f"table {shown_table(rule.relation)} of counts by {rule.keys[0].name}"
 
 
-def term_label(term: Term) -> str:
+def term_label(term: p.Term) -> str:
     """The purpose of a join in a signed sum.
 
     >>> term_label(Term("E(a, b), E(b, c)", -2)), term_label(Term("E(_, b)", table="~1"))
@@ -149,7 +107,7 @@ def shown_table(name: str) -> str:
     return "'" + name[1:] if name.startswith("~") else name
 
 
-def given_label(given: GivenRows) -> str:
+def given_label(given: p.GivenRows) -> str:
     names = ", ".join(slot.name for slot in given.slots)
     if given.columns:
         return f"for each row of {given.relation}, of which it reads {names}"
@@ -160,7 +118,7 @@ def orbit_label(orbit: int) -> str:
     return f"each row stands for {orbit} bindings: one of each orbit is looked for"
 
 
-def ending_labels(rule: RulePlan) -> list[str]:
+def ending_labels(rule: p.RulePlan) -> list[str]:
     """The last steps of a rule: aggregates, if there are any, and the head."""
     labels = []
     if rule.gathers:
@@ -171,7 +129,7 @@ def ending_labels(rule: RulePlan) -> list[str]:
     return [*labels, f"give {rule.relation}({head})"]
 
 
-def trie_label(ref: TrieRef) -> str:
+def trie_label(ref: p.TrieRef) -> str:
     """A trie: the relation, the order of its columns, and the tests on its rows.
 
     >>> trie_label(TrieRef("E", "old", (1, 0)))
@@ -191,24 +149,15 @@ def trie_label(ref: TrieRef) -> str:
 class Labels:
     """The wording of a join's steps: `paths` has the terms bound to each trie's levels."""
 
-    tries: tuple[TrieRef, ...]
+    tries: tuple[p.TrieRef, ...]
     paths: tuple[tuple[str, ...], ...]
 
     @staticmethod
-    def of(join: JoinPlan) -> Labels:
-        paths: list[list[str]] = [[] for _ in join.tries]
-        for step in all_steps(join.steps):
-            if isinstance(step, Seek):
-                name = format_expr(step.value)
-            elif isinstance(step, (Join, Assign, Generate)):
-                name = step.variable
-            else:
-                continue
-            for part in step.participants:
-                paths[part.trie].append(name)
-        return Labels(join.tries, tuple(map(tuple, paths)))
+    def of(join: p.JoinPlan) -> Labels:
+        paths = (tuple(map(format_expr, terms)) for terms in Paths.of(join).terms)
+        return Labels(join.tries, tuple(paths))
 
-    def participant(self, part: Participant) -> str:
+    def participant(self, part: p.Participant) -> str:
         """A trie with one of its levels, in brackets: `E(x, [y])`."""
         path = self.paths[part.trie]
         if is_list(self.tries[part.trie].relation):
@@ -216,64 +165,64 @@ class Labels:
         shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
         return f"{trie_label(self.tries[part.trie])}({', '.join(shown)})"
 
-    def _all(self, parts: Sequence[Participant]) -> str:
+    def _all(self, parts: Sequence[p.Participant]) -> str:
         return " and ".join(map(self.participant, parts))
 
-    def head(self, step: Step) -> str:
+    def head(self, step: p.Step) -> str:
         """What a step does."""
         match step:
-            case Guard():
+            case p.Guard():
                 return f"only if {trie_label(self.tries[step.trie])} has rows"
-            case Seek():
+            case p.Seek():
                 return f"seek {format_expr(step.value)} in {self._all(step.participants)}"
-            case Join():
+            case p.Join():
                 return f"{step.variable} in {self._all(step.participants)}"
-            case Assign():
+            case p.Assign():
                 within = f" in {self._all(step.participants)}" if step.participants else ""
                 return f"{step.variable} := {format_expr(step.expr)}{within}"
-            case Generate():
+            case p.Generate():
                 if step.span is not None:
                     values = f"range({', '.join(map(format_expr, step.span))})"
                 else:
                     values = "{" + ", ".join(map(format_expr, step.values)) + "}"
                 within = f" and in {self._all(step.participants)}" if step.participants else ""
                 return f"{step.variable} in {values}{within}"
-            case Filter():
+            case p.Filter():
                 return f"only if {format_expr(step.test)}"
-            case Compact():
+            case p.Compact():
                 lasting = " of all rounds" if step.lasting else ""
                 return f"one row for each ({', '.join(step.keep)}){lasting}"
-            case Restore():
+            case p.Restore():
                 what = "the value of" if len(step.ranks) == 1 else "the values of"
                 return f"{', '.join(step.variables)} := {what} {', '.join(step.ranks)}"
-            case Branch():
+            case p.Branch():
                 text: str = step.mode
                 if step.reduction is not None:
                     text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
                 return f"{text} for each ({', '.join(step.reads)})" if step.reads else text
-            case Tally():
+            case p.Tally():
                 return f"table {shown_table(step.table)} of counts by {step.key}"
 
-    def remarks(self, step: Step) -> tuple[str, ...]:
+    def remarks(self, step: p.Step) -> tuple[str, ...]:
         """Details of a step, if there are any."""
         match step:
-            case Guard() if step.weighted:
+            case p.Guard() if step.weighted:
                 return ("as often as it has",)
-            case Join():
+            case p.Join():
                 bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
                 cut = (f"cut to {', '.join(bounds)}",) if step.cuts else ()
                 if step.reuse is None:
                     return cut
                 return (*cut, f"from the list of {step.reuse.variable}")
-            case Branch() if step.terms:
+            case p.Branch() if step.terms:
                 return ("as a sum: " + polynomial(step.terms),)
-            case Assign() if step.may_fail:
+            case p.Assign() if step.may_fail:
                 return ("which may fail",)
-            case Restore() if len(step.ranks) > 1:
+            case p.Restore() if len(step.ranks) > 1:
                 return ("sorted",)
             case _:
                 return ()
 
 
-def _gathered(gather: Gather | Reduction) -> str:
+def _gathered(gather: p.Gather | p.Reduction) -> str:
     return f"{gather.kind}({', '.join(map(format_expr, gather.targets))})"

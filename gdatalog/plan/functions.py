@@ -43,6 +43,7 @@ def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]]
 
 
 _ARITHMETIC = Signature(_same(NUMBERS, 2), "a", may_fail_float=True)
+_PARTIAL = Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True)
 _BITS = Signature((INT, INT), "int")
 _TEXT = Signature((SYMBOL,), "symbol")
 _OF_TIME = Signature((TIMESTAMP,), "int")
@@ -52,22 +53,15 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "+": (Signature(_same(NUMBERS | SYMBOL, 2), "a", may_fail_float=True),),
     "-": (_ARITHMETIC, Signature(_same(NUMBERS, 1), "a")),
     "*": (_ARITHMETIC,),
-    "/": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
-    "%": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
-    "^": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
+    **dict.fromkeys("/%^", (_PARTIAL,)),
     **dict.fromkeys(("band", "bor", "bxor", "bshl", "bshr", "bshru"), (_BITS,)),
     "bnot": (Signature((INT,), "int"),),
     # the logical operators of Soufflé work on ints (0 is false) and on bools
     **{name: (Signature(_same(INT | BOOL, 2), "a"),) for name in ("land", "lor", "lxor")},
     "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
     "abs": (Signature(_same(NUMBERS, 1), "a"),),
-    "min": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
-    "max": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
-    "floor": (_REAL,),
-    "ceil": (_REAL,),
-    "sqrt": (_REAL,),
-    "exp": (_REAL,),
-    "log": (_REAL,),
+    **dict.fromkeys(("min", "max"), (Signature(_same(ANY, 1), "a", variadic=True, least=2),)),
+    **dict.fromkeys(("floor", "ceil", "sqrt", "exp", "log"), (_REAL,)),
     "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
     "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL,), "float", may_fail=True),),
     "to_number": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
@@ -76,34 +70,20 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "cat": (Signature((SYMBOL,), "symbol", variadic=True, least=2),),
     "strlen": (Signature((SYMBOL,), "int"),),
     "substr": (Signature((SYMBOL, INT, INT), "symbol"),),
-    "contains": (Signature((SYMBOL, SYMBOL), "bool"),),  # contains(needle, text)
-    "match": (Signature((SYMBOL, SYMBOL), "bool"),),  # match(pattern, text)
-    "starts_with": (Signature((SYMBOL, SYMBOL), "bool"),),  # starts_with(text, prefix)
-    "upper": (_TEXT,),
-    "lower": (_TEXT,),
+    # contains(needle, text), match(pattern, text), starts_with(text, prefix)
+    **dict.fromkeys(("contains", "match", "starts_with"), (Signature((SYMBOL, SYMBOL), "bool"),)),
+    **dict.fromkeys(("upper", "lower"), (_TEXT,)),
     "split_part": (Signature((SYMBOL, SYMBOL, INT), "symbol"),),
-    "year": (_OF_TIME,),
-    "month": (_OF_TIME,),
-    "day": (_OF_TIME,),
+    **dict.fromkeys(("year", "month", "day"), (_OF_TIME,)),
     "seconds_between": (Signature((TIMESTAMP, TIMESTAMP), "float"),),
 }
 
 # Soufflé's names, and the functions they stand for.
 ALIASES: dict[str, str] = {
-    "to_symbol": "to_string",
-    "to_unsigned": "to_number",
-    "itof": "to_float",
-    "utof": "to_float",
-    "stof": "to_float",
-    "ftoi": "to_int",
-    "ftou": "to_int",
-    "itou": "to_int",
-    "utoi": "to_int",
-    "stoi": "to_number",
-    "stou": "to_number",
-    "itos": "to_string",
-    "utos": "to_string",
-    "ftos": "to_string",
+    **dict.fromkeys(("to_symbol", "itos", "utos", "ftos"), "to_string"),
+    **dict.fromkeys(("to_unsigned", "stoi", "stou"), "to_number"),
+    **dict.fromkeys(("itof", "utof", "stof"), "to_float"),
+    **dict.fromkeys(("ftoi", "ftou", "itou", "utoi"), "to_int"),
 }
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})

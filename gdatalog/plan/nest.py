@@ -13,24 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from gdatalog.plan import (
-    Apply,
-    Assign,
-    Branch,
-    Compact,
-    Expr,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Participant,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-    slots,
-)
+from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, binds, one_row_each, participants, reads
 from gdatalog.records import dataclass
 
@@ -40,16 +23,11 @@ class TrieNode:
     """A node of a trie: the terms bound above it. Its children are a list; the root has no
     terms."""
 
-    trie: TrieRef
-    terms: tuple[Expr, ...]
+    trie: p.TrieRef
+    terms: tuple[p.Expr, ...]
 
-    def child(self, term: Expr) -> TrieNode:
+    def child(self, term: p.Expr) -> TrieNode:
         return TrieNode(self.trie, (*self.terms, term))
-
-    @property
-    def above(self) -> TrieNode:
-        """The parent node."""
-        return TrieNode(self.trie, self.terms[:-1])
 
     @property
     def depth(self) -> int:
@@ -62,49 +40,40 @@ class TrieNode:
 
     @property
     def variables(self) -> frozenset[str]:
-        return frozenset(term.name for term in self.terms if isinstance(term, Slot))
-
-
-def terms_of(join: JoinPlan) -> list[tuple[Expr, ...]]:
-    """For each trie of a plan, the terms bound to its levels."""
-    terms: list[list[Expr]] = [[] for _ in join.tries]
-    for step in all_steps(join.steps):
-        if isinstance(step, Seek):
-            term: Expr = step.value
-        elif isinstance(step, (Join, Assign, Generate)):
-            term = Slot(step.variable, step.type)
-        else:
-            continue
-        for part in step.participants:
-            terms[part.trie].append(term)
-    return [tuple(found) for found in terms]
+        return frozenset(term.name for term in self.terms if isinstance(term, p.Slot))
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The trie nodes of the participants of a plan's steps."""
 
-    tries: tuple[TrieRef, ...]
-    terms: tuple[tuple[Expr, ...], ...]
+    tries: tuple[p.TrieRef, ...]
+    terms: tuple[tuple[p.Expr, ...], ...]
 
     @staticmethod
-    def of(join: JoinPlan) -> Paths:
-        return Paths(join.tries, tuple(terms_of(join)))
+    def of(join: p.JoinPlan) -> Paths:
+        terms: list[list[p.Expr]] = [[] for _ in join.tries]
+        for step in all_steps(join.steps):
+            if isinstance(step, (p.Seek, p.Join, p.Assign, p.Generate)):
+                term = step.value if isinstance(step, p.Seek) else p.Slot(step.variable, step.type)
+                for part in step.participants:
+                    terms[part.trie].append(term)
+        return Paths(join.tries, tuple(map(tuple, terms)))
 
-    def node(self, part: Participant) -> TrieNode:
+    def node(self, part: p.Participant) -> TrieNode:
         """The node whose children a participant reads."""
         return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth])
 
-    def child(self, part: Participant) -> TrieNode:
+    def child(self, part: p.Participant) -> TrieNode:
         """The node that a participant's value leads to."""
         return TrieNode(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
 
-    def goes_on(self, part: Participant) -> bool:
+    def goes_on(self, part: p.Participant) -> bool:
         """Whether the trie has further levels below this participant."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
 
 
-def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
+def entries(join: p.JoinPlan) -> dict[tuple[str, ...], TrieNode]:
     """The entries of tries with two columns that the levels find, by the names of both
     variables."""
     paths = Paths.of(join)
@@ -112,31 +81,27 @@ def entries(join: JoinPlan) -> dict[tuple[str, ...], TrieNode]:
     for step in all_steps(join.steps):
         for part in participants(step):
             node = paths.child(part)
-            names = tuple(term.name for term in node.terms if isinstance(term, Slot))
+            names = tuple(term.name for term in node.terms if isinstance(term, p.Slot))
             if part.depth == 1 and not paths.goes_on(part) and len(names) == 2:
                 found.setdefault(names, node)
     return found
 
 
-def unequal(step: Step, variable: str) -> Slot | None:
+def unequal(step: p.Step, variable: str) -> p.Slot | None:
     """The other variable, if a step is only the test `!=` between it and `variable`."""
-    if not isinstance(step, Filter) or not isinstance(step.test, Apply):
-        return None
-    if step.test.function != "!=" or len(step.test.args) != 2:
-        return None
-    left, right = step.test.args
-    if isinstance(left, Slot) and isinstance(right, Slot) and left != right:
-        if left.name == variable:
-            return right
-        if right.name == variable:
-            return left
+    match step:
+        case p.Filter(p.Apply("!=", (p.Slot() as left, p.Slot() as right))) if left != right:
+            if left.name == variable:
+                return right
+            if right.name == variable:
+                return left
     return None
 
 
-def measurable(steps: Sequence[Step], at: int) -> bool:
+def measurable(steps: Sequence[p.Step], at: int) -> bool:
     """Whether the level at `at` is the last, with no tests of its values except `!=`."""
     step = steps[at]
-    return isinstance(step, Join) and all(
+    return isinstance(step, p.Join) and all(
         unequal(later, step.variable) is not None for later in steps[at + 1 :]
     )
 
@@ -156,31 +121,31 @@ class Recoding:
     def first(self) -> int:
         return self.levels[0]
 
-    def joins(self, steps: Sequence[Step], paths: Paths) -> list[Join]:
+    def joins(self, steps: Sequence[p.Step], paths: Paths) -> list[p.Join]:
         """The levels, including those of branches that count."""
         names = frozenset(
-            step.variable for at in self.levels if isinstance(step := steps[at], Join)
+            step.variable for at in self.levels if isinstance(step := steps[at], p.Join)
         )
-        found: list[Join] = []
+        found: list[p.Join] = []
         for at in self.levels:
             step = steps[at]
-            if isinstance(step, Join):
+            if isinstance(step, p.Join):
                 found.append(step)
-            elif isinstance(step, Branch):
+            elif isinstance(step, p.Branch):
                 for inside in step.alternatives:
                     place = counted_within(inside, names, paths, self.within)
                     if place is not None:
                         level = inside[place]
-                        assert isinstance(level, Join)
+                        assert isinstance(level, p.Join)
                         found.append(level)
         return found
 
 
-def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
+def recoding(steps: Sequence[p.Step], paths: Paths, at: int) -> Recoding | None:
     """The longest run of levels from `at` that can be recoded within one list; the last can be
     levels of branches that count."""
     first = steps[at]
-    if not isinstance(first, Join):
+    if not isinstance(first, p.Join):
         return None
     best: Recoding | None = None
     most = 0
@@ -196,7 +161,7 @@ def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
 
 
 def recoded(
-    steps: Sequence[Step],
+    steps: Sequence[p.Step],
     paths: Paths,
     cut: Collection[str] = (),
     fits: Callable[[TrieNode], bool] = lambda _: True,
@@ -204,7 +169,7 @@ def recoded(
     """The variables whose levels can be recoded; without the `cut` variables, which will get cuts
     by constants, and levels that these separate from the others. `fits`: whether scratch has room
     for the rows of the longest list."""
-    parted = [None if isinstance(s, Join) and s.variable in cut else s for s in steps]
+    parted = [None if isinstance(s, p.Join) and s.variable in cut else s for s in steps]
     found = set[str]()
     for at in range(len(steps)):
         end = parted.index(None, at) if None in parted[at:] else len(steps)
@@ -214,52 +179,48 @@ def recoded(
     return found
 
 
-def _rows_meet(joins: Sequence[Join], paths: Paths, within: TrieNode) -> bool:
+def _rows_meet(joins: Sequence[p.Join], paths: Paths, within: TrieNode) -> bool:
     """Whether some level intersects several rows; otherwise building rows does not pay."""
     return any(
         len({paths.node(part) for part in join.participants} - {within}) > 1
-        and len([p for p in join.participants if paths.node(p).terms]) > 2
+        and sum(bool(paths.node(part).terms) for part in join.participants) > 2
         for join in joins
     )
 
 
-def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: TrieNode) -> list[int]:
+def _levels_within(steps: Sequence[p.Step], paths: Paths, at: int, within: TrieNode) -> list[int]:
     levels: list[int] = []
     names: set[str] = set()
     for place in range(at, len(steps)):
         step = steps[place]
-        if isinstance(step, Filter):
+        if isinstance(step, p.Filter):
             continue
-        if isinstance(step, Seek) and _only_roots(step, names, paths):
+        if isinstance(step, p.Seek) and _only_roots(step, names, paths):
             continue
-        if isinstance(step, Branch) and step.mode == "count":
+        if isinstance(step, p.Branch) and step.mode == "count":
             counted = (counted_within(i, names, paths, within) for i in step.alternatives)
             if any(inside is not None for inside in counted):
                 levels.append(place)
             break
-        if not isinstance(step, Join) or not _is_within(step, names, paths, within):
+        if not isinstance(step, p.Join) or not _is_within(step, names, paths, within):
             break
         levels.append(place)
         names.add(step.variable)
     return levels
 
 
-def _is_within(step: Join, names: Collection[str], paths: Paths, within: TrieNode) -> bool:
+def _is_within(step: p.Join, names: Collection[str], paths: Paths, within: TrieNode) -> bool:
     """Whether a level's candidates lie in a list, and its other lists are rows of bits."""
     nodes = [paths.node(part) for part in step.participants]
     return (
         within in nodes
-        and all(
-            _adjacency(node, names, paths, part)
-            for node, part in zip(nodes, step.participants, strict=True)
-            if node != within
-        )
-        and all(isinstance(cut.bound, Slot) for cut in step.cuts)
+        and all(_adjacency(node, names) for node in nodes if node != within)
+        and all(isinstance(cut.bound, p.Slot) for cut in step.cuts)
     )
 
 
 def counted_within(
-    steps: Sequence[Step], names: Collection[str], paths: Paths, within: TrieNode
+    steps: Sequence[p.Step], names: Collection[str], paths: Paths, within: TrieNode
 ) -> int | None:
     """The index of the only level of a branch that counts, if its values are bits of a list;
     `names` are the variables with rows of bits.
@@ -268,28 +229,29 @@ def counted_within(
     show.
     """
     for at, step in enumerate(steps):
-        if any(not paths.node(p).terms and not paths.goes_on(p) for p in participants(step)):
+        parts = participants(step)
+        if any(not paths.node(one).terms and not paths.goes_on(one) for one in parts):
             return None
-        if isinstance(step, Seek):
+        if isinstance(step, p.Seek):
             children = {paths.child(part) for part in step.participants}
             if not _only_roots(step, names, paths) and children != {within}:
                 return None
             continue
-        fits = isinstance(step, Join) and measurable(steps, at)
+        fits = isinstance(step, p.Join) and measurable(steps, at)
         return at if fits and _is_within(step, names, paths, within) else None  # type: ignore[arg-type]  # if it fits, it is a Join
     return None
 
 
-def _only_roots(step: Seek, names: Collection[str], paths: Paths) -> bool:
+def _only_roots(step: p.Seek, names: Collection[str], paths: Paths) -> bool:
     """Whether a step only looks a level's value up at roots, which rows of bits imply."""
     return (
-        isinstance(step.value, Slot)
+        isinstance(step.value, p.Slot)
         and step.value.name in names
         and all(paths.node(part).depth == 0 for part in step.participants)
     )
 
 
-def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: Participant) -> bool:
+def _adjacency(node: TrieNode, names: Collection[str]) -> bool:
     """Whether a row of bits replaces a participant, or it is looked up at the root."""
     if node.depth == 0:
         return True
@@ -298,7 +260,7 @@ def _adjacency(node: TrieNode, names: Collection[str], paths: Paths, part: Parti
         node.depth == 1
         and node.last
         and not node.trie.weighted
-        and isinstance(last, Slot)
+        and isinstance(last, p.Slot)
         and last.name in names
     )
 
@@ -318,70 +280,67 @@ class DedupGroups:
     estimate: float
 
 
-def groups_of(join: JoinPlan) -> DedupGroups | None:
+def groups_of(join: p.JoinPlan) -> DedupGroups | None:
     """The groups by which a join's loops can deduplicate; None if that is impossible or
     unnecessary."""
     if join.bag or join.given is not None or not join.outputs or one_row_each(join):
         return None
-    outputs = {output.name for output in join.outputs if isinstance(output, Slot)}
+    outputs = {output.name for output in join.outputs if isinstance(output, p.Slot)}
     by: list[str] = []
     known: set[str] = set()  # variables that are constant within a group
     first = -1
     for step in join.steps:
         first += 1
-        if isinstance(step, (Guard, Filter, Compact)):
+        if isinstance(step, (p.Guard, p.Filter, p.Compact)):
             continue
-        if isinstance(step, (Join, Generate)) and step.variable not in outputs:
+        if isinstance(step, (p.Join, p.Generate)) and step.variable not in outputs:
             break
-        if isinstance(step, Join):
+        if isinstance(step, p.Join):
             by.append(step.variable)
-        elif not isinstance(step, (Seek, Assign, Branch)) or not reads(step) <= known:
+        elif not isinstance(step, (p.Seek, p.Assign, p.Branch)) or not reads(step) <= known:
             return None
         known.update(binds(step))
-    levels = {step.variable for step in join.steps if isinstance(step, Join)}
+    levels = {step.variable for step in join.steps if isinstance(step, p.Join)}
     keys: list[str] = []
     for output in join.outputs:
-        if slots(output) <= known:
+        if p.slots(output) <= known:
             continue
-        if not isinstance(output, Slot) or output.name not in levels:
+        if not isinstance(output, p.Slot) or output.name not in levels:
             return None  # the range of its values is unknown
         if output.name not in keys:
             keys.append(output.name)
     if not by or not keys:
         return None
-    last = [step.estimate for step in join.steps if isinstance(step, Join)]
+    last = [step.estimate for step in join.steps if isinstance(step, p.Join)]
     return DedupGroups(tuple(by), tuple(keys), first, last[-1])
 
 
-def ascends(join: JoinPlan) -> bool:
+def ascends(join: p.JoinPlan) -> bool:
     """Whether a join's rows are sorted by the head: either its loops bind exactly the head's
     columns, in order; or its groups are emitted in order."""
-    outputs = [output.name for output in join.outputs if isinstance(output, Slot)]
+    outputs = [output.name for output in join.outputs if isinstance(output, p.Slot)]
     if len(outputs) < len(join.outputs) or join.given is not None or join.bag:
         return False
     groups = groups_of(join)
     if groups is not None:
         return outputs == [*groups.by, *groups.keys]
-    wide = [step.variable for step in join.steps if isinstance(step, (Join, Generate))]
+    wide = [step.variable for step in join.steps if isinstance(step, (p.Join, p.Generate))]
     ranked = any(trie.ranked for trie in join.tries)
-    plain = not any(isinstance(step, Generate) for step in join.steps)
+    plain = not any(isinstance(step, p.Generate) for step in join.steps)
     return plain and not ranked and outputs == wide
 
 
-def kept_apart(join: JoinPlan, groups: DedupGroups, step: Compact) -> tuple[str, ...] | None:
+def kept_apart(join: p.JoinPlan, groups: DedupGroups, step: p.Compact) -> tuple[str, ...] | None:
     """The variables by which a step can drop duplicates within a group; None if there are none, or
     one of them has no list of values."""
-    levels = {step.variable for step in join.steps if isinstance(step, Join)}
+    levels = {step.variable for step in join.steps if isinstance(step, p.Join)}
     names = tuple(name for name in step.keep if name not in groups.by)
     if not names or not levels.issuperset(names) or not set(groups.by) <= set(step.keep):
         return None
     return names
 
 
-def level_of(join: JoinPlan, variable: str) -> Participant:
+def level_of(join: p.JoinPlan, variable: str) -> p.Participant:
     """A participant whose list contains all values of a variable."""
-    return next(
-        step.participants[0]
-        for step in join.steps
-        if isinstance(step, Join) and step.variable == variable
-    )
+    joins = (step for step in join.steps if isinstance(step, p.Join))
+    return next(step.participants[0] for step in joins if step.variable == variable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gdatalog.plan.tuning import When
-from gdatalog.progress import format_bytes
+from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Spread:
     stays: str | None = None
 
     def __str__(self) -> str:
-        workers = _many(self.workers, "worker")
+        workers = amount(self.workers, "workers")
         if self.way == "replicated":
             parts = [f"over {workers}, each of which has all rows"]
         elif self.way == "in place":
@@ -50,10 +50,10 @@ class Spread:
             classes = f" by {by} classes of keys" if self.classes else ""
             parts = [f"over {workers}, each of which has a part of the rows{classes}"]
         if self.cells is not None:
-            parts.append(_many(self.cells, "cell" if self.stays is None else "block"))
+            parts.append(amount(self.cells, "cells" if self.stays is None else "blocks"))
         if self.calls is not None:
-            all_or_some = "" if self.on_gpus == self.calls else f", {self.on_gpus:,} of them"
-            parts.append(_many(self.calls, "call") + f"{all_or_some} on GPUs" * (self.on_gpus > 0))
+            some = "" if self.on_gpus == self.calls else f", {self.on_gpus:,} of them"
+            parts.append(amount(self.calls, "calls") + f"{some} on GPUs" * (self.on_gpus > 0))
         if self.moved is not None:
             planned = "" if self.planned is None else f" ({format_bytes(self.planned)} planned)"
             parts.append(f"{format_bytes(self.moved)} moved from worker to worker{planned}")
@@ -104,8 +104,8 @@ class InCells:
         )
 
     def __str__(self) -> str:
-        by = ", ".join(f"{name} in {_many(count, 'range')}" for name, count in self.ranges)
-        parts = [f"in {_many(self.cells, 'cell')}" + (f" ({by})" if by else "")]
+        by = ", ".join(f"{name} in {amount(count, 'ranges')}" for name, count in self.ranges)
+        parts = [f"in {amount(self.cells, 'cells')}" + (f" ({by})" if by else "")]
         if not self.cells and self.ran is None:
             return "in cells: its indexes do not fit the device"
         if self.ran is None:
@@ -191,8 +191,8 @@ class DeviceWork:
     rows: int = 0
 
     def __str__(self) -> str:
-        rows = f", {_many(self.rows, 'row')}" * (self.rows > 0)  # 0 if rows are only counted
-        return f"{_many(self.pieces, 'piece')}, {self.seconds:.3f} s{rows}"
+        rows = f", {amount(self.rows, 'rows')}" * (self.rows > 0)  # 0 if rows are only counted
+        return f"{amount(self.pieces, 'pieces')}, {self.seconds:.3f} s{rows}"
 
 
 @dataclass(slots=True, eq=False)
@@ -270,7 +270,7 @@ class OnWorkers:
     refusal: str | None = None
 
     def __str__(self) -> str:
-        workers = _many(self.workers, "worker")
+        workers = amount(self.workers, "workers")
         if self.refusal is not None:
             return f"here, and not over {workers}: {self.refusal}"
         if self.by is not None:
@@ -304,7 +304,3 @@ Placement = Local | OnWorkers
 def _sum(one: int | None, other: int | None) -> int | None:
     """The sum of the known ones."""
     return one if other is None else (one or 0) + other
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

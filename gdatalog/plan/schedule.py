@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 
@@ -53,65 +54,48 @@ FOUND_AGAIN = 32
 Level = tuple[float, frozenset[str]]
 
 
-def schedule(
-    uses: Sequence[IndexUse],
-    sizes: Mapping[Hashable, Sizes],
-    orders: Collection[tuple[str, str, bool]],
-    room: int,
-    overhead: int = OVERHEAD,
-    levels: Sequence[Level] = (),
-) -> Schedule | str:
-    """The cheapest cells, by bytes copied and by repeated work, whose slices fit into `room`, two
-    cells' at a time.
+Weights = tuple[npt.NDArray[np.integer], Numbers]
 
-    `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings. A message
-    for users if there are no such cells.
+
+@dataclass(eq=False)
+class CellPlanner:
+    """Finds the cheapest cells, by bytes copied and by repeated work, whose slices fit into `room`,
+    two cells' at a time.
+
+    `orders`: (u, v, strict) where u < v, or u <= v, holds for the keys of all bindings.
+    `overhead`: the cost of a cell, in bytes of copying.
     """
-    return _Planner(uses, sizes, orders, room, overhead, levels).found()
 
+    uses: Sequence[IndexUse]
+    sizes: Mapping[Hashable, Sizes]
+    orders: Collection[tuple[str, str, bool]]
+    room: int
+    overhead: int = OVERHEAD
+    levels: Sequence[Level] = ()
 
-class _Planner:
-    def __init__(
-        self,
-        uses: Sequence[IndexUse],
-        sizes: Mapping[Hashable, Sizes],
-        orders: Collection[tuple[str, str, bool]],
-        room: int,
-        overhead: int,
-        levels: Sequence[Level],
-    ) -> None:
-        self.uses, self.sizes, self.orders = uses, sizes, orders
-        self.room, self.overhead, self.levels = room, overhead, levels
-        # By variable: the indexes whose first column it is.
-        self.indexes: dict[str, list[Hashable]] = {}
-        for use in uses:
-            if isinstance(use.root, str):
-                mine = self.indexes.setdefault(use.root, [])
-                if use.index not in mine:
-                    mine.append(use.index)
-        self.weights = {name: self._weights(mine) for name, mine in self.indexes.items()}
-        whole = {name: int(bytes_[-1]) for name, (_, bytes_) in self.weights.items()}
-        names = sorted(whole, key=lambda name: (-whole[name], name))
-        self.names = [name for name in names if whole[name]][:MOST_CUT]
-        self.whole = whole
+    @cached_property
+    def weights(self) -> dict[str, Weights]:
+        """For each variable, the weights of the indexes whose first column it is."""
+        indexes: dict[str, dict[Hashable, Sizes]] = {}
+        for use in self.uses:
+            if use.variable:
+                indexes.setdefault(use.variable, {})[use.index] = self.sizes[use.index]
+        return {name: _weights(list(mine.values())) for name, mine in indexes.items()}
 
-    def _weights(self, indexes: Sequence[Hashable]) -> tuple[npt.NDArray[np.integer], Numbers]:
-        """The keys of a variable, ascending, and the bytes of the slices of all keys before each,
-        and in total."""
-        found = [self.sizes[index] for index in indexes]
-        if len(found) == 1:
-            return found[0].keys, found[0].held
-        keys = np.concatenate([one.keys for one in found])
-        each = np.concatenate([np.diff(one.held) for one in found])
-        order = np.argsort(keys, kind="stable")
-        keys, each = keys[order], each[order]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]) if len(keys) else keys)
-        before = np.append(0, np.cumsum(each))
-        return keys[starts], np.append(before[starts], before[-1])
+    @cached_property
+    def whole(self) -> dict[str, int]:
+        return {name: int(held[-1]) for name, (_, held) in self.weights.items()}
 
-    def found(self) -> Schedule | str:
+    @cached_property
+    def names(self) -> list[str]:
+        """The variables that may be cut, those with the largest tries first."""
+        names = (name for name, size in self.whole.items() if size)
+        return sorted(names, key=lambda name: (-self.whole[name], name))[:MOST_CUT]
+
+    def schedule(self) -> Schedule | str:
         """The cheapest shares that fit: either with room for the next cell's slices, whose copies
-        then overlap with computation, or fewer cells without, if these cost less."""
+        then overlap with computation, or fewer cells without, if these cost less. A message for
+        users if there are no such cells."""
         choices = SHARES if len(self.names) < MOST_CUT else FEW_SHARES
         every: list[tuple[float, tuple[int, ...]]] = []
         for shares in product(choices, repeat=len(self.names)):
@@ -160,7 +144,7 @@ class _Planner:
                     f"the index rows of one value of {name} take {format_bytes(most)}, "
                     f"and there is room for {room} of indexes"
                 )
-        fixed = [use.index for use in self.uses if not isinstance(use.root, str)]
+        fixed = [use.index for use in self.uses if not use.variable]
         if any(int(self.sizes[index].held[-1]) * 2 > self.room for index in fixed):
             return f"an index is needed whole, and there is room for {room} of indexes"
         return f"its indexes do not fit, and there is room for {room} of them"
@@ -174,8 +158,8 @@ class _Planner:
 
     def _fixed(self, cut: Collection[str]) -> int:
         """The bytes of slices that do not change from cell to cell."""
-        fixed = {self._slice(use, None) for use in self.uses if use.root not in cut}
-        return sum(self._held(one) for one in fixed)
+        fixed = {self._slice(use, None) for use in self.uses if use.variable not in cut}
+        return sum(self.sizes[one.index].held_by(one) for one in fixed)
 
     def _expected_held(self, shares: Sequence[int]) -> float:
         order = self._order(shares)
@@ -211,14 +195,12 @@ class _Planner:
 
     def _scheduled(self, ranges: Mapping[str, tuple[KeyRange, ...]]) -> Schedule:
         slices = [
-            [self._slice(use, stretch) for stretch in ranges.get(str(use.root), (None,))]
-            if isinstance(use.root, str)
-            else [self._slice(use, None)]
+            [self._slice(use, stretch) for stretch in ranges.get(use.variable, (None,))]
             for use in self.uses
         ]
         names = list(ranges)
         numbered = {name: at for at, name in enumerate(names)}
-        places = [numbered.get(str(use.root)) for use in self.uses]
+        places = [numbered.get(use.variable) for use in self.uses]
         turns: list[CellSlices] = []
         skipped = 0
         for numbers in serpentine([len(ranges[name]) for name in names]):
@@ -256,9 +238,19 @@ class _Planner:
             high = high if stretch.high is None else bisect_left(keys, stretch.high)
         return Slice(use.index, low, high)
 
-    def _held(self, one: Slice) -> int:
-        held = self.sizes[one.index].held
-        return int(held[one.high] - held[one.low])
+
+def _weights(indexes: Sequence[Sizes]) -> Weights:
+    """The keys of a variable, ascending, and the bytes of the slices of all keys before each, and
+    in total."""
+    if len(indexes) == 1:
+        return indexes[0].keys, indexes[0].held
+    keys = np.concatenate([one.keys for one in indexes])
+    each = np.concatenate([np.diff(one.held) for one in indexes])
+    order = np.argsort(keys, kind="stable")
+    keys, each = keys[order], each[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]) if len(keys) else keys)
+    before = np.append(0, np.cumsum(each))
+    return keys[starts], np.append(before[starts], before[-1])
 
 
 def serpentine(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:

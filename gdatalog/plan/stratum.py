@@ -11,7 +11,6 @@ rows, rounds or bytes, never times: a program runs the same way each time.
 from __future__ import annotations
 
 from gdatalog.plan import RulePlan
-from gdatalog.plan.format import format_rule
 from gdatalog.plan.placement import Local, Placement
 from gdatalog.plan.tuning import Condition, Unsuited, When
 from gdatalog.records import dataclass
@@ -38,9 +37,7 @@ class Fallback:
 class Once:
     """Each rule runs once: the stratum is not recursive."""
 
-    @property
-    def fallback(self) -> None:
-        return None
+    fallback: None = None
 
     def __str__(self) -> str:
         return "once"
@@ -155,17 +152,8 @@ class Again:
         return "planned anew, and evaluated with all rows"
 
 
-Strategy = (
-    Once
-    | Copy
-    | SemiNaive
-    | BitmapRounds
-    | Partitioned
-    | InPlaceLattice
-    | Worklist
-    | Incremental
-    | Again
-)
+RecursionStrategy = SemiNaive | BitmapRounds | Partitioned | InPlaceLattice | Worklist | Incremental
+Strategy = Once | Copy | RecursionStrategy | Again
 
 
 # -------------------------------------------------------------------------------- rewrites
@@ -262,15 +250,3 @@ class StratumPlan:
             starts = f"{strategy.fallback}: "
         main = self.main
         return (*parts, *(main.projections if isinstance(main, SemiNaive | BitmapRounds) else ()))
-
-
-def format_stratum(plan: StratumPlan) -> str:
-    """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
-    recursive = " recursive" * plan.recursive
-    lines = [f"{', '.join(plan.relations)}:{recursive} {plan.placement}"]
-    lines += [f"  {line}" for line in plan.lines(whole=True)]
-    for rules, when in ((plan.before, "before: "), (plan.rules, "")):
-        for rule in rules:
-            lines.append(f"  {when}a rule of {rule.relation}")
-            lines += [f"    {line}" for line in format_rule(rule).splitlines()]
-    return "\n".join(lines)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gdatalog.parser import split_statements
-from tests.doc_fences import Block, asks, blocks_of
+from tests.doc_fences import Block, asks, blocks_of, split_statements
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = 500

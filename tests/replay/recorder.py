@@ -9,7 +9,6 @@ from typing import Any
 
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.plan import Join, JoinPlan, RulePlan, Step
-from gdatalog.plan.format import format_rule
 from gdatalog.printer.distinct import NewRows
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import print_lattice
@@ -19,6 +18,7 @@ from gdatalog.printer.nest import Leaf
 from gdatalog.printer.worklist import print_partitioned
 from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.report.tree import about
+from tests.plan_text import format_rule
 from tests.replay.programs import Program
 
 Make = Callable[[int, bool], PrintedPlan]  # of how many lanes (0: for a CPU), and whether it counts

@@ -345,7 +345,7 @@ class ReadingAhead:
         """Called after a file of this many bytes was read on request. After the first long file, a
         thread reads the others: by then the modules that it needs are imported."""
         if self._watch is None and self._waiting and size >= LONG:
-            self._watch = current_watch().beside()
+            self._watch = Watch(current_watch())
             begun(self._run)
 
     def stop(self) -> None:

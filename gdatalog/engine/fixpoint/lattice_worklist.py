@@ -27,7 +27,7 @@ from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_
 from gdatalog.engine.fixpoint.partitioned import OFTEN
 from gdatalog.engine.metrics import Way
 from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.lftj import JoinWorker, given_arrays, run_workers, tallied, worker_of
+from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.plan import (
     Apply,
     Assign,
@@ -209,13 +209,11 @@ class InPlace(StratumRun):
         values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered, spill=spill)
         printed, tries = self._print(self.kept, numbered, self.context.metrics.lasting)
         function = self._compiled(printed)
-        distinct = [tries[at] for at in printed.which]
-        given = given_arrays(printed, distinct, self.context.scope)
-        given |= {"places": codes.places, **values.arrays}
-        control = np.zeros(16, dtype=np.int64)
-        worker = worker_of(function, printed, distinct, given, control, 1, None)
+        beside = {"places": codes.places, **values.arrays}
+        call = LoopCall.of(function, printed, tries, self.context.scope, beside)
+        worker = call.worker(1)
         while True:
-            run_workers([worker], control, limits)
+            run_workers([worker], call.control, limits)
             if worker.status != GROW:
                 break
             room = 2 * len(values.arrays["best"])
@@ -246,23 +244,16 @@ class InPlace(StratumRun):
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
         printed, tries = self._print(self.kept, False, self.context.metrics.lasting)
         function = self._compiled(printed)
-        distinct = [tries[at] for at in printed.which]
-        given = given_arrays(printed, distinct, self.context.scope)
-        given |= {"places": codes.places, "units": units, "starts": starts}
+        beside = {"places": codes.places, "units": units, "starts": starts}
+        call = LoopCall.of(function, printed, tries, self.context.scope, beside)
         threads = max(1, min(self.context.knobs.workers, len(units)))
         limits.charge("best values", BYTES * codes.total * threads)
-        control = np.zeros(16, dtype=np.int64)
-        control[UNITS] = len(units)
+        call.control[UNITS] = len(units)
         all_values = [
             BestValues(seeds, costs, codes.total, ordered=ordered) for _ in range(threads)
         ]
-        workers = [
-            worker_of(
-                function, printed, distinct, {**given, **values.arrays}, control, threads, None
-            )
-            for values in all_values
-        ]
-        run_workers(workers, control, limits)
+        workers = [call.worker(threads, own=values.arrays) for values in all_values]
+        run_workers(workers, call.control, limits)
         for worker, values in zip(workers, all_values, strict=True):
             if worker.status == ROUND:
                 self._raise_for_ever(codes, values.found, int(units[values.unit]))

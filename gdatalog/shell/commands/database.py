@@ -149,7 +149,8 @@ def _drop(repl: Conversation, words: list[str]) -> None:
         if all(name.isdecimal() for name in names):
             gone = _numbered(repl, sorted(set(map(int, names))))
             ids = set(map(id, gone))
-            workspace.drop_statements(lambda statement: id(statement) in ids)
+            kept = workspace.texts.revised(lambda all_: [s for s in all_ if id(s) not in ids])
+            workspace.change(kept, workspace.stored)
             lines = list(map(format_node, gone))
         else:
             workspace.drop(names, part)

@@ -94,7 +94,7 @@ def heeding(watch: Watch) -> Iterator[None]:
         return
 
     def asked(*_: object) -> None:
-        if not watch.working:
+        if not watch.calls:
             raise KeyboardInterrupt
         watch.by_key = True
         watch.stop.set()
