@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from gdatalog.parser.syntax import Chain, Var
+from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule, Schema
-from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
+from gdatalog.planner.check.walk import contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -196,7 +196,7 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     whole = [arg for arg in args if contains_head_aggregate(arg)]
     keys = {arg.name for arg in args if isinstance(arg, Var)}
     for arg in whole:
-        keys |= variables_beside(arg)
+        keys |= variables(arg, HeadAggregate).keys()
     return [
         *whole,
         *(

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
-from gdatalog.parser.syntax import And, Literal, Not, Or
 from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.planner.check import Schema
@@ -361,13 +360,13 @@ def _fails_on(expr: Apply) -> bool:
 MOST_ALTERNATIVES = 4096  # alternatives of one body
 
 
-def alternatives_of(literal: Literal) -> list[list[Literal]]:
+def alternatives_of(literal: s.Literal) -> list[list[s.Literal]]:
     """The literal in disjunctive normal form; negations are kept as they are."""
     match literal:
-        case Or():
+        case s.Or():
             return [parts for item in literal.items for parts in alternatives_of(item)]
-        case And():
-            product: list[list[Literal]] = [[]]
+        case s.And():
+            product: list[list[s.Literal]] = [[]]
             for item in literal.items:
                 choices = alternatives_of(item)
                 if len(product) * len(choices) > MOST_ALTERNATIVES:
@@ -382,7 +381,7 @@ def alternatives_of(literal: Literal) -> list[list[Literal]]:
                     continue
                 product = [[*left, *right] for left in product for right in choices]
             return product
-        case Not(body=Not() as inner):
+        case s.Not(body=s.Not() as inner):
             return alternatives_of(inner.body)
         case _:
             return [[literal]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdatalog.errors import Error, NameResolutionError, Note, Span, TypeMismatchError
-from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
 from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
@@ -46,7 +46,7 @@ class CatalogRelation:
 class Catalog:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
-    directives: list[Directive] = field(default_factory=list)
+    directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
 
@@ -57,25 +57,25 @@ def show_schema(schema: Schema) -> str:
 
 
 def collect(
-    program: Program,
+    program: s.Program,
     known: Mapping[str, Schema],
     errors: list[Error],
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Catalog:
     """The relations and types of the program; errors for what its declarations get wrong."""
     catalog = Catalog(broken=broken)
-    _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
+    _types([each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
         catalog.relations[name] = CatalogRelation(
             name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
         )
     for statement in program.statements:
-        if isinstance(statement, Decl):
+        if isinstance(statement, s.Decl):
             for name in statement.names:
                 _declare(name, statement, catalog, errors)
     for statement in program.statements:
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             for head in statement.heads:
                 if head.name not in catalog.relations:
                     arity = len(head.args)
@@ -90,7 +90,7 @@ def collect(
 # ---------------------------------------------------------------------------------- .decl
 
 
-def _declare(name: str, decl: Decl, catalog: Catalog, errors: list[Error]) -> None:
+def _declare(name: str, decl: s.Decl, catalog: Catalog, errors: list[Error]) -> None:
     types = [_column_type(column, catalog, errors) for column in decl.columns]
     columns = tuple(column.name for column in decl.columns)
     for at, column in enumerate(decl.columns):
@@ -149,7 +149,7 @@ def _same(one: Schema, other: Schema) -> bool:
     return one.columns == other.columns and one.types == other.types
 
 
-def _column_type(column: Column, catalog: Catalog, errors: list[Error]) -> TypeName | None:
+def _column_type(column: s.Column, catalog: Catalog, errors: list[Error]) -> TypeName | None:
     found = catalog.types.get(column.type_name)
     if found is None:
         errors.append(no_such_type(column.type_name, column.span, catalog))
@@ -170,9 +170,9 @@ def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError
 # ---------------------------------------------------------------------------------- .type
 
 
-def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
+def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
     """The base type of each named type. A type may be used before it is defined."""
-    said: dict[str, TypeDecl] = {}
+    said: dict[str, s.TypeDecl] = {}
     for decl in decls:
         first = said.setdefault(decl.name, decl)
         if decl.name in BASE_TYPES:
@@ -207,7 +207,7 @@ def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None
         catalog.types.setdefault(decl.name, "int")  # reported above; no more errors about it
 
 
-def _make_type(decl: TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
+def _make_type(decl: s.TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
     # a bare `.type T`, as older programs have it, is a symbol
     bases = [catalog.types[target] for target in decl.targets] or ["symbol"]
     catalog.types[decl.name] = bases[0]
@@ -224,7 +224,7 @@ def _make_type(decl: TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
             return
 
 
-def _reaches(start: str, goal: str, said: Mapping[str, TypeDecl]) -> bool:
+def _reaches(start: str, goal: str, said: Mapping[str, s.TypeDecl]) -> bool:
     seen: set[str] = set()
     open_names = [start]
     while open_names:
@@ -241,16 +241,16 @@ def _reaches(start: str, goal: str, said: Mapping[str, TypeDecl]) -> bool:
 # ----------------------------------------------------------------------------- directives
 
 
-def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None:
+def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> None:
     """All directives, qualifiers of a `.decl` too; `.input` makes a relation known."""
-    found = [s for s in program.statements if isinstance(s, Directive)]
+    found = [each for each in program.statements if isinstance(each, s.Directive)]
     said = {(d.kind, name) for d in found for name in d.names}
     for statement in program.statements:
-        if isinstance(statement, Decl):
+        if isinstance(statement, s.Decl):
             for kind in statement.qualifiers:
                 names = tuple(n for n in statement.names if (kind, n) not in said)
                 if kind in ("input", "output", "printsize") and names:
-                    found.append(Directive(kind, names, span=statement.span))
+                    found.append(s.Directive(kind, names, span=statement.span))
     for directive in found:
         if directive.kind == "input":
             for name in directive.names:

@@ -10,7 +10,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check import did_you_mean, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.walk import Node, children, variables, walk
+from gdatalog.planner.check.walk import variables, walk
 from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers without effect: either we do this anyway, or nothing needs it.
@@ -252,7 +252,8 @@ def _wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterato
     for node in (*heads, body):
         for part in walk(node):
             if isinstance(part, s.Aggregate) and part.kind in ("count", "sum", "mean"):
-                atoms = list(_atoms(part.body))
+                inside = walk(part.body, s.Not, s.Aggregate)
+                atoms = [each for each in inside if isinstance(each, s.Atom)]
                 some = next((atom for atom in atoms if s.Wildcard in map(type, atom.args)), None)
                 if some is not None and len(atoms) > 1:
                     yield Caution(
@@ -263,12 +264,3 @@ def _wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterato
                         "too; to count one, let a rule drop the column first",
                         cause="wildcard",
                     )
-
-
-def _atoms(node: Node) -> Iterator[s.Atom]:
-    """The atoms of a body that are neither negated nor inside an aggregate."""
-    if isinstance(node, s.Atom):
-        yield node
-    elif isinstance(node, s.And | s.Or):
-        for child in children(node):
-            yield from _atoms(child)

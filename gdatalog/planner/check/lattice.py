@@ -20,19 +20,7 @@ from itertools import islice
 from math import inf, isfinite
 
 from gdatalog.errors import Error, Note, Span, StratificationError
-from gdatalog.parser.syntax import (
-    And,
-    Atom,
-    Chain,
-    Compare,
-    Const,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Or,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Slot
 from gdatalog.plan import Expr as PlanExpr
 from gdatalog.planner.check import CheckedRule, Stratum, as_rule, own_name, show, text_of
@@ -54,7 +42,7 @@ class Optimum:
 class _NotMonotone(Exception):
     """An expression whose direction is unknown, and the reason."""
 
-    def __init__(self, expr: Expr, reason: str, test: Compare | None = None) -> None:
+    def __init__(self, expr: s.Expr, reason: str, test: s.Compare | None = None) -> None:
         super().__init__(reason)
         self.expr = expr
         self.reason = reason
@@ -99,21 +87,21 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
                 break
 
 
-def branches_of(literal: Literal) -> Iterator[list[Literal]]:
+def branches_of(literal: s.Literal) -> Iterator[list[s.Literal]]:
     """The branches of a body's `;`, each as a list of literals."""
     match literal:
-        case Or(items):
+        case s.Or(items):
             for item in items:
                 yield from branches_of(item)
-        case And(items):
+        case s.And(items):
             yield from _product(items)
         case _:
             yield [literal]
 
 
-def _product(items: Sequence[Literal]) -> Iterator[list[Literal]]:
-    plain: list[Literal] = [item for item in items if not isinstance(item, Or)]
-    groups = [item for item in items if isinstance(item, Or)]
+def _product(items: Sequence[s.Literal]) -> Iterator[list[s.Literal]]:
+    plain: list[s.Literal] = [item for item in items if not isinstance(item, s.Or)]
+    groups = [item for item in items if isinstance(item, s.Or)]
     if not groups:
         yield plain
         return
@@ -125,7 +113,7 @@ def _product(items: Sequence[Literal]) -> Iterator[list[Literal]]:
 @dataclass(slots=True)
 class _Branch:
     rule: CheckedRule
-    literals: list[Literal]
+    literals: list[s.Literal]
     optima: dict[str, Optimum]
     moves: dict[str, int] = field(default_factory=dict)  # of variables that hold an optimum
     origins: dict[str, Note] = field(default_factory=dict)
@@ -144,11 +132,11 @@ class _Branch:
 
     def _atoms(self) -> None:
         for literal in self.literals:
-            if not isinstance(literal, Atom) or literal.name not in self.optima:
+            if not isinstance(literal, s.Atom) or literal.name not in self.optima:
                 continue
             optimum = self.optima[literal.name]
             arg = literal.args[optimum.column]
-            if not isinstance(arg, Var):
+            if not isinstance(arg, s.Var):
                 raise _NotMonotone(
                     arg, f"{show(literal)} may hold for a value and not for a better one"
                 )
@@ -165,18 +153,18 @@ class _Branch:
         held = Counter(
             name
             for literal in self.literals
-            if isinstance(literal, Atom)
+            if isinstance(literal, s.Atom)
             for name in variables(literal)
         )
         changed = True
         while changed:
             changed = False
             for at, literal in enumerate(self.literals):
-                if not isinstance(literal, Compare):
+                if not isinstance(literal, s.Compare):
                     continue
                 for pair, (left, op, right) in enumerate(neighbours(literal)):
                     for side, other in ((left, right), (right, left)):
-                        if op != "=" or not isinstance(side, Var) or side.name in self.moves:
+                        if op != "=" or not isinstance(side, s.Var) or side.name in self.moves:
                             continue
                         if held[side.name] or not self._holds_optimum(other):
                             continue
@@ -186,21 +174,21 @@ class _Branch:
                         self.definitions.add((at, pair))
                         changed = True
 
-    def _literal(self, at: int, literal: Literal) -> None:
+    def _literal(self, at: int, literal: s.Literal) -> None:
         match literal:
-            case Atom(name, args):
+            case s.Atom(name, args):
                 skip = self.optima[name].column if name in self.optima else -1
                 for column, arg in enumerate(args):
                     if column != skip:
                         self._free(arg, f"{show(literal)} may hold for it and not for a better one")
-            case Compare():
+            case s.Compare():
                 for pair, (left, op, right) in enumerate(neighbours(literal)):
                     if (at, pair) not in self.definitions:
                         self._compare(literal, left, op, right)
             case _:
                 self._free(literal, f"{show(literal)} may hold for it and not for a better one")
 
-    def _compare(self, whole: Compare, left: Expr, op: str, right: Expr) -> None:
+    def _compare(self, whole: s.Compare, left: s.Expr, op: str, right: s.Expr) -> None:
         low, high = self._direction(left), self._direction(right)
         if op in (">", ">="):
             low, high = high, low
@@ -213,7 +201,7 @@ class _Branch:
     def _head(self) -> None:
         optimum = self.optima.get(self.rule.head.name)
         for column, arg in enumerate(self.rule.head.args):
-            if isinstance(arg, HeadAggregate) and optimum is not None:
+            if isinstance(arg, s.HeadAggregate) and optimum is not None:
                 target = arg.targets[0]
                 moves = self._direction(target)
                 if moves not in (0, TOWARDS[optimum.kind]):
@@ -221,31 +209,33 @@ class _Branch:
             else:
                 self._free(arg, f"it goes to column {column + 1} of `{self.rule.head.name}`")
 
-    def _direction(self, expr: Expr) -> int:
+    def _direction(self, expr: s.Expr) -> int:
         match expr:
-            case Var(name):
+            case s.Var(name):
                 return self.moves.get(name, 0)
-            case FunctionCall("-", (operand,)):
+            case s.FunctionCall("-", (operand,)):
                 return -self._direction(operand)
-            case FunctionCall("-", (left, right)):
+            case s.FunctionCall("-", (left, right)):
                 return self._joint(expr, [self._direction(left), -self._direction(right)])
-            case FunctionCall("+" | "min" | "max", args):
+            case s.FunctionCall("+" | "min" | "max", args):
                 return self._joint(expr, [self._direction(arg) for arg in args])
-            case Chain(first, rest) if rest[0][0] in ("+", "-"):
+            case s.Chain(first, rest) if rest[0][0] in ("+", "-"):
                 signs = [1, *(1 if op == "+" else -1 for op, _ in rest)]
                 parts = [first, *(operand for _, operand in rest)]
-                moves = [s * self._direction(part) for s, part in zip(signs, parts, strict=True)]
+                moves = [
+                    sign * self._direction(part) for sign, part in zip(signs, parts, strict=True)
+                ]
                 return self._joint(expr, moves)
-            case FunctionCall("*", (left, right)) if self._holds_optimum(expr):
-                factor, other = (left, right) if isinstance(left, Const) else (right, left)
-                if not isinstance(factor, Const) or float(factor.value) < 0:
+            case s.FunctionCall("*", (left, right)) if self._holds_optimum(expr):
+                factor, other = (left, right) if isinstance(left, s.Const) else (right, left)
+                if not isinstance(factor, s.Const) or float(factor.value) < 0:
                     raise _NotMonotone(expr, "only a constant that is not negative may multiply it")
                 return self._direction(other)
             case _:
                 self._free(expr, f"it goes through {show(expr)}")
                 return 0
 
-    def _joint(self, expr: Expr, directions: Sequence[int]) -> int:
+    def _joint(self, expr: s.Expr, directions: Sequence[int]) -> int:
         moving = {direction for direction in directions if direction}
         if len(moving) > 1:
             raise _NotMonotone(expr, f"{show(expr)} moves both ways as values improve")
@@ -259,13 +249,13 @@ class _Branch:
             if name in self.moves:
                 raise _NotMonotone(var, reason)
 
-    def _outside(self, test: Compare) -> str | None:
+    def _outside(self, test: s.Compare) -> str | None:
         """The hint for a comparison: a rule that tests the result, if one atom has all compared
         values."""
         needed = variables(test).keys()
         for literal in self.literals:
-            if isinstance(literal, Atom) and literal.name in self.optima:
-                args = [arg.name for arg in literal.args if isinstance(arg, Var)]
+            if isinstance(literal, s.Atom) and literal.name in self.optima:
+                args = [arg.name for arg in literal.args if isinstance(arg, s.Var)]
                 if needed <= set(args) and len(args) == len(literal.args):
                     columns = ", ".join(map(own_name, args))
                     head = f"{literal.name}_where({columns})"

@@ -22,7 +22,7 @@ from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERAT
 from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_mean, either, nearest
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name
-from gdatalog.planner.check.walk import rebuild, variables, walk
+from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
 from gdatalog.planner.rewrite.lists import one_for_many
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ParamType
@@ -428,21 +428,6 @@ class NameResolution:
         self.lifted = lifted
         lifted.append(s.Compare(value, (("=", resolved),), aggregate.span))
         return value
-
-
-def conjunction(items: list[s.Literal], span: Span) -> s.Literal:
-    """One literal that holds if all of these hold; an And is never nested in another."""
-    flat: list[s.Literal] = []
-    for item in items:
-        flat.extend(item.items if isinstance(item, s.And) else (item,))
-    return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
-
-
-def disjunction(items: list[s.Literal], span: Span) -> s.Literal:
-    flat: list[s.Literal] = []
-    for item in items:
-        flat.extend(item.items if isinstance(item, s.Or) else (item,))
-    return s.Or(tuple(flat), span)
 
 
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:

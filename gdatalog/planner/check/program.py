@@ -16,16 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, Span, TypeMismatchError, raise_together
-from gdatalog.parser.syntax import (
-    Decl,
-    Directive,
-    Pragma,
-    Program,
-    Query,
-    Rule,
-    Statement,
-    TypeDecl,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import (
     NOTHING_BROKEN,
     Cause,
@@ -50,7 +41,7 @@ from gdatalog.values import ParamType
 
 
 def check(
-    program: Program,
+    program: s.Program,
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType] | None = None,
     *,
@@ -68,7 +59,7 @@ def check(
 
 
 def examine(
-    program: Program,
+    program: s.Program,
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     *,
@@ -104,7 +95,7 @@ def examine(
         facts={name: facts.typed(name, schemas[name].types) for name in facts.atoms},
         queries=tuple(queries),
         directives=tuple(catalog.directives),
-        pragmas=tuple(s.args for s in program.statements if isinstance(s, Pragma)),
+        pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
         param_types=types.param_types(),
         cautions=cautions_of(program, catalog, whole, cautions),
         last=_last(program),
@@ -116,7 +107,7 @@ def examine(
 
 
 def _resolve(
-    program: Program,
+    program: s.Program,
     catalog: Catalog,
     params: Mapping[str, ParamType],
     errors: list[Error],
@@ -128,10 +119,10 @@ def _resolve(
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []
     for statement in program.statements:
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             if not facts.take(statement):
                 rules += names.rule(statement)
-        elif isinstance(statement, Query):
+        elif isinstance(statement, s.Query):
             query, rule = names.query(statement)
             if query is not None:
                 queries.append(query)
@@ -231,9 +222,9 @@ def _open_error(
     )
 
 
-def _last(program: Program) -> str | None:
+def _last(program: s.Program) -> str | None:
     for statement in reversed(program.statements):
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             return statement.heads[0].name
     return None
 
@@ -249,12 +240,12 @@ class Validity:
     invalid: Mapping[int, Error] = field(default_factory=dict)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
-    def usable(self, statements: Iterable[Statement]) -> list[Statement]:
+    def usable(self, statements: Iterable[s.Statement]) -> list[s.Statement]:
         """The statements without invalid ones, and without rules of broken relations.
 
         A valid declaration stays: the relation is declared, broken or not.
         """
-        left: list[Statement] = []
+        left: list[s.Statement] = []
         for statement in statements:
             if self.fits(statement):
                 left.append(statement)
@@ -262,11 +253,11 @@ class Validity:
                 left += without([statement], self.broken)
         return left
 
-    def fits(self, statement: Statement) -> bool:
+    def fits(self, statement: s.Statement) -> bool:
         """Whether a statement is usable as it is."""
         if id(statement) in self.invalid:
             return False
-        return isinstance(statement, Decl) or self.broken.keys().isdisjoint(names_of(statement))
+        return isinstance(statement, s.Decl) or self.broken.keys().isdisjoint(names_of(statement))
 
 
 VALID = Validity()
@@ -274,8 +265,8 @@ SINGLY = 8  # attempts that take one invalid statement of each relation; later o
 
 
 def check_with(
-    kept: Sequence[Statement],
-    said: Sequence[Statement],
+    kept: Sequence[s.Statement],
+    said: Sequence[s.Statement],
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     unread: Mapping[int, Error],
@@ -289,21 +280,21 @@ def check_with(
     `unread`: kept statements, by their id, whose files cannot be read.
     """
     # A rule that is kept and stands in the text too is one rule.
-    own = {s for s in said if isinstance(s, Rule) and s.body is not None}
-    views = [s for s in kept if not (own and isinstance(s, Rule) and s.body and s in own)]
+    own = {r for r in said if isinstance(r, s.Rule) and r.body is not None}
+    views = [k for k in kept if not (own and isinstance(k, s.Rule) and k.body and k in own)]
     if not (unread if alone is None else alone.invalid):
-        checked, errors = examine(Program((*views, *said)), known, params, whole=whole)
+        checked, errors = examine(s.Program((*views, *said)), known, params, whole=whole)
         if checked is not None:
             return checked, VALID, alone
         alone = alone or isolate((), kept, known, params, unread)
         if not alone.invalid:
             raise_together(errors)
     validity = alone = alone or isolate((), kept, known, params, unread)
-    aside = [s for s in views if not alone.fits(s)]
+    aside = [view for view in views if not alone.fits(view)]
     if _mends(said, aside):
-        firm = [s for s in views if alone.fits(s)]
+        firm = [view for view in views if alone.fits(view)]
         validity = isolate((*firm, *said), aside, known, params, unread)
-    program = Program((*validity.usable(views), *said))
+    program = s.Program((*validity.usable(views), *said))
     checked, errors = examine(program, known, params, whole=whole, broken=validity.broken)
     raise_together(errors)
     assert checked is not None
@@ -311,8 +302,8 @@ def check_with(
 
 
 def isolate(
-    firm: Sequence[Statement],
-    kept: Sequence[Statement],
+    firm: Sequence[s.Statement],
+    kept: Sequence[s.Statement],
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     invalid: Mapping[int, Error],
@@ -328,7 +319,7 @@ def isolate(
     attempts = 0
     while True:
         validity = Validity(wrong, _broken(ordered, wrong))
-        program = Program((*firm, *validity.usable(ordered)))
+        program = s.Program((*firm, *validity.usable(ordered)))
         _, errors = examine(program, known, params, broken=validity.broken)
         blamed = _blamed(errors, ordered, validity)
         if not blamed:
@@ -337,9 +328,9 @@ def isolate(
         attempts += 1
 
 
-def _mends(own: Sequence[Statement], kept: Sequence[Statement]) -> bool:
+def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
     """Whether a text may make statements valid that are not: it defines what they speak of."""
-    if any(isinstance(statement, TypeDecl) for statement in own):
+    if any(isinstance(statement, s.TypeDecl) for statement in own):
         return True
     defined = {name for statement in own for name in names_of(statement)}
     return bool(defined) and any(
@@ -347,26 +338,26 @@ def _mends(own: Sequence[Statement], kept: Sequence[Statement]) -> bool:
     )
 
 
-def _by_dependency(statements: Sequence[Statement]) -> list[Statement]:
+def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
     """Declarations and facts first, then rules, those that others read before these."""
     reads: dict[str, set[str]] = {}
     for statement in statements:
-        if isinstance(statement, Rule) and statement.body is not None:
+        if isinstance(statement, s.Rule) and statement.body is not None:
             for name in names_of(statement):
                 reads.setdefault(name, set()).update(reads_of(statement))
     rank: dict[str, int] = {}
     for at, component in enumerate(components({name: sorted(of) for name, of in reads.items()})):
         rank.update(dict.fromkeys(component, at))
 
-    def place(statement: Statement) -> int:
-        if not isinstance(statement, Rule) or statement.body is None:
+    def place(statement: s.Statement) -> int:
+        if not isinstance(statement, s.Rule) or statement.body is None:
             return -1
         return max(rank[name] for name in names_of(statement))
 
     return sorted(statements, key=place)
 
 
-def _broken(ordered: Sequence[Statement], invalid: Mapping[int, Error]) -> dict[str, Cause]:
+def _broken(ordered: Sequence[s.Statement], invalid: Mapping[int, Error]) -> dict[str, Cause]:
     """The relations that invalid statements define, and all that depend on them."""
     broken: dict[str, Cause] = {}
     for statement in ordered:
@@ -386,15 +377,15 @@ def _broken(ordered: Sequence[Statement], invalid: Mapping[int, Error]) -> dict[
     return broken
 
 
-def _defines(statement: Statement) -> bool:
+def _defines(statement: s.Statement) -> bool:
     """Whether the relation needs this statement to be evaluated."""
-    if isinstance(statement, Directive):
+    if isinstance(statement, s.Directive):
         return statement.kind == "input"
-    return isinstance(statement, (Rule, Decl))
+    return isinstance(statement, (s.Rule, s.Decl))
 
 
 def _causes(
-    ordered: Sequence[Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
+    ordered: Sequence[s.Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
 ) -> dict[int, Error]:
     """The statements that errors are about, without those that only read what others break.
 
@@ -421,7 +412,7 @@ def _causes(
 class _StatementPlaces:
     """Statements by where they stand."""
 
-    def __init__(self, statements: Iterable[Statement]) -> None:
+    def __init__(self, statements: Iterable[s.Statement]) -> None:
         found: dict[int, list[tuple[int, int, int]]] = {}
         for statement in statements:
             span = statement.span
@@ -441,11 +432,11 @@ class _StatementPlaces:
 
 
 def _blamed(
-    errors: Sequence[Error], statements: Sequence[Statement], validity: Validity
+    errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
 ) -> dict[int, Error]:
     """The valid statements that errors are about, by their id: where each error stands, else where
     the first of its notes does."""
-    places = _StatementPlaces(s for s in statements if id(s) not in validity.invalid)
+    places = _StatementPlaces(each for each in statements if id(each) not in validity.invalid)
     causes = {id(cause.error.span) for cause in validity.broken.values()}
     blamed: dict[int, Error] = {}
     for error in errors:

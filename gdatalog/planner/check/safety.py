@@ -13,17 +13,15 @@ from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, as_rule, conjuncts, nearest, own_name, show, text_of
+from gdatalog.planner.check import CheckedRule, as_rule, nearest, own_name, show, text_of
 from gdatalog.planner.check.scopes import (
     bound_by,
-    expressions,
     neighbours,
-    operands,
     ready,
     shared_by,
     solvable,
 )
-from gdatalog.planner.check.walk import Node, variables, walk
+from gdatalog.planner.check.walk import Node, children, conjuncts, variables, walk
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]
@@ -75,7 +73,7 @@ class _Check:
                 self._negation(literal, bound)
                 self._inside(body, bound_by(body, bound, self.rule.types))
             case _:
-                for expr in expressions(literal):
+                for expr in children(literal):
                     self._expr(expr, f"in {show(literal)}", bound)
 
     def _inside(self, body: s.Literal, bound: Names) -> None:
@@ -83,22 +81,16 @@ class _Check:
         self.literal(body, bound)
         self.scopes.pop()
 
-    def _expr(self, expr: s.Expr, where: str, bound: Names) -> None:
+    def _expr(self, expr: Node, where: str, bound: Names) -> None:
         match expr:
-            case s.Var(name) if name not in bound:
-                self.unbound(expr, where, bound)
-            case s.FunctionCall(_, args):
-                for arg in args:
-                    self._expr(arg, where, bound)
-            case s.Chain():
-                for operand in operands(expr):
-                    self._expr(operand, where, bound)
-            case s.Cast(operand):
-                self._expr(operand, where, bound)
+            case s.Var(name):
+                if name not in bound:
+                    self.unbound(expr, where, bound)
             case s.Aggregate():
                 self._aggregate(expr, bound)
             case _:
-                pass
+                for part in children(expr):
+                    self._expr(part, where, bound)
 
     def _negation(self, negation: s.Not, bound: Names) -> None:
         """Variables that occur outside too must be bound outside."""

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import own_name
-from gdatalog.planner.check.walk import N, Node, children, rebuild, variables
+from gdatalog.planner.check.walk import N, Node, children, rebuild, variables, walk
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
 
@@ -217,17 +217,7 @@ def rename(node: N, names: Mapping[str, str]) -> N:
 
 def direct_variables(node: Node) -> dict[str, s.Var]:
     """The variables that occur outside of aggregates."""
-    found: dict[str, s.Var] = {}
-    _collect_direct(node, found)
-    return found
-
-
-def _collect_direct(node: Node, found: dict[str, s.Var]) -> None:
-    if isinstance(node, s.Var):
-        found.setdefault(node.name, node)
-    elif not isinstance(node, s.Aggregate):
-        for child in children(node):
-            _collect_direct(child, found)
+    return variables(node, s.Aggregate)
 
 
 def _binds(literal: s.Literal, bound: Names) -> Names:
@@ -260,71 +250,22 @@ def bound_by(
     return frozenset(found)
 
 
-def ready(expr: s.Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+def ready(expr: Node, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
     """Whether the expression can be computed: all its variables are bound."""
     match expr:
         case s.Var(name):
             return name in bound
-        case s.Const() | s.Param() | s.Values() | s.ListParam():
-            return True
-        case s.FunctionCall():
-            return all(ready(arg, bound, aggregates) for arg in expr.args)
-        case s.Chain():
-            return all(ready(operand, bound, aggregates) for operand in operands(expr))
-        case s.Cast(operand):
-            return ready(operand, bound, aggregates)
         case s.Aggregate():
             return aggregates and all(name in bound for name in shared_by(expr))
         case s.Wildcard():
             return False
+        case _:
+            return all(ready(part, bound, aggregates) for part in children(expr))
 
 
 def shared_by(aggregate: s.Aggregate) -> list[str]:
     """The variables of an aggregate that belong to the rule, and must be bound before it."""
     return [name for name in variables(aggregate) if name not in aggregate.locals]
-
-
-def aggregates_in(literal: s.Literal) -> Iterator[s.Aggregate]:
-    """The outermost aggregates in the expressions of a literal."""
-    for expr in expressions(literal):
-        yield from outermost(expr)
-
-
-def outermost(expr: s.Expr) -> Iterator[s.Aggregate]:
-    match expr:
-        case s.Aggregate():
-            yield expr
-        case s.FunctionCall():
-            for arg in expr.args:
-                yield from outermost(arg)
-        case s.Chain():
-            for operand in operands(expr):
-                yield from outermost(operand)
-        case s.Cast(operand):
-            yield from outermost(operand)
-        case _:
-            return
-
-
-def expressions(literal: s.Literal) -> tuple[s.Expr, ...]:
-    """The direct expressions of a literal; none for a group or a negation."""
-    match literal:
-        case s.Atom() | s.Distinct():
-            return literal.args
-        case s.Compare():
-            return (literal.first, *(side for _, side in literal.rest))
-        case s.Member():
-            return (literal.item, *literal.values)
-        case s.Test(expr):
-            return (expr,)
-        case s.Range():
-            return (literal.item, literal.start, literal.stop, literal.step)
-        case s.Not() | s.And() | s.Or():
-            return ()
-
-
-def operands(chain: s.Chain) -> tuple[s.Expr, ...]:
-    return (chain.first, *(operand for _, operand in chain.rest))
 
 
 def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
@@ -336,7 +277,7 @@ def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
 
 
 def solvable(
-    expr: s.Expr,
+    expr: Node,
     bound: frozenset[str] | set[str],
     types: Mapping[str, TypeName] | None = None,
     aggregates: bool = True,
@@ -349,8 +290,7 @@ def solvable(
         case s.Cast(operand):
             return solvable(operand, bound, types, aggregates)
         case s.FunctionCall("+" | "-") | s.Chain(rest=(("+" | "-", _), *_)):
-            args = expr.args if isinstance(expr, s.FunctionCall) else operands(expr)
-            waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
+            waiting = [arg for arg in children(expr) if not ready(arg, bound, aggregates)]
             if len(waiting) != 1:
                 return None
             solved = solvable(waiting[0], bound, types, aggregates)
@@ -404,9 +344,9 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
         case _:
             pass
     if aggregates:
-        for aggregate in aggregates_in(literal):
-            if aggregate.exports and ready(aggregate, bound):
-                bound.update(aggregate.exports)
+        for part in walk(literal, s.Aggregate):
+            if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
+                bound.update(part.exports)
 
 
 def _bind_atom(atom: s.Atom, bound: set[str], types: Types, aggregates: bool) -> None:

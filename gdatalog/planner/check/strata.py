@@ -10,33 +10,23 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Error, Note, Span, StratificationError
-from gdatalog.parser.syntax import (
-    Aggregate,
-    Atom,
-    Compare,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Not,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import (
     CheckedRule,
     Stratum,
     as_rule,
-    conjuncts,
     either,
     own_name,
     text_of,
 )
 from gdatalog.planner.check.walk import (
     Node,
+    atoms_in,
     children,
+    conjuncts,
     contains_head_aggregate,
     head_aggregates,
     variables,
-    walk,
 )
 from gdatalog.records import dataclass
 
@@ -77,16 +67,16 @@ def steps_of(rule: CheckedRule) -> Iterator[Step]:
 
 def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -> Iterator[Step]:
     match node:
-        case Atom(name):
+        case s.Atom(name):
             yield Step(rule.head.name, name, node, rule, through, negated)
-        case Not():
+        case s.Not():
             through = through or "negation"
-        case Aggregate(kind):
+        case s.Aggregate(kind):
             through = f"the aggregate {kind}"
         case _:
             pass
     for child in children(node):
-        yield from _steps(rule, child, through, isinstance(node, Not))
+        yield from _steps(rule, child, through, isinstance(node, s.Not))
 
 
 def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
@@ -171,7 +161,7 @@ class Step:
 
     head: str
     body: str
-    atom: Atom
+    atom: s.Atom
     rule: CheckedRule
     through: str = ""  # "", "negation", or "the aggregate count"
     negated: bool = False  # the atom stands directly behind a `!`
@@ -231,7 +221,11 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
         best = _by_min(step)
         if best is not None:
             return f"if the least is meant, `min` may be recursive: `{best}`"
-    below = [rule for rule in rules.get(step.body, ()) if not _reads_any(rule, inside)]
+    below = [
+        rule
+        for rule in rules.get(step.body, ())
+        if inside.isdisjoint(a.name for a in atoms_in(rule.body))
+    ]
     if below and step.body != step.head:
         base = f"{step.body}_base"
         kept = text_of(below[0].head).replace(step.body, base, 1)
@@ -259,17 +253,19 @@ def _by_min(step: Step) -> str | None:
     computed = [
         at
         for at, arg in enumerate(head.args)
-        if isinstance(arg, FunctionCall) and arg.name in ("+", "-")
+        if isinstance(arg, s.FunctionCall) and arg.name in ("+", "-")
     ]
     if len(computed) != 1 or body is None:
         return None
-    args: list[Expr | HeadAggregate] = list(head.args)
+    args: list[s.Expr | s.HeadAggregate] = list(head.args)
     texts = [text_of(arg) for arg in args]
     texts[computed[0]] = f"min({texts[computed[0]]})"
-    kept = [item for item in conjuncts(body) if not _holds(item, step.atom)]
-    held = {name for item in kept if not isinstance(item, Compare) for name in variables(item)}
     kept = [
-        item for item in kept if not isinstance(item, Compare) or variables(item).keys() <= held
+        item for item in conjuncts(body) if not any(atom is step.atom for atom in atoms_in(item))
+    ]
+    held = {name for item in kept if not isinstance(item, s.Compare) for name in variables(item)}
+    kept = [
+        item for item in kept if not isinstance(item, s.Compare) or variables(item).keys() <= held
     ]
     rule = as_rule(f"{head.name}({', '.join(texts)})", map(text_of, kept))
     return rule if kept and len(rule) <= LONGEST else None
@@ -295,14 +291,4 @@ def _leaves_out_values(step: Step) -> bool:
     """Whether the cycle reads no column that the head aggregates: it needs no values to go on."""
     values = [at for at, arg in enumerate(step.rule.head.args) if contains_head_aggregate(arg)]
     read = [step.atom.args[at] for at in values]
-    return bool(values) and all(isinstance(a, Var) and own_name(a.name) == "_" for a in read)
-
-
-def _holds(item: Literal, atom: Atom) -> bool:
-    return any(part is atom for part in walk(item))
-
-
-def _reads_any(rule: CheckedRule, names: set[str]) -> bool:
-    if rule.body is None:
-        return False
-    return any(isinstance(part, Atom) and part.name in names for part in walk(rule.body))
+    return bool(values) and all(isinstance(a, s.Var) and own_name(a.name) == "_" for a in read)

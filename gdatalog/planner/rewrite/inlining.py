@@ -19,31 +19,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, Note, Span
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Compare,
-    Const,
-    Decl,
-    Expr,
-    Literal,
-    Not,
-    Or,
-    Param,
-    Program,
-    Test,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, own_name
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.names import conjunction, disjunction
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.walk import (
     N,
     Node,
-    children,
+    atoms_in,
+    conjunction,
     contains_aggregate,
+    disjunction,
     head_aggregates,
     rebuild,
     variables,
@@ -65,7 +51,7 @@ class Inlined:
 
 
 def expand_inline(
-    program: Program,
+    program: s.Program,
     catalog: Catalog,
     rules: Sequence[CheckedRule],
     facts: Collection[str],
@@ -104,11 +90,11 @@ def expand_inline(
     return found
 
 
-def _declared_inline(program: Program) -> dict[str, Span]:
+def _declared_inline(program: s.Program) -> dict[str, Span]:
     return {
         name: statement.span
         for statement in program.statements
-        if isinstance(statement, Decl) and "inline" in statement.qualifiers
+        if isinstance(statement, s.Decl) and "inline" in statement.qualifiers
         for name in statement.names
     }
 
@@ -117,10 +103,8 @@ def _within(inner: Span, outer: Span) -> bool:
     return inner.source is outer.source and outer.start <= inner.start <= outer.end
 
 
-def _atoms(rule: CheckedRule) -> Iterator[Atom]:
-    nodes: list[Node] = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    for node in nodes:
-        yield from (part for part in walk(node) if isinstance(part, Atom))
+def _atoms(rule: CheckedRule) -> list[s.Atom]:
+    return atoms_in(*rule.head.args, rule.body)
 
 
 def _reads(rule: CheckedRule) -> set[str]:
@@ -257,31 +241,30 @@ class RuleExpansion:
         body = self._literal(self.rule.body, positive=True)
         return replace(self.rule, body=body, types=self.types)
 
-    def _literal(self, literal: Literal, positive: bool) -> Literal:
+    def _literal(self, literal: s.Literal, positive: bool) -> s.Literal:
         match literal:
-            case And():
+            case s.And():
                 items = [self._literal(item, positive) for item in literal.items]
                 return conjunction(items, literal.span)
-            case Or():
+            case s.Or():
                 items = [self._literal(item, positive) for item in literal.items]
                 return disjunction(items, literal.span)
-            case Not():
+            case s.Not():
                 body = self._literal(literal.body, positive=False)
-                return body.body if isinstance(body, Not) else replace(literal, body=body)
-            case Atom() if literal.name in self.definitions:
+                return body.body if isinstance(body, s.Not) else replace(literal, body=body)
+            case s.Atom() if literal.name in self.definitions:
                 return self._atom(literal, positive)
             case _:
                 self._aggregates(literal)
                 return literal
 
-    def _aggregates(self, literal: Literal) -> None:
-        if contains_aggregate(literal):
-            for part in walk(literal):
-                if isinstance(part, Atom) and part.name in self.definitions:
-                    self._made_for(part, "an aggregate ranges over its rows")
-                    return
+    def _aggregates(self, literal: s.Literal) -> None:
+        for atom in atoms_in(literal) if contains_aggregate(literal) else ():
+            if atom.name in self.definitions:
+                self._made_for(atom, "an aggregate ranges over its rows")
+                return
 
-    def _atom(self, atom: Atom, positive: bool) -> Literal:
+    def _atom(self, atom: s.Atom, positive: bool) -> s.Literal:
         definitions = self.definitions[atom.name]
         if positive and not self._may_expand(definitions):
             self._made_for(atom, "an aggregate ranges over its rows")
@@ -290,7 +273,7 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = sum(sum(1 for _ in walk(d.body)) for d in definitions if d.body is not None)
+        parts = sum(len(list(walk(definition.body))) for definition in definitions)
         if self.parts + parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom
@@ -299,7 +282,7 @@ class RuleExpansion:
         found = [self._instance(definition, atom) for definition in definitions]
         return disjunction(found, atom.span) if len(found) > 1 else found[0]
 
-    def _made_for(self, atom: Atom, why: str) -> None:
+    def _made_for(self, atom: s.Atom, why: str) -> None:
         message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
         self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
@@ -311,45 +294,44 @@ class RuleExpansion:
             return False
         return not self.counting or _adds_no_variable(definitions[0])
 
-    def _instance(self, definition: CheckedRule, atom: Atom) -> Literal:
+    def _instance(self, definition: CheckedRule, atom: s.Atom) -> s.Literal:
         """The body of one rule in place of an atom."""
         head, body = definition.head, definition.body
         exported = {
-            name
-            for part in (() if body is None else walk(body))
-            if isinstance(part, Aggregate)
-            for name in part.exports
+            name for part in walk(body) if isinstance(part, s.Aggregate) for name in part.exports
         }
-        put: dict[str, Expr] = {}
-        equal: list[tuple[Expr, Expr]] = []
+        put: dict[str, s.Expr] = {}
+        equal: list[tuple[s.Expr, s.Expr]] = []
         for own, given in zip(head.args, atom.args, strict=True):
-            simple = isinstance(given, Var | Const | Param)
-            if isinstance(own, Var) and own.name not in put and own.name not in exported and simple:
+            simple = isinstance(given, s.Var | s.Const | s.Param)
+            if (
+                isinstance(own, s.Var)
+                and own.name not in put
+                and own.name not in exported
+                and simple
+            ):
                 put[own.name] = given
-            elif not isinstance(own, Const) or own != given:
+            elif not isinstance(own, s.Const) or own != given:
                 equal.append((given, own))
-        inside = dict.fromkeys(variables(head))
-        if body is not None:
-            inside |= dict.fromkeys(variables(body))
-        for name in inside:
+        for name in dict.fromkeys((*variables(head), *variables(body))):
             if name not in put:
                 self.made += 1
                 new = f"{own_name(name)}~i{self.made}"
-                put[name] = Var(new)
+                put[name] = s.Var(new)
                 self.types[new] = definition.types[name]
         items = [] if body is None else [_substituted(body, put)]
         for given, own in equal:
-            items.append(Compare(given, (("=", _substituted(own, put)),), atom.span))
-        return conjunction(items, atom.span) if items else Test(Const("bool", True, atom.span))
+            items.append(s.Compare(given, (("=", _substituted(own, put)),), atom.span))
+        return conjunction(items, atom.span) if items else s.Test(s.Const("bool", True, atom.span))
 
 
-def _substituted(node: N, put: Mapping[str, Expr]) -> N:
-    if isinstance(node, Var):
+def _substituted(node: N, put: Mapping[str, s.Expr]) -> N:
+    if isinstance(node, s.Var):
         new = put[node.name]
         return replace(new, span=node.span)  # type: ignore[return-value]  # any expression for a variable
     changed = rebuild(node, lambda part: _substituted(part, put))
-    if isinstance(changed, Aggregate):
-        names = {old: new.name for old, new in put.items() if isinstance(new, Var)}
+    if isinstance(changed, s.Aggregate):
+        names = {old: new.name for old, new in put.items() if isinstance(new, s.Var)}
         return replace(
             changed,
             exports=tuple(names[name] for name in changed.exports),
@@ -360,18 +342,18 @@ def _substituted(node: N, put: Mapping[str, Expr]) -> N:
 
 def _adds_no_variable(definition: CheckedRule) -> bool:
     """Whether all variables are in the head, so that an expanded atom keeps its multiplicity."""
-    if not all(isinstance(arg, Var) for arg in definition.head.args) or definition.body is None:
+    if not all(isinstance(arg, s.Var) for arg in definition.head.args) or definition.body is None:
         return False
     heads = variables(definition.head).keys()
     return set(_binding(definition.body)) <= heads
 
 
-def _branches(body: Literal | None) -> bool:
+def _branches(body: s.Literal | None) -> bool:
     """Whether there is a `;` outside negations and aggregates."""
     match body:
-        case Or():
+        case s.Or():
             return True
-        case And():
+        case s.And():
             return any(map(_branches, body.items))
         case _:
             return False
@@ -379,13 +361,8 @@ def _branches(body: Literal | None) -> bool:
 
 def _binding(node: Node) -> Iterator[str]:
     """The variables that a literal can bind, without those local to negations and aggregates."""
-    match node:
-        case Var(name):
-            yield name
-        case Not():
-            return
-        case Aggregate():
-            yield from node.exports
-        case _:
-            for child in children(node):
-                yield from _binding(child)
+    for part in walk(node, s.Not, s.Aggregate):
+        if isinstance(part, s.Var):
+            yield part.name
+        elif isinstance(part, s.Aggregate):
+            yield from part.exports

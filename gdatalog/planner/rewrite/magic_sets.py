@@ -34,9 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.parser.syntax import Atom, Expr, Literal, Var
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule
-from gdatalog.planner.check.names import conjunction
+from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
@@ -44,7 +44,6 @@ from gdatalog.planner.rewrite.passing import (
     is_plain,
     kept,
     linear,
-    literals,
     narrower,
     recursive_atoms,
 )
@@ -53,7 +52,6 @@ from gdatalog.planner.rewrite.rewriting import (
     Attempt,
     Measured,
     Rewriting,
-    atoms_read,
     exported,
     with_constants,
 )
@@ -78,7 +76,7 @@ def magic_program(
     checked: Checked, wanted: str, world: World, forced: bool = False
 ) -> MagicProgram:
     """The program rewritten for one of its relations; `forced`: even if that does not pay."""
-    stratum = next((s for s in checked.strata if wanted in s.relations), None)
+    stratum = next((each for each in checked.strata if wanted in each.relations), None)
     if stratum is None or stratum.recursive:
         return MagicProgram(None)
     worth = Worth(checked, world)
@@ -111,7 +109,7 @@ def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str
         if stratum is None or name in found:
             continue
         found |= {**dict.fromkeys(stratum.relations, ""), name: why}
-        below = {other for rule in stratum.rules for other in atoms_read(rule)}
+        below = {atom.name for rule in stratum.rules for atom in atoms_in(rule.body)}
         waiting += [(other, "") for other in below - found.keys()]
     return found
 
@@ -265,13 +263,13 @@ class Specialised(Rewriting):
         arity = attempt.arity(name)
         others = tuple(at for at in range(arity) if at not in columns)
         constants = one_constant(sources)
-        carried: tuple[Expr, ...] = ()
+        carried: tuple[s.Expr, ...] = ()
         if constants is not None:
             self._left_out(name, columns)
             head, on_the_way = adorned(name, arity, columns, "c"), f"{self._cut(name, columns)}?"
             attempt.schema(head, others, name)
             attempt.schema(on_the_way, columns, name)
-            attempt.facts[on_the_way] = (Atom(on_the_way, constants, sources[0].span),)
+            attempt.facts[on_the_way] = (s.Atom(on_the_way, constants, sources[0].span),)
         else:
             head = adorned(name, arity, columns)
             self._schema_of(name, columns)
@@ -280,11 +278,11 @@ class Specialised(Rewriting):
             attempt.schema(on_the_way, columns, name, twice=True)
             kinds = [attempt.checked.schemas[name].types[at] for at in columns]
             names = [f"{attempt.checked.schemas[name].columns[at]}~0" for at in columns]
-            carried = tuple(map(Var, names))
+            carried = tuple(map(s.Var, names))
             own = dict(zip(names, kinds, strict=True))
             span = sources[0].span
-            start = Atom(on_the_way, (*carried, *carried), span)
-            attempt.rules.append(CheckedRule(start, Atom(asked, carried, span), own, span))
+            start = s.Atom(on_the_way, (*carried, *carried), span)
+            attempt.rules.append(CheckedRule(start, s.Atom(asked, carried, span), own, span))
         for rule in self.of(name):
             if carried:
                 rule = replace(rule, types={**rule.types, **own})
@@ -294,20 +292,20 @@ class Specialised(Rewriting):
             if one is not None and one.keeps(columns):
                 # path(s, z) <- path(s, y), E(y, z)
                 inner = tuple(one.atom.args[at] for at in others)
-                first = Atom(head, self._laid(columns, carried, inner), one.atom.span)
+                first = s.Atom(head, self._laid(columns, carried, inner), one.atom.span)
                 self._emit(rule, head, self._laid(columns, carried, found), [first, *one.rest])
                 continue
-            way = Atom(on_the_way, (*carried, *at_head), rule.head.span)
+            way = s.Atom(on_the_way, (*carried, *at_head), rule.head.span)
             if one is not None:  # m(s, y) <- m(s, x), E(x, y)
                 inner = tuple(one.atom.args[at] for at in columns)
                 self._emit(rule, on_the_way, (*carried, *inner), [way, *one.rest])
             else:  # path(s, z) <- m(s, x), E(x, z)
-                items = [way, *literals(rule.body)]
+                items = [way, *conjuncts(rule.body)]
                 self._emit(rule, head, self._laid(columns, carried, found), items)
 
     def _laid(
-        self, columns: Columns, carried: tuple[Expr, ...], others: Sequence[Expr]
-    ) -> tuple[Expr, ...]:
+        self, columns: Columns, carried: tuple[s.Expr, ...], others: Sequence[s.Expr]
+    ) -> tuple[s.Expr, ...]:
         """The columns of a row, with carried values in the demanded columns."""
         if not carried:
             return tuple(others)
@@ -317,13 +315,13 @@ class Specialised(Rewriting):
         return tuple(by_column[at] if at in by_column else next(rest) for at in range(arity))
 
     def _emit(
-        self, rule: CheckedRule, name: str, args: Sequence[Expr], items: Sequence[Literal]
+        self, rule: CheckedRule, name: str, args: Sequence[s.Expr], items: Sequence[s.Literal]
     ) -> None:
         first, *rest = items
         known = KnownBindings()
         if is_plain(first):
             known.learn(first)
-        new = replace(rule, head=Atom(name, tuple(args), rule.head.span))
+        new = replace(rule, head=s.Atom(name, tuple(args), rule.head.span))
         whole = first
         if rest:
             body = conjunction(rest, rule.span)

@@ -11,13 +11,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.errors import Error
-from gdatalog.parser.syntax import Aggregate, Atom, Compare, Const, HeadAggregate, Literal, Var
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
-from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.check.walk import contains_head_aggregate, rebuild, variables, walk
+from gdatalog.planner.check.walk import (
+    conjunction,
+    conjuncts,
+    contains_head_aggregate,
+    rebuild,
+    variables,
+    walk,
+)
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
@@ -25,7 +31,7 @@ from gdatalog.planner.rewrite.passing import (
     branches,
     closures,
     is_plain,
-    literals,
+    recursive_atoms,
 )
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, replace
@@ -60,19 +66,19 @@ class Rewriting:
         attempt.given[given] = name
         attempt.schema(given, range(schema.arity), name)
         span = self.stratum.rules[0].span
-        args: list[Any] = [Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
+        args: list[Any] = [s.Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
         head = list(args)
         for at, kind in attempt.optima(name).items():
-            head[at] = HeadAggregate(kind, (args[at],), span)
+            head[at] = s.HeadAggregate(kind, (args[at],), span)
         types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
-        body = Atom(given, tuple(args), span)
-        return [CheckedRule(Atom(name, tuple(head), span), body, types, span)]
+        body = s.Atom(given, tuple(args), span)
+        return [CheckedRule(s.Atom(name, tuple(head), span), body, types, span)]
 
     def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
         """The rule with recursive atoms renamed to their adorned relations."""
 
         def change(node: Any) -> Any:
-            if isinstance(node, Atom) and node.name in places:
+            if isinstance(node, s.Atom) and node.name in places:
                 name = adorned(node.name, self.attempt.arity(node.name), places[node.name])
                 return replace(node, name=name)
             return rebuild(node, change)
@@ -84,14 +90,14 @@ class Rewriting:
         attempt = self.attempt
         magic = f"{adorned(name, attempt.arity(name), columns)}?"
         attempt.schema(magic, columns, name)
-        facts: dict[Constants, Atom] = {}
+        facts: dict[Constants, s.Atom] = {}
         for source in sources:
-            head = Atom(magic, source.args, source.span)
+            head = s.Atom(magic, source.args, source.span)
             constants = source.constants
             if constants is not None:
                 facts.setdefault(constants, head)
             elif head not in source.body:
-                body = conjunction(list(source.body), source.span) if source.body else None
+                body = conjunction(source.body, source.span) if source.body else None
                 attempt.rules.append(CheckedRule(head, body, source.types, source.span))
         if facts:
             attempt.facts[magic] = tuple(facts.values())
@@ -127,15 +133,15 @@ class Rewriting:
         attempt = self.attempt
         name = rule.head.name
         args = tuple(rule.head.args[at] for at in columns)
-        guard = Atom(magic, args, rule.head.span)
+        guard = s.Atom(magic, args, rule.head.span)
         known = KnownBindings()
         if is_plain(guard):
             known.learn(guard)
             for arg, constant in zip(args, constants or (), strict=False):
-                if isinstance(arg, Var):
+                if isinstance(arg, s.Var):
                     known.constants[arg.name] = constant
         self._schema_of(name, columns)
-        items: list[Literal] = [guard]
+        items: list[s.Literal] = [guard]
         if rule.body is not None:
             items.append(attempt.sideways(rule).literal(rule.body, known))
         head = replace(rule.head, name=adorned(name, attempt.arity(name), columns))
@@ -166,31 +172,31 @@ class Rewriting:
 def loses_groups(rule: CheckedRule) -> bool:
     """Whether a constant for a column could leave a head with counts and no group."""
     nodes = [part for arg in rule.head.args for part in walk(arg)]
-    kinds = {part.kind for part in nodes if isinstance(part, HeadAggregate)}
+    kinds = {part.kind for part in nodes if isinstance(part, s.HeadAggregate)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
 
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
     """The rule with constants in these columns of its head; None if they contradict it."""
     values: dict[str, Any] = {}
-    tests: list[Literal] = []
+    tests: list[s.Literal] = []
 
     def put(node: Any) -> Any:
-        if isinstance(node, Var):
+        if isinstance(node, s.Var):
             return values.get(node.name, node)
         return rebuild(node, put)
 
     for at, constant in zip(columns, constants, strict=True):
         arg = rule.head.args[at]
-        if isinstance(arg, Var) and arg.name not in values:
+        if isinstance(arg, s.Var) and arg.name not in values:
             values[arg.name] = constant
     for at, constant in zip(columns, constants, strict=True):
         arg = put(rule.head.args[at])
-        if isinstance(arg, Const) and isinstance(constant, Const):
+        if isinstance(arg, s.Const) and isinstance(constant, s.Const):
             if arg.value != constant.value:
                 return None
         elif arg != constant:
-            tests.append(Compare(arg, (("=", constant),), rule.head.span))
+            tests.append(s.Compare(arg, (("=", constant),), rule.head.span))
     head = replace(rule.head, args=tuple(map(put, rule.head.args)))
     items = [*([] if rule.body is None else [put(rule.body)]), *tests]
     body = conjunction(items, rule.span) if items else None
@@ -233,7 +239,7 @@ class Attempt:
         self.asks: dict[str, dict[Columns, list[BindingSource]]] = {}
         self.in_full: dict[str, str] = {}  # relations found to be needed in full, and why
         self.rules: list[CheckedRule] = []
-        self.facts: dict[str, tuple[Atom, ...]] = {}
+        self.facts: dict[str, tuple[s.Atom, ...]] = {}
         self.schemas: dict[str, Schema] = {}
         self.given: dict[str, str] = {}
         self.magic_sets: dict[
@@ -257,7 +263,7 @@ class Attempt:
                 check_lattice(stratum, errors)
         if errors:
             return None
-        others = tuple(s for s in self.checked.strata if self.wanted not in s.relations)
+        others = tuple(each for each in self.checked.strata if self.wanted not in each.relations)
         return replace(
             self.checked,
             schemas={**self.checked.schemas, **self.schemas},
@@ -268,7 +274,7 @@ class Attempt:
     def measured(self, program: Checked) -> Iterator[Measured]:
         for magic, (name, column) in self.magic_sets.items():
             values = self.worth.domain(name, column)
-            home = next((s for s in program.strata if magic in s.relations), None)
+            home = next((each for each in program.strata if magic in each.relations), None)
             alone = home is None or all(other.endswith("?") for other in home.relations)
             if alone and values is not None:
                 yield Measured(magic, name, values)
@@ -335,7 +341,7 @@ class Attempt:
         size = self.world.size(name)
         return 1 << 60 if size is None else size.rows
 
-    def _ask(self, atom: Atom, known: KnownBindings, rule: CheckedRule) -> Atom:
+    def _ask(self, atom: s.Atom, known: KnownBindings, rule: CheckedRule) -> s.Atom:
         """Records the demand of an atom of a derived relation, and returns the atom that replaces
         it."""
         name = atom.name
@@ -352,7 +358,7 @@ class Attempt:
             columns = ()  # another atom needs the whole relation
         elif not columns:
             if inside or self.home[name].recursive:
-                alone = len(literals(rule.body)) == 1
+                alone = len(conjuncts(rule.body)) == 1
                 why = "none of its columns is known where " + (
                     "its own rules read it" if inside else "it is read"
                 )
@@ -364,7 +370,7 @@ class Attempt:
             values = [bound[at] for at in columns]
             args = tuple(value for value in values if value is not None)
             source = BindingSource(args, relevant(known.prefix, args), rule.types, atom.span)
-            in_rounds = not atoms_read(rule).isdisjoint(self.at_hand.relations)
+            in_rounds = bool(recursive_atoms(rule, self.at_hand.relations))
             refused = None
             if not self.forced and not inside:
                 refused = self.worth.refuses(name, columns, source, in_rounds)
@@ -387,23 +393,17 @@ class Attempt:
         """The rule with the final names of relations."""
 
         def change(node: Any) -> Any:
-            if isinstance(node, Atom):
+            if isinstance(node, s.Atom):
                 node = rebuild(node, change)
                 name, dropped = self.final.get(node.name, (node.name, ()))
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
-            return node if isinstance(node, Var) else rebuild(node, change)
+            return node if isinstance(node, s.Var) else rebuild(node, change)
 
         return replace(rule, body=None if rule.body is None else change(rule.body))
 
 
-def atoms_read(rule: CheckedRule) -> set[str]:
-    """The relations that a rule reads."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {part.name for part in nodes if isinstance(part, Atom)}
-
-
 def exported(rule: CheckedRule) -> set[str]:
     """The variables that aggregates bind."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {name for part in nodes if isinstance(part, Aggregate) for name in part.exports}
+    parts = walk(rule.body)
+    return {name for part in parts if isinstance(part, s.Aggregate) for name in part.exports}
