@@ -71,43 +71,27 @@ def _check_single(
 ) -> None:
     name = rule.head.name
     kind = sorted(_kinds(rule.head) - set(COMBINING))[0]
-    helper = f"{name}_of"
+    helper, text = f"{name}_of", " ".join(show(rule.head).strip("`").split())
     hint = (
         f"put what is aggregated in a relation of its own, say `{helper}(...)`, by as many rules "
-        f"as it takes; then the one rule is `{' '.join(_text(rule.head))} <- {helper}(...).`"
+        f"as it takes; then the one rule is `{text} <- {helper}(...).`"
     )
     aggregate = next(part for part in head_aggregates(rule.head) if part.kind == kind)
     for other in others:
         if other is not rule:
             what = "fact" if isinstance(other, s.Atom) or other.body is None else "rule"
-            errors.append(
-                StratificationError(
-                    f"`{name}` has another {what} beside the one that aggregates by {kind}",
-                    other.span,
-                    hint=hint,
-                    notes=[
-                        Note(f"this {kind} ranges over the bindings of its own body", rule.span)
-                    ],
-                )
-            )
+            message = f"`{name}` has another {what} beside the one that aggregates by {kind}"
+            notes = [Note(f"this {kind} ranges over the bindings of its own body", rule.span)]
+            errors.append(StratificationError(message, other.span, hint=hint, notes=notes))
             return
     if loaded:
         message = f"`{name}` has data, and a rule that aggregates by {kind}"
         errors.append(StratificationError(message, rule.span, hint=hint))
     branch = None if rule.body is None else _branching(rule.body)
     if branch is not None:
-        errors.append(
-            StratificationError(
-                f"a rule that aggregates by {kind} cannot have `;`",
-                branch.span,
-                hint=hint,
-                notes=[Note(f"the {kind} is here", aggregate.span)],
-            )
-        )
-
-
-def _text(head: s.Atom) -> list[str]:
-    return show(head).strip("`").split()
+        message = f"a rule that aggregates by {kind} cannot have `;`"
+        notes = [Note(f"the {kind} is here", aggregate.span)]
+        errors.append(StratificationError(message, branch.span, hint=hint, notes=notes))
 
 
 def _branching(literal: s.Literal) -> s.Or | None:
@@ -127,26 +111,18 @@ def _check_combined(group: Sequence[CheckedRule], errors: list[Error]) -> dict[i
     for rule in group:
         for arg in rule.head.args:
             if not isinstance(arg, s.HeadAggregate) and contains_head_aggregate(arg):
-                errors.append(
-                    StratificationError(
-                        f"{show(arg)} computes with an aggregate, and `{first.head.name}` "
-                        "has other rules or facts that it should combine with",
-                        arg.span,
-                        hint="take the bare aggregate here, and compute with it in another rule",
-                    )
-                )
+                message = f"{show(arg)} computes with an aggregate, and `{first.head.name}` "
+                message += "has other rules or facts that it should combine with"
+                hint = "take the bare aggregate here, and compute with it in another rule"
+                errors.append(StratificationError(message, arg.span, hint=hint))
                 return {}
         mine = aggregate_columns(rule.head)
         if rule.aggregated and mine != columns:
-            errors.append(
-                StratificationError(
-                    f"the rules of `{first.head.name}` aggregate differently: "
-                    f"{_say(mine)} here, but {_say(columns)} there",
-                    rule.head.span,
-                    hint="every rule of a relation takes the same min or max of the same column",
-                    notes=[Note(f"{_say(columns)} here", first.head.span)],
-                )
-            )
+            differ = f"{_say(mine)} here, but {_say(columns)} there"
+            message = f"the rules of `{first.head.name}` aggregate differently: {differ}"
+            hint = "every rule of a relation takes the same min or max of the same column"
+            notes = [Note(f"{_say(columns)} here", first.head.span)]
+            errors.append(StratificationError(message, rule.head.span, hint=hint, notes=notes))
             return {}
     return columns
 
@@ -180,13 +156,11 @@ def names_of_columns(heads: Iterable[s.Atom]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     plain: set[str] = set()
     for head in heads:
-        if head.name in plain:
-            continue
-        if _is_plain(head):
+        best = head.name not in plain and _is_plain(head)
+        if best or head.name not in found:
+            found[head.name] = names_of_head(head)
+        if best:
             plain.add(head.name)
-            found[head.name] = names_of_head(head)
-        elif head.name not in found:
-            found[head.name] = names_of_head(head)
     return found
 
 

@@ -23,9 +23,8 @@ from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_m
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name
 from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
-from gdatalog.planner.rewrite.lists import one_for_many
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ParamType
+from gdatalog.values import ListOf, ParamType
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
@@ -59,7 +58,7 @@ class NameResolution:
         """One rule for each head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
-        self._constants_meant((*rule.heads, *(() if rule.body is None else (rule.body,))))
+        self._constants_meant(*rule.heads, rule.body)
         body = None if rule.body is None else self._literal(rule.body)
         heads = [self._head(head, rule.body is None) for head in rule.heads]
         if len(self.errors) > before:
@@ -95,7 +94,7 @@ class NameResolution:
             return CheckedQuery(name, relation.arity == 0, query.span), None
         before = len(self.errors)
         self._start()
-        self._constants_meant((query.body,))
+        self._constants_meant(query.body)
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
@@ -119,7 +118,7 @@ class NameResolution:
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
-    def _constants_meant(self, nodes: Sequence[s.Atom | s.Literal]) -> None:
+    def _constants_meant(self, *nodes: s.Literal | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
         seen = [part for node in nodes for part in walk(node) if isinstance(part, s.Var)]
         uses = Counter(var.name for var in seen)
@@ -188,10 +187,10 @@ class NameResolution:
             hint = "give all arguments by their place, `_` for those of any value"
             self._fail("columns are named in heads only", atom.columns[0].span, hint)
             return replace(atom, columns=())
-        if self._is_broken(atom.name, atom.span):
-            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
-        if atom.name in self.catalog.relations:
-            self._arity(atom)
+        broken = self._is_broken(atom.name, atom.span)
+        if broken or atom.name in self.catalog.relations:
+            if not broken:
+                self._arity(atom)
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
             args = tuple(self._expr(arg, "compared") for arg in atom.args)
@@ -205,15 +204,11 @@ class NameResolution:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
             self.unknown.add(atom.name)
-            self.errors.append(self._unknown_literal(atom))
+            error = no_such_relation(atom.name, atom.span, self.catalog)
+            if did_you_mean(atom.name, self.catalog.relations) is None:
+                error.hint = did_you_mean(atom.name, PREDICATES) or error.hint
+            self.errors.append(error)
         return atom
-
-    def _unknown_literal(self, atom: s.Atom) -> Error:
-        error = no_such_relation(atom.name, atom.span, self.catalog)
-        function = did_you_mean(atom.name, PREDICATES)
-        if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
-            error.hint = function
-        return error
 
     def _is_broken(self, name: str, span: Span) -> bool:
         """Whether a relation cannot be evaluated: an error, reported once per statement."""
@@ -292,8 +287,8 @@ class NameResolution:
             case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
                     self._no_param(expr)
-                elif (wrong := one_for_many(expr, self.params[name])) is not None:
-                    self._fail(wrong[0], expr.span, wrong[1])
+                else:
+                    self._one_for_many(expr, self.params[name])
                 return expr
             case s.FunctionCall():
                 return self._call(expr)
@@ -317,6 +312,16 @@ class NameResolution:
         give += f" on the command line, `.set ${param.name} value` at the prompt"
         hint = near or f"{give}, `--param {param.name}=value` in a notebook"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
+
+    def _one_for_many(self, param: s.Param | s.ListParam, kind: ParamType) -> None:
+        """The error for a single value in place of a list, or for a list in place of a value."""
+        name, many = param.name, isinstance(kind, ListOf)
+        if isinstance(param, s.Param) and many:
+            message = f"`${name}` is a list, but one value is expected here"
+            self._fail(message, param.span, f"`x in ${name}` takes its values")
+        elif isinstance(param, s.ListParam) and not many:
+            hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
+            self._fail(f"`in` needs a list, and `${name}` is one value: {kind}", param.span, hint)
 
     def _call(self, call: s.FunctionCall) -> s.Expr:
         if self.lifted is not None and _is_head_aggregate(call):

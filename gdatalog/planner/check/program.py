@@ -13,9 +13,11 @@ defines. Relations that read a broken one are broken too; all others are evaluat
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
-from gdatalog.errors import Caution, Error, Span, TypeMismatchError, raise_together
+from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import (
     NOTHING_BROKEN,
@@ -409,41 +411,28 @@ def _causes(
     return causes
 
 
-class _StatementPlaces:
-    """Statements by where they stand."""
-
-    def __init__(self, statements: Iterable[s.Statement]) -> None:
-        found: dict[int, list[tuple[int, int, int]]] = {}
-        for statement in statements:
-            span = statement.span
-            places = found.setdefault(id(span.source), [])
-            places.append((span.start, span.end, id(statement)))
-        self._found = {source: sorted(places) for source, places in found.items()}
-
-    def at(self, span: Span | None) -> int | None:
-        """The id of the statement that holds a place."""
-        places = [] if span is None else self._found.get(id(span.source), [])
-        if span is None or not places:
-            return None
-        at = bisect_right(places, span.start, key=lambda place: place[0]) - 1
-        if at < 0 or span.start > places[at][1]:
-            return None
-        return places[at][2]
-
-
 def _blamed(
     errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
 ) -> dict[int, Error]:
     """The valid statements that errors are about, by their id: where each error stands, else where
     the first of its notes does."""
-    places = _StatementPlaces(each for each in statements if id(each) not in validity.invalid)
+    places: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for statement in statements:
+        if id(statement) not in validity.invalid:
+            span = statement.span
+            places[id(span.source)].append((span.start, span.end, id(statement)))
+    for those in places.values():
+        those.sort()
     causes = {id(cause.error.span) for cause in validity.broken.values()}
     blamed: dict[int, Error] = {}
     for error in errors:
         spans = [error.span, *(note.span for note in error.notes)]
         if not causes.isdisjoint(map(id, spans[1:])):
             continue  # the use of a broken relation by a statement that has to be valid
-        found = next((at for at in map(places.at, spans) if at is not None), None)
-        if found is not None:
-            blamed.setdefault(found, error)
+        for span in filter(None, spans):
+            those = places[id(span.source)]
+            at = bisect_right(those, span.start, key=itemgetter(0)) - 1
+            if at >= 0 and span.start <= those[at][1]:
+                blamed.setdefault(those[at][2], error)
+                break
     return blamed

@@ -63,11 +63,11 @@ class Scopes:
         match literal:
             case s.And():
                 everywhere = Counter(n for item in literal.items for n in variables(item))
-                outside = Counter(n for item in literal.items for n in direct_variables(item))
+                outside = Counter(n for item in literal.items for n in variables(item, s.Aggregate))
                 items = []
                 for item in literal.items:
                     others = _others(everywhere, variables(item))
-                    beside = _others(outside, direct_variables(item))
+                    beside = _others(outside, variables(item, s.Aggregate))
                     items.append(self._literal(item, bound, used | others, direct | beside))
                 return replace(literal, items=tuple(items))
             case s.Or():
@@ -82,7 +82,7 @@ class Scopes:
             case s.Not():
                 return self._negation(literal, bound, used, direct)
             case _:
-                direct |= direct_variables(literal).keys()
+                direct |= variables(literal, s.Aggregate).keys()
                 return rebuild(literal, lambda expr: self._expr(expr, bound, direct))
 
     def _negation(self, negation: s.Not, bound: Names, used: Names, direct: Names) -> s.Not:
@@ -94,10 +94,8 @@ class Scopes:
         match expr:
             case s.Aggregate():
                 return self._aggregate(expr, bound, direct)
-            case s.FunctionCall() | s.Chain() | s.Cast():
-                return rebuild(expr, lambda part: self._expr(part, bound, direct))
             case _:
-                return expr
+                return rebuild(expr, lambda part: self._expr(part, bound, direct))
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
@@ -107,7 +105,7 @@ class Scopes:
         inside = [name for name in variables(aggregate) if name not in bound]
         exports = self._exports(aggregate, [name for name in inside if name in direct], own)
         if exports and aggregate.kind not in ("min", "max"):
-            self._escapes(aggregate, exports)
+            self._escapes(aggregate, exports[0])
         for name in exports:
             self._export_once(aggregate, name)
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
@@ -143,48 +141,33 @@ class Scopes:
 
     def _hides(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
-        self.cautions.append(
-            Caution(
-                f"the `{shown}` in this {aggregate.kind} is not the `{shown}` outside of it: the "
-                "variables of what is aggregated are the aggregate's own",
-                aggregate.span,
-                "rename one of the two",
-                cause="own",
-            )
-        )
+        message = f"the `{shown}` in this {aggregate.kind} is not the `{shown}` outside of it: the "
+        message += "variables of what is aggregated are the aggregate's own"
+        hint = "rename one of the two"
+        self.cautions.append(Caution(message, aggregate.span, hint, cause="own"))
+
+    def _fail(self, message: str, aggregate: s.Aggregate, name: str, hint: str) -> None:
+        self.errors.append(SafetyError(message, variables(aggregate)[name].span, hint=hint))
 
     def _of_another(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
-        self.errors.append(
-            SafetyError(
-                f"`{shown}` is local to this {aggregate.kind}, and outside of it is the value of "
-                "another aggregate",
-                variables(aggregate)[name].span,
-                hint=f"to share it, compute `{shown}` in a rule of its own and read it here by an "
-                "atom; else rename one of the two",
-            )
-        )
+        message = f"`{shown}` is local to this {aggregate.kind}, and outside of it is the value of "
+        message += "another aggregate"
+        hint = f"to share it, compute `{shown}` in a rule of its own and read it here by an "
+        self._fail(message, aggregate, name, hint + "atom; else rename one of the two")
 
-    def _escapes(self, aggregate: s.Aggregate, names: list[str]) -> None:
-        name = own_name(names[0])
-        self.errors.append(
-            SafetyError(
-                f"`{name}` is local to this {aggregate.kind}, and is used outside of it too",
-                variables(aggregate)[names[0]].span,
-                hint=f"bind `{name}` by an atom outside to share it, or rename one of the two; "
-                "only min and max give out the values of their rows",
-            )
-        )
+    def _escapes(self, aggregate: s.Aggregate, name: str) -> None:
+        shown = own_name(name)
+        message = f"`{shown}` is local to this {aggregate.kind}, and is used outside of it too"
+        hint = f"bind `{shown}` by an atom outside to share it, or rename one of the two; "
+        hint += "only min and max give out the values of their rows"
+        self._fail(message, aggregate, name, hint)
 
     def _export_once(self, aggregate: s.Aggregate, name: str) -> None:
         if name in self.exported:
-            self.errors.append(
-                SafetyError(
-                    f"`{own_name(name)}` would come out of two aggregates",
-                    variables(aggregate)[name].span,
-                    hint="rename it in one of them, and compare the two with `=`",
-                )
-            )
+            message = f"`{own_name(name)}` would come out of two aggregates"
+            hint = "rename it in one of them, and compare the two with `=`"
+            self._fail(message, aggregate, name, hint)
         self.exported |= {name}
 
 
@@ -213,11 +196,6 @@ def rename(node: N, names: Mapping[str, str]) -> N:
     if isinstance(node, s.Var):
         return replace(node, name=names[node.name]) if node.name in names else node
     return rebuild(node, lambda part: rename(part, names))
-
-
-def direct_variables(node: Node) -> dict[str, s.Var]:
-    """The variables that occur outside of aggregates."""
-    return variables(node, s.Aggregate)
 
 
 def _binds(literal: s.Literal, bound: Names) -> Names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gdatalog.errors import Error, Note, Span, StratificationError
+from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import (
     CheckedRule,
@@ -45,13 +45,14 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
         if not defined:
             continue
         inside = set(component)
-        recursive = any(step.body in inside for name in defined for step in steps[name])
-        forbidden = _forbidden(inside, defined, steps, by_head) if recursive else None
+        every = [step for name in defined for step in steps[name] if step.body in inside]
+        forbidden = next((step for step in every if step.through), None)
         if forbidden is not None:
-            errors.append(forbidden)
+            path = _path(forbidden.body, forbidden.head, inside, steps)
+            errors.append(cycle_error([forbidden, *path], by_head))
             continue
         of_stratum = tuple(rule for name in defined for rule in by_head[name])
-        strata.append(Stratum(defined, of_stratum, recursive))
+        strata.append(Stratum(defined, of_stratum, bool(every)))
     return tuple(strata)
 
 
@@ -115,19 +116,6 @@ def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
                 low[name] = min(low[name], index[read])
 
 
-def _forbidden(
-    inside: set[str],
-    defined: Sequence[str],
-    steps: Mapping[str, Sequence[Step]],
-    rules: Mapping[str, Sequence[CheckedRule]],
-) -> Error | None:
-    for name in defined:
-        for step in steps[name]:
-            if step.through and step.body in inside:
-                return cycle_error([step, *_path(step.body, name, inside, steps)], rules)
-    return None
-
-
 def _path(
     start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
 ) -> list[Step]:
@@ -166,10 +154,6 @@ class Step:
     through: str = ""  # "", "negation", or "the aggregate count"
     negated: bool = False  # the atom stands directly behind a `!`
 
-    @property
-    def span(self) -> Span:
-        return self.atom.span
-
 
 def cycle_error(
     cycle: Sequence[Step], rules: Mapping[str, Sequence[CheckedRule]]
@@ -182,7 +166,7 @@ def cycle_error(
         message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
     drawing = Note("the cycle\n" + "\n".join(f"    {line}" for line in drawn(cycle)))
     hint = _rewriting(first, {step.head for step in cycle}, rules)
-    return StratificationError(message, first.span, hint=hint, notes=[drawing])
+    return StratificationError(message, first.atom.span, hint=hint, notes=[drawing])
 
 
 def drawn(cycle: Sequence[Step]) -> list[str]:
@@ -194,7 +178,7 @@ def drawn(cycle: Sequence[Step]) -> list[str]:
     for at, step in enumerate(cycle):
         last = at == len(cycle) - 1
         lead = "┌─> " if at == 0 else "└── " if last else "│   "
-        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.span.where()}"
+        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.atom.span.where()}"
         lines.append(line)
         if not last:
             lines.append("│   ↓")

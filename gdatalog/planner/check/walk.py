@@ -117,6 +117,17 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     return replace(node, **new) if new else node
 
 
+def reached(start: str, reads: Callable[[str], Iterable[str]]) -> set[str]:
+    """What a name reads, directly or through others; among these itself, if it is in a cycle."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = set(reads(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return found
+
+
 # The relations that a statement defines or reads, and facts among statements.
 
 # The parts of a relation that can be dropped: its rules, its data, or all.

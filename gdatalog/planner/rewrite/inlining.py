@@ -23,6 +23,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, own_name
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.safety import check_safety
+from gdatalog.planner.check.strata import components
 from gdatalog.planner.check.walk import (
     N,
     Node,
@@ -130,22 +131,19 @@ class _Inlining:
         self.by_name = {name: [r for r in rules if r.head.name == name] for name in spans}
         done_otherwise = {name: d.kind for d in catalog.directives for name in d.names}
         waiting: list[str] = []
-        for name in spans:
-            why = None
+        for name, own in self.by_name.items():
+            if not own:
+                continue
             if name in done_otherwise:
-                why = f".{done_otherwise[name]} names it"
+                self._made(name, f".{done_otherwise[name]} names it")
             elif catalog.relations[name].has_data:
-                why = "it has data"
-            elif any(rule.aggregated for rule in self.by_name[name]):
-                why = "its rules aggregate in the head"
+                self._made(name, "it has data")
+            elif any(rule.aggregated for rule in own):
+                self._made(name, "its rules aggregate in the head")
             elif name in facts:
-                why = "it has facts beside its rules"
-            if not self.by_name[name]:
-                continue  # it has no rules
-            if why is None:
-                waiting.append(name)
+                self._made(name, "it has facts beside its rules")
             else:
-                self._made(name, why)
+                waiting.append(name)
         self._define(waiting)
 
     def placed(self, error: Error, rule: CheckedRule) -> Error:
@@ -156,26 +154,23 @@ class _Inlining:
             error.notes = (*error.notes, self.made[rule.head.name])
         if span is None or _within(span, rule.span):
             return error
-        inline = [atom for atom in _atoms(rule) if atom.name in self.definitions]
-        for atom in inline:
-            if any(_within(span, own.span) for own in self.definitions[atom.name]):
+        for atom in _atoms(rule):
+            if any(_within(span, own.span) for own in self.definitions.get(atom.name, ())):
                 note = Note(f"`{atom.name}` is inline, and is read here", atom.span)
                 error.notes = (*error.notes, note)
                 return error
         return error
 
-    def _define(self, waiting: list[str]) -> None:
-        """Expands relations in topological order; the rest are recursive."""
-        while waiting:
-            reads = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
-            free = [name for name in waiting if reads[name].isdisjoint(waiting)]
-            for name in free:
-                self.definitions[name] = list(map(self.rule, self.by_name[name]))
-            if not free:
-                free = [name for name in waiting if name in _reached(name, reads)]
-                for name in free:
+    def _define(self, waiting: Collection[str]) -> None:
+        """Expands relations after those that they read, and none that is recursive."""
+        every = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
+        reads = {name: sorted(own.intersection(waiting)) for name, own in every.items()}
+        for group in components(reads):
+            for name in group:
+                if len(group) > 1 or name in reads[name]:
                     self._made(name, "it is recursive")
-            waiting = [name for name in waiting if name not in free]
+                else:
+                    self.definitions[name] = list(map(self.rule, self.by_name[name]))
 
     def all(self) -> list[CheckedRule]:
         """All rules, in their order."""
@@ -195,17 +190,6 @@ class _Inlining:
         message = f"`{name}` is declared inline, and is made all the same: {why}"
         self.made[name] = Note(message, self.spans[name])
         self.cautions.append(Caution(message, self.spans[name], WITHOUT))
-
-
-def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    todo = [name]
-    while todo:
-        for other in reads.get(todo.pop(), ()):
-            if other not in found:
-                found.add(other)
-                todo.append(other)
-    return found
 
 
 # The expansion of one rule.
@@ -273,11 +257,11 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = sum(len(list(walk(definition.body))) for definition in definitions)
-        if self.parts + parts > MOST_PARTS:
+        parts = self.parts + sum(len(list(walk(each.body))) for each in definitions)
+        if parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom
-        self.parts += parts
+        self.parts = parts
         self.alternatives *= len(definitions)
         found = [self._instance(definition, atom) for definition in definitions]
         return disjunction(found, atom.span) if len(found) > 1 else found[0]
@@ -342,10 +326,10 @@ def _substituted(node: N, put: Mapping[str, s.Expr]) -> N:
 
 def _adds_no_variable(definition: CheckedRule) -> bool:
     """Whether all variables are in the head, so that an expanded atom keeps its multiplicity."""
-    if not all(isinstance(arg, s.Var) for arg in definition.head.args) or definition.body is None:
+    head, body = definition.head, definition.body
+    if not all(isinstance(arg, s.Var) for arg in head.args) or body is None:
         return False
-    heads = variables(definition.head).keys()
-    return set(_binding(definition.body)) <= heads
+    return variables(head).keys() >= set(_binding(body))
 
 
 def _branches(body: s.Literal | None) -> bool:

@@ -15,22 +15,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, ValueList
 from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ListOf, ParamType, TypeName, list_name
-
-
-def one_for_many(param: s.Param | s.ListParam, kind: ParamType) -> tuple[str, str] | None:
-    """The error and the hint for a single value in place of a list, or a list in place of a
-    value."""
-    name, many = param.name, isinstance(kind, ListOf)
-    if isinstance(param, s.ListParam) == many:
-        return None
-    if many:
-        return (
-            f"`${name}` is a list, but one value is expected here",
-            f"`x in ${name}` takes its values",
-        )
-    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
-    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
+from gdatalog.values import TypeName, list_name
 
 
 @dataclass(slots=True)

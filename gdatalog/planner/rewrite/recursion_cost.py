@@ -19,7 +19,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Checked, CheckedRule, Stratum, own_name
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import atoms_in, conjuncts
+from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite import BindingSource, Columns, asked_for, plain
 from gdatalog.planner.rewrite.passing import branches
@@ -84,16 +84,12 @@ class Worth:
 
     def _below(self, name: str) -> set[str]:
         """A relation and all relations it depends on."""
-        found: set[str] = set()
-        waiting = [name]
-        while waiting:
-            at_hand = waiting.pop()
-            if at_hand in found:
-                continue
-            found.add(at_hand)
-            for rule in self.rules.get(at_hand, ()):
-                waiting += [atom.name for atom in atoms_in(rule.body)]
-        return found
+        rules = self.rules
+        read = reached(
+            name,
+            lambda other: (a.name for rule in rules.get(other, ()) for a in atoms_in(rule.body)),
+        )
+        return {name, *read}
 
     def _recursive(self, name: str) -> bool:
         return name in self.home and self.home[name].recursive and self.world.size(name) is None
