@@ -287,8 +287,8 @@ class NameResolution:
             case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
                     self._no_param(expr)
-                else:
-                    self._one_for_many(expr, self.params[name])
+                elif (wrong := _one_for_many(expr, self.params[name])) is not None:
+                    self._fail(wrong[0], expr.span, wrong[1])
                 return expr
             case s.FunctionCall():
                 return self._call(expr)
@@ -312,16 +312,6 @@ class NameResolution:
         give += f" on the command line, `.set ${param.name} value` at the prompt"
         hint = near or f"{give}, `--param {param.name}=value` in a notebook"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
-
-    def _one_for_many(self, param: s.Param | s.ListParam, kind: ParamType) -> None:
-        """The error for a single value in place of a list, or for a list in place of a value."""
-        name, many = param.name, isinstance(kind, ListOf)
-        if isinstance(param, s.Param) and many:
-            message = f"`${name}` is a list, but one value is expected here"
-            self._fail(message, param.span, f"`x in ${name}` takes its values")
-        elif isinstance(param, s.ListParam) and not many:
-            hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
-            self._fail(f"`in` needs a list, and `${name}` is one value: {kind}", param.span, hint)
 
     def _call(self, call: s.FunctionCall) -> s.Expr:
         if self.lifted is not None and _is_head_aggregate(call):
@@ -447,6 +437,18 @@ def _as_constant(arg: s.Expr) -> s.Expr:
         return arg
     lower = arg.name.lower()
     return s.Const("bool", lower == "true") if lower in _BOOLS else s.Const("symbol", arg.name)
+
+
+def _one_for_many(param: s.Param | s.ListParam, kind: ParamType) -> tuple[str, str] | None:
+    """The error and the hint for one value in place of a list, or a list in place of a value."""
+    name, many = param.name, isinstance(kind, ListOf)
+    if isinstance(param, s.ListParam) == many:
+        return None
+    if many:
+        message = f"`${name}` is a list, but one value is expected here"
+        return message, f"`x in ${name}` takes its values"
+    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
+    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
 
 
 def _is_range(expr: s.Expr) -> bool:

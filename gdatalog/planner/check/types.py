@@ -347,7 +347,8 @@ class TypeInference:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):
             return True
         subject, words = show(expr), self.unifier.words(node)
-        message, hint = f"{reason}, but {subject} is {words}", _conversion(subject, words, mask)
+        message = f"{reason}, but {subject} is {words}"
+        hint = _conversion(subject, words, mask)
         notes = self._note(subject, node, expr.span)
         self.errors.append(TypeMismatchError(message, expr.span, hint=hint, notes=notes))
         return False

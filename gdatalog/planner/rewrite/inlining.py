@@ -181,10 +181,9 @@ class _Inlining:
     def rule(self, rule: CheckedRule) -> CheckedRule:
         if rule.body is None or self.definitions.keys().isdisjoint(_reads(rule)):
             return rule
-        expansion = RuleExpansion(rule, self.definitions)
-        expanded = expansion.expanded()
-        self.cautions += expansion.cautions
-        return expanded
+        expansion = RuleExpansion(rule, self.definitions, self.cautions)
+        body = expansion.literal(rule.body, positive=True)
+        return replace(rule, body=body, types=expansion.types)
 
     def _made(self, name: str, why: str) -> None:
         message = f"`{name}` is declared inline, and is made all the same: {why}"
@@ -208,10 +207,14 @@ class RuleExpansion:
     kept.
     """
 
-    def __init__(self, rule: CheckedRule, definitions: Mapping[str, Sequence[CheckedRule]]) -> None:
+    def __init__(
+        self,
+        rule: CheckedRule,
+        definitions: Mapping[str, Sequence[CheckedRule]],
+        cautions: list[Caution],
+    ) -> None:
         self.definitions = definitions
-        self.cautions: list[Caution] = []
-        self.rule = rule
+        self.cautions = cautions
         self.types: dict[str, TypeName] = dict(rule.types)
         self.alternatives = 1
         self.parts = 0  # syntax nodes added
@@ -220,21 +223,16 @@ class RuleExpansion:
         self.counting = not kinds.isdisjoint(COUNTING)
         self.aggregated = not kinds <= {"min", "max"}  # the rule may not have `;`
 
-    def expanded(self) -> CheckedRule:
-        assert self.rule.body is not None
-        body = self._literal(self.rule.body, positive=True)
-        return replace(self.rule, body=body, types=self.types)
-
-    def _literal(self, literal: s.Literal, positive: bool) -> s.Literal:
+    def literal(self, literal: s.Literal, positive: bool) -> s.Literal:
         match literal:
             case s.And():
-                items = [self._literal(item, positive) for item in literal.items]
+                items = [self.literal(item, positive) for item in literal.items]
                 return conjunction(items, literal.span)
             case s.Or():
-                items = [self._literal(item, positive) for item in literal.items]
+                items = [self.literal(item, positive) for item in literal.items]
                 return disjunction(items, literal.span)
             case s.Not():
-                body = self._literal(literal.body, positive=False)
+                body = self.literal(literal.body, positive=False)
                 return body.body if isinstance(body, s.Not) else replace(literal, body=body)
             case s.Atom() if literal.name in self.definitions:
                 return self._atom(literal, positive)

@@ -17,19 +17,18 @@ at the other end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
 from gdatalog.planner.check.walk import (
     atoms_in,
+    children,
     conjunction,
     conjuncts,
     contains_aggregate,
-    rebuild,
     variables,
     walk,
 )
@@ -274,6 +273,18 @@ class KnownBindings:
     prefix: list[s.Literal] = field(default_factory=list)
     tested: bool = False  # inside a negation or an aggregate
 
+    def closes(self, literal: s.Literal) -> bool:
+        """Whether all variables of a literal that computes nothing are bound with it."""
+        bound = frozenset(self.bound)
+        return is_plain(literal) and bound_by(literal, bound) >= variables(literal).keys()
+
+    def ready(self, literal: s.Literal) -> bool:
+        """Whether everything that a test, an equation, a list of values or a group of such reads is
+        bound."""
+        if isinstance(literal, s.Or):
+            return all(map(self.closes, literal.items))
+        return isinstance(literal, s.Compare | s.Member | s.Distinct) and self.closes(literal)
+
     def copy(self, tested: bool = False, without: Sequence[str] = ()) -> KnownBindings:
         """A copy for a part of the body; variables `without` are local there."""
         own = set(without)
@@ -306,115 +317,12 @@ class KnownBindings:
                         self.constants.setdefault(side.name, other)
 
 
-@dataclass(frozen=True, slots=True)
-class SidewaysPassing:
-    """A walk through a body. `ask` is called for each derived atom and returns its replacement;
-    `tells`: whether a relation's rows can be used for demand."""
-
-    derived: Callable[[str], bool]
-    ask: Callable[[s.Atom, KnownBindings], s.Atom]
-    tells: Callable[[str], bool]
-    rows: Callable[[str], int]
-    groups: Callable[[str], set[int]]  # the columns that demand can bind
-
-    def literal(self, literal: s.Literal, known: KnownBindings) -> s.Literal:
-        """The literal with its derived atoms replaced; adds to `known`."""
-        match literal:
-            case s.And():
-                return replace(literal, items=self._conjunction(literal.items, known))
-            case s.Atom():
-                tells = self.tells(literal.name) and is_plain(literal)
-                new = self.ask(literal, known) if self.derived(literal.name) else literal
-                if tells:
-                    known.learn(new)
-                return new
-            case s.Or():
-                items = tuple(self.literal(item, known.copy()) for item in literal.items)
-                either = replace(literal, items=items)
-                if _ready(either, known) and all(map(self.tells, _relations(literal))):
-                    known.learn(either)
-                return either
-            case s.Not():
-                return replace(literal, body=self.literal(literal.body, known.copy(tested=True)))
-            case _:
-                changed = rebuild(literal, lambda part: self._expression(part, known))
-                if _ready(changed, known):
-                    known.learn(changed)
-                return changed
-
-    def _expression(self, expr: Any, known: KnownBindings) -> Any:
-        match expr:
-            case s.Aggregate():
-                inside = known.copy(tested=True, without=expr.locals)
-                return replace(expr, body=self.literal(expr.body, inside))
-            case s.FunctionCall() | s.Chain():
-                return rebuild(expr, lambda part: self._expression(part, known))
-            case _:
-                return expr
-
-    def _conjunction(
-        self, items: Sequence[s.Literal], known: KnownBindings
-    ) -> tuple[s.Literal, ...]:
-        new: dict[int, s.Literal] = {}
-        while len(new) < len(items):
-            waiting = [at for at in range(len(items)) if at not in new]
-            at = min(waiting, key=lambda at: (self._rank(items[at], known), at))
-            new[at] = self.literal(items[at], known)
-        return tuple(new[at] for at in range(len(items)))
-
-    def _rank(self, literal: s.Literal, known: KnownBindings) -> tuple[int, int]:
-        """The order in which literals are taken."""
-        match literal:
-            case s.Atom(name, args):
-                bound = [at for at, arg in enumerate(args) if known.value(arg) is not None]
-                if self.derived(name):
-                    some = not self.groups(name).isdisjoint(bound)
-                    return (2 if some else 6), 0
-                return (1, 0) if bound or not args else (4, self.rows(name))
-            case s.Or() if _ready(literal, known):
-                return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
-            case _ if _ready(literal, known):
-                return 0, 0
-            case _:
-                return 7, 0
-
-
 def is_plain(literal: s.Literal) -> bool:
     """Whether a literal computes nothing: it cannot fail, and makes no new values."""
     match literal:
-        case s.Atom() | s.Distinct():
-            return all(isinstance(arg, s.Var | s.Const | s.Param) for arg in literal.args)
-        case s.Compare():
-            sides = (literal.first, *(side for _, side in literal.rest))
-            return all(isinstance(side, s.Var | s.Const | s.Param) for side in sides)
-        case s.Member():
-            sides = (literal.item, *literal.values)
-            return all(isinstance(side, s.Var | s.Const | s.Param) for side in sides)
         case s.And() | s.Or():
             return all(map(is_plain, literal.items))
+        case s.Atom() | s.Distinct() | s.Compare() | s.Member():
+            return all(isinstance(part, s.Var | s.Const | s.Param) for part in children(literal))
         case _:
             return False
-
-
-def _ready(literal: s.Literal, known: KnownBindings) -> bool:
-    """Whether everything that a test, an equation, a list of values or a group of such reads is
-    bound."""
-    if isinstance(literal, s.Or):
-        return all(_closed(item, known) for item in literal.items)
-    return isinstance(literal, s.Compare | s.Member | s.Distinct) and _closed(literal, known)
-
-
-def _closed(literal: s.Literal, known: KnownBindings) -> bool:
-    return is_plain(literal) and (
-        bound_by(literal, frozenset(known.bound)) >= variables(literal).keys()
-    )
-
-
-def _relations(literal: s.Literal) -> list[str]:
-    match literal:
-        case s.Atom(name):
-            return [name]
-        case s.And() | s.Or():
-            return [name for item in literal.items for name in _relations(item)]
-        case _:
-            return []
