@@ -11,7 +11,7 @@ from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, 
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.check import CheckedRule, Schema
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
     AtomItem,
@@ -36,7 +36,6 @@ SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 def plan_rule(
     rule: CheckedRule,
-    schemas: Mapping[str, Schema],
     param_types: Mapping[str, TypeName],
     sizes: Statistics,
     recursive: Collection[str] = (),
@@ -69,12 +68,7 @@ def plan_rule(
         tuning=tuning,
     )
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    normal = Normaliser(
-        rule.types,
-        schemas,
-        param_types,
-        count_variables(nodes),
-    )
+    normal = Normaliser(rule.types, param_types, count_variables(nodes))
     alternatives = normal.body(rule.body)
     head_items: list[Item] = []
     computed = _computed_per_group(rule)
@@ -96,9 +90,7 @@ def plan_rule(
             *(sizes, params, orders or Orders(), tuning, algebra),
         )
     if tables is not None:
-        other = plan_rule(
-            rule, schemas, param_types, sizes, params=params, orders=orders, tuning=tuning
-        )
+        other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
         reads = variables_of_exprs(head)
         join = plan_join(tables.items, head, reads, False, sizes=tables.sizes)
         plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
@@ -209,7 +201,6 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
 
 def plan_over(
     rule: CheckedRule,
-    schemas: Mapping[str, Schema],
     param_types: Mapping[str, TypeName],
     sizes: Statistics,
     name: str,
@@ -223,9 +214,7 @@ def plan_over(
     `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
     once, or cannot be planned so.
     """
-    over = plan_rule(
-        rule, schemas, param_types, sizes, (name,), first=False, params=params, tuning=tuning
-    )
+    over = plan_rule(rule, param_types, sizes, (name,), first=False, params=params, tuning=tuning)
     others = {ref.relation for join in over.joins for ref in join.tries}
     if len(over.joins) != len(plan.joins) or name in others:
         return None

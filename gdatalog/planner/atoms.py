@@ -7,7 +7,7 @@ every order: columns of the answer follow in its order, then the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gdatalog.plan import (
     Apply,
@@ -167,30 +167,6 @@ def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     return any({left.name, right.name} <= atom.variables for atom in atoms)
 
 
-def cuts_of(
-    name: str, items: Sequence[Item], bound: Collection[str]
-) -> Iterator[tuple[TestItem, RangeBound]]:
-    """The tests that compare a variable with bound values, as cuts."""
-    for item in items:
-        test = item.test if isinstance(item, TestItem) else None
-        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
-            continue
-        assert isinstance(item, TestItem)
-        left, right = test.args
-        for side, other, op in (
-            (left, right, test.function),
-            (right, left, FLIPPED[test.function]),
-        ):
-            if (
-                isinstance(side, Slot)
-                and side.name == name
-                and side.type != "symbol"
-                and slots(other).issubset(bound)
-            ):
-                yield item, RangeBound(op, other)
-                break
-
-
 def all_cuts(
     name: str,
     tests: Sequence[Item],
@@ -200,7 +176,17 @@ def all_cuts(
 ) -> list[tuple[Item | None, RangeBound]]:
     """The cuts of a variable by bound values, each with the test that it replaces; and implied
     cuts, which replace none."""
-    found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
+    found: list[tuple[Item | None, RangeBound]] = []
+    for item in tests:
+        test = item.test if isinstance(item, TestItem) else None
+        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+            continue
+        (left, right), op = test.args, test.function
+        for side, other, way in ((left, right, op), (right, left, FLIPPED[op])):
+            own = isinstance(side, Slot) and side.name == name and side.type != "symbol"
+            if own and slots(other).issubset(bound):
+                found.append((item, RangeBound(way, other)))
+                break
     # An implied comparison is worth a cut unless a bound variable between the two implies it.
     bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
@@ -225,12 +211,10 @@ def computed_late(items: Iterable[Item]) -> set[str]:
 
 def kind_of(name: str, items: Sequence[Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    for item in items:
-        if isinstance(item, AtomItem):
-            for arg in item.args:
-                if isinstance(arg, Slot) and arg.name == name:
-                    return arg.type
-    return "int"  # every ordered type's keys compare as ints
+    atoms = (item for item in items if isinstance(item, AtomItem))
+    args = (arg for atom in atoms for arg in atom.args if isinstance(arg, Slot))
+    # every ordered type's keys compare as ints
+    return next((arg.type for arg in args if arg.name == name), "int")
 
 
 # Plans for a single atom: its column order without a search, and scans.

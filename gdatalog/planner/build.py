@@ -39,7 +39,6 @@ from gdatalog.planner.components import (
     Pending,
     check_depth,
     components,
-    is_single,
     too_deep,
 )
 from gdatalog.planner.items import (
@@ -211,8 +210,7 @@ class ConjunctionBuilder:
                 or not variables_of(part) - self.bound
                 or not widens(part)
                 or any(map(item_may_fail, part))
-                # a single atom becomes a guard
-                or (len(part) == 1 and is_single(part[0]))
+                or _is_guard(part)
             ):
                 self.items += part
             else:
@@ -496,3 +494,11 @@ class ConjunctionBuilder:
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)
+
+
+def _is_guard(part: Sequence[Item]) -> bool:
+    """Whether a part is an atom whose variables occur once, so that its number of rows is
+    enough."""
+    (item, *others) = part
+    alone = isinstance(item, AtomItem) and not others
+    return alone and len(item.variables) == len(item.args)

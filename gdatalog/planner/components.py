@@ -40,12 +40,6 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     ]
 
 
-def is_single(item: Item) -> bool:
-    """Whether an atom that is a component by itself has only variables that occur once, so that its
-    number of rows is enough."""
-    return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
-
-
 def too_deep(branches: int) -> bool:
     """Whether so many nested branches would exceed Python's recursion limit."""
     return branches * CALLS > getrecursionlimit() - CALLERS

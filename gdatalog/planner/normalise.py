@@ -13,9 +13,8 @@ from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.planner.check import Schema
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
+from gdatalog.planner.check.walk import Node, conjunction, contains_head_aggregate, variables, walk
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -42,7 +41,6 @@ class Normaliser:
     """The normalisation of one rule: the types of its variables, and fresh variables."""
 
     types: Mapping[str, TypeName]
-    schemas: Mapping[str, Schema]
     param_types: Mapping[str, TypeName]
     occurrences: Mapping[str, int]  # how often each variable occurs in the rule
     fresh: dict[str, TypeName] = field(default_factory=dict)
@@ -69,11 +67,7 @@ class Normaliser:
         found: list[Item] = []
         match literal:
             case s.Atom():
-                kinds = self.schemas[literal.name].types
-                args = tuple(
-                    self._term(arg, kind, found)
-                    for arg, kind in zip(literal.args, kinds, strict=True)
-                )
+                args = tuple(self.head(arg, found) for arg in literal.args)
                 found.insert(0, AtomItem(literal.name, args, span=literal.span))
             case s.Compare():
                 for before, op, after in neighbours(literal):
@@ -92,18 +86,17 @@ class Normaliser:
                     slot = self._new("int")
                     found.append(Equation(slot, item))
                     item = slot
-                bounds = [
-                    self._side(bound, found)
-                    for bound in (literal.start, literal.stop, literal.step)
-                ]
-                span = (bounds[0], bounds[1], bounds[2])
+                start = self._side(literal.start, found)
+                stop = self._side(literal.stop, found)
+                span = start, stop, self._side(literal.step, found)
                 found.append(GenerateItem(item, (), span, literal.span))
             case s.Distinct():
                 sides = [self._side(arg, found) for arg in literal.args]
                 for at, right in enumerate(sides):
-                    for left_side in sides[:at]:
-                        test = Apply("!=", (left_side, right), "bool", literal.span)
-                        found.append(TestItem(test))
+                    tests = (
+                        Apply("!=", (left, right), "bool", literal.span) for left in sides[:at]
+                    )
+                    found += map(TestItem, tests)
             case s.Test():
                 if literal.expr != s.Const("bool", True):
                     test = self._side(literal.expr, found)
@@ -162,19 +155,13 @@ class Normaliser:
     # ------------------------------------------------------------------------- expressions
 
     def head(self, arg: s.Expr, found: list[Item]) -> Term:
-        """An argument of the head: an expression becomes a variable of the body."""
+        """An argument of a head or an atom: an expression becomes a variable of the body."""
         side = self._side(arg, found)
-        return self._named(side, found)
-
-    def _named(self, side: Expr, found: list[Item]) -> Term:
         if isinstance(side, Apply):
             slot = self._new(side.type)
             found.append(Equation(slot, side))
             return slot
         return side
-
-    def _term(self, arg: s.Expr, kind: TypeName, found: list[Item]) -> Term:
-        return self._named(self._side(arg, found), found)
 
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
         """An expression that cannot fail: one that can is replaced by a fresh variable."""
@@ -249,12 +236,8 @@ class Normaliser:
         slot = self._new(aggregate_type(expr.kind, targets))
         exports = tuple(Slot(name, self.type_of(name)) for name in expr.exports)
         reads = self._shared(expr) - frozenset(expr.exports)
-        found.append(
-            AggregateItem(
-                expr.kind, slot, targets, tuple(alternatives), tuple(bindings),
-                reads, exports, expr.span,
-            )
-        )  # fmt: skip
+        inside = tuple(alternatives), tuple(bindings)
+        found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
         return slot
 
     def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
@@ -268,13 +251,8 @@ class Normaliser:
         if not groups or not rest or any(len(alternatives_of(item)) > 1 for item in rest):
             return body, []
         bound = self._shared(expr) - frozenset(expr.exports)
-        bound |= {
-            arg.name
-            for item in rest
-            if isinstance(item, s.Atom)
-            for arg in item.args
-            if isinstance(arg, s.Var)
-        }
+        atoms = (item for item in rest if isinstance(item, s.Atom))
+        bound |= {arg.name for atom in atoms for arg in atom.args if isinstance(arg, s.Var)}
         found: list[Item] = []
         for group in groups:
             shared, alternatives = self._shared(group), tuple(self.body(group))
@@ -286,7 +264,7 @@ class Normaliser:
             if len(own) < len(alternatives) or not shared <= bound or item_may_fail(either):
                 return body, []
             found.append(either)
-        return (s.And(rest) if len(rest) > 1 else rest[0]), found
+        return conjunction(rest, body.span), found
 
     def type_of(self, name: str) -> TypeName:
         return self.types[name] if name in self.types else self.fresh[name]

@@ -18,8 +18,9 @@ bindings as before. Rules with aggregates, and strata with lattice aggregates, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
@@ -95,9 +96,8 @@ class RuleSplitting:
 
     def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
         """A rule for each alternative, if one of them can be split."""
-        if rule.body is None or not any(isinstance(part, s.Or) for part in walk(rule.body)):
-            return [rule]
-        if any(isinstance(part, s.Aggregate) for part in walk(rule.body)):
+        kinds = set(map(type, walk(rule.body)))
+        if rule.body is None or s.Or not in kinds or s.Aggregate in kinds:
             return [rule]
         rules = [
             replace(rule, body=conjunction(parts, rule.span))
@@ -196,12 +196,12 @@ class RuleSplitting:
         return replace(cut, part=(*cut.part, *found), types=types)
 
     def _refuses(self, atom: s.Atom, shared: Collection[str], chosen: Sequence[s.Atom]) -> bool:
-        for at, arg in enumerate(atom.args):
-            if isinstance(arg, s.Var) and arg.name in shared:
-                there = self.estimates.values(arg.name, chosen)
-                if self.estimates.distinct(atom.name, (at,)) < REFUSES * there:
-                    return True
-        return False
+        return any(
+            self.estimates.distinct(atom.name, (at,))
+            < REFUSES * self.estimates.values(arg.name, chosen)
+            for at, arg in enumerate(atom.args)
+            if isinstance(arg, s.Var) and arg.name in shared
+        )
 
 
 def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> s.Atom:
@@ -260,9 +260,8 @@ class Cut:
     live: tuple[str, ...]
     dead: tuple[str, ...]
     rest: tuple[s.Literal, ...]
-    types: Mapping[str, TypeName] = field(
-        default_factory=dict
-    )  # of variables that occur only in witnesses
+    # of variables that occur only in witnesses
+    types: Mapping[str, TypeName] = field(default_factory=dict)
 
 
 def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
@@ -275,45 +274,33 @@ def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
         return []
     if any(isinstance(part, (s.Aggregate, s.Or)) for part in walk(rule.body)):
         return []
-    head = names_in(rule.head.args)
-    found = []
-    for count in range(1, len(atoms)):
-        for chosen in combinations([a for a in atoms if plain(a)], count):
-            if any(recursive(atom.name) for atom in chosen) and _connected(chosen):
-                cut = _cut(rule, literals, chosen, head, recursive)
-                if cut is not None:
-                    found.append(cut)
-    return found
+    sizes = range(1, len(atoms))
+    plain_ones = [atom for atom in atoms if plain(atom)]
+    cuts = (
+        _cut(rule, literals, chosen, recursive)
+        for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
+        if any(recursive(atom.name) for atom in chosen) and _connected(chosen)
+    )
+    return [cut for cut in cuts if cut is not None]
 
 
 def _cut(
     rule: CheckedRule,
     literals: Sequence[s.Literal],
     chosen: Sequence[s.Atom],
-    head: frozenset[str],
     recursive: Callable[[str], bool],
 ) -> Cut | None:
-    bound = names_in(chosen)
-    inside = [
-        literal
-        for literal in literals
-        if any(literal is atom for atom in chosen) or _tests(rule, literal, bound)
-    ]
-    rest = [literal for literal in literals if not any(literal is part for part in inside)]
+    head, bound = names_in(rule.head.args), names_in(chosen)
+    own = set(map(id, chosen))
+    inside = [each for each in literals if id(each) in own or _tests(rule, each, bound)]
+    own.update(map(id, inside))
+    rest = [each for each in literals if id(each) not in own]
     needed = head | names_in(rest)
     live = tuple(name for name in _in_order(rule) if name in bound & needed)
-    once = {
-        name
-        for atom in chosen
-        if not recursive(atom.name)
-        for name in names_in([atom])
-        if sum(name in names_in([part]) for part in inside) == 1
-    }
-    dead = tuple(
-        name
-        for name in _in_order(rule)
-        if name in bound and name not in needed and name not in once
-    )
+    uses = Counter(name for part in inside for name in names_in([part]))
+    others = names_in(atom for atom in chosen if not recursive(atom.name))
+    once = {name for name in others if uses[name] == 1}
+    dead = tuple(name for name in _in_order(rule) if name in bound - needed - once)
     # If the rest binds no variable of the head, it only filters rows.
     if not live or not dead or head <= bound:
         return None
@@ -330,9 +317,8 @@ def _tests(rule: CheckedRule, literal: s.Literal, bound: frozenset[str]) -> bool
 
 def plain(literal: s.Literal) -> bool:
     """Whether a literal computes nothing, so that it can be evaluated earlier."""
-    return not any(
-        isinstance(part, (s.FunctionCall, s.Chain, s.Cast, s.Aggregate)) for part in walk(literal)
-    )
+    computes = (s.FunctionCall, s.Chain, s.Cast, s.Aggregate)
+    return not any(isinstance(part, computes) for part in walk(literal))
 
 
 def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:

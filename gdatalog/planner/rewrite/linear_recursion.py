@@ -146,17 +146,11 @@ def _choose(
 KEY = "~key"  # names of users' columns have no ~
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """A stratum whose relations have a key as first column, and their schemas."""
-
-    stratum: Stratum
-    schemas: Mapping[str, Schema]
-
-
-def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
-    """The stratum with keys; None if a rule joins rows of the stratum, aggregates, or has
-    alternatives that read it."""
+def with_key(
+    stratum: Stratum, schemas: Mapping[str, Schema]
+) -> tuple[Stratum, dict[str, Schema]] | None:
+    """The stratum with a key as first column of its relations, and their schemas; None if a rule
+    joins rows of the stratum, aggregates, or has alternatives that read it."""
     if any(not schemas[name].arity for name in stratum.relations):
         return None
     rules = [_with_key(rule, frozenset(stratum.relations)) for rule in stratum.rules]
@@ -166,7 +160,7 @@ def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
         name: Schema(name, (KEY, *schemas[name].columns), ("int", *schemas[name].types))
         for name in stratum.relations
     }
-    return Keyed(replace(stratum, rules=tuple(filter(None, rules))), keyed)
+    return replace(stratum, rules=tuple(filter(None, rules))), keyed
 
 
 def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
