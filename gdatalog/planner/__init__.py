@@ -12,7 +12,12 @@ from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import contains_head_aggregate, variables, walk
+from gdatalog.planner.check.walk import (
+    contains_head_aggregate,
+    count_variables,
+    variables,
+    walk,
+)
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -21,7 +26,7 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.normalise import Normaliser, count_variables
+from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import one_of_each
@@ -67,8 +72,8 @@ def plan_rule(
         orders=orders or Orders(),
         tuning=tuning,
     )
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    normal = Normaliser(rule.types, param_types, count_variables(nodes))
+    uses = count_variables((*rule.head.args, rule.body))
+    normal = Normaliser(rule.types, param_types, uses)
     alternatives = normal.body(rule.body)
     head_items: list[Item] = []
     computed = _computed_per_group(rule)

@@ -6,15 +6,19 @@ and computations that can fail define variables of their own.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import Node, conjunction, contains_head_aggregate, variables, walk
+from gdatalog.planner.check.walk import (
+    conjunction,
+    contains_head_aggregate,
+    count_variables,
+    variables,
+)
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -273,11 +277,6 @@ class Normaliser:
         name = f"~{len(self.fresh) + 1}"
         self.fresh[name] = kind
         return Slot(name, kind)
-
-
-def count_variables(nodes: Iterable[Node]) -> Counter[str]:
-    """The number of occurrences of each variable."""
-    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
 
 
 def _is_ord(expr: Expr) -> bool:

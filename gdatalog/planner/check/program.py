@@ -28,7 +28,7 @@ from gdatalog.planner.check import (
     Schema,
     either,
 )
-from gdatalog.planner.check.catalog import Catalog, CatalogRelation, collect
+from gdatalog.planner.check.catalog import Catalog, collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
@@ -91,6 +91,7 @@ def examine(
     if errors:
         return None, errors
     schemas |= lists.schemas()
+    own = [each for each in program.statements if isinstance(each, s.Rule)]
     checked = Checked(
         schemas=schemas,
         strata=strata,
@@ -100,7 +101,7 @@ def examine(
         pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
         param_types=types.param_types(),
         cautions=cautions_of(program, catalog, whole, cautions),
-        last=_last(program),
+        last=next((rule.heads[0].name for rule in reversed(own)), None),
         inline=inlined.names,
         unbound=inlined.unbound,
         lists=lists.found,
@@ -204,31 +205,13 @@ def _open_columns(
             same = types.open_class(name, at)
             if same not in reported:
                 reported.add(same)
-                open_here.append(at)
+                open_here.append(f"`{schema.columns[at]}`")
         if open_here:
-            errors.append(_open_error(relation, schema, open_here))
-
-
-def _open_error(
-    relation: CatalogRelation, schema: Schema, open_here: Sequence[int]
-) -> TypeMismatchError:
-    declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
-    names = either([f"`{schema.columns[at]}`" for at in open_here], "and")
-    of = f"the column {names} of `{schema.name}` has"
-    if len(open_here) > 1:
-        of = f"the columns {names} of `{schema.name}` have"
-    return TypeMismatchError(
-        f"nothing says which type {of}",
-        relation.span,
-        hint=f"declare it, as in `.decl {schema.name}({declare})`",
-    )
-
-
-def _last(program: s.Program) -> str | None:
-    for statement in reversed(program.statements):
-        if isinstance(statement, s.Rule):
-            return statement.heads[0].name
-    return None
+            columns, have = ("columns", "have") if len(open_here) > 1 else ("column", "has")
+            of = f"the {columns} {either(open_here, 'and')} of `{name}` {have}"
+            hint = f"declare it, as in `.decl {show_schema(schema)}`"
+            message = f"nothing says which type {of}"
+            errors.append(TypeMismatchError(message, relation.span, hint=hint))
 
 
 # Kept statements: which are valid, and which relations are broken.

@@ -7,7 +7,6 @@ has at most one error.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -21,7 +20,7 @@ from gdatalog.planner.check.scopes import (
     shared_by,
     solvable,
 )
-from gdatalog.planner.check.walk import Node, children, conjuncts, variables, walk
+from gdatalog.planner.check.walk import Node, children, conjuncts, count_variables, variables
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]
@@ -94,10 +93,10 @@ class _Check:
 
     def _negation(self, negation: s.Not, bound: Names) -> None:
         """Variables that occur outside too must be bound outside."""
-        inside = _occurrences(negation)
+        inside = count_variables([negation])
         if all(name in bound for name in inside):
             return
-        everywhere = _occurrences(self.rule.head) + _occurrences(self.rule.body)
+        everywhere = count_variables((self.rule.head, self.rule.body))
         for name, var in variables(negation).items():
             if name not in bound and everywhere[name] > inside[name]:
                 self.unbound(var, f"in {show(negation)}", bound)
@@ -284,9 +283,3 @@ def _factor(side: s.Expr, name: str) -> str | None:
             return text_of(factor)
         case _:
             return None
-
-
-def _occurrences(node: Node | None) -> Counter[str]:
-    if node is None:
-        return Counter()
-    return Counter(part.name for part in walk(node) if isinstance(part, s.Var))

@@ -18,7 +18,7 @@ through `=`; a min or max also binds its exports. `;` binds the variables that e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
@@ -28,6 +28,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
+Types = Mapping[str, TypeName] | None
 
 
 def local_name(stem: str, numbers: Iterator[int]) -> str:
@@ -212,23 +213,19 @@ def _others(counts: Counter[str], own: Iterable[str]) -> Names:
 
 
 def bound_by(
-    literal: s.Literal,
-    bound: frozenset[str],
-    types: Mapping[str, TypeName] | None = None,
-    *,
-    aggregates: bool = True,
-) -> frozenset[str]:
+    literal: s.Literal, bound: Names, types: Types = None, *, aggregates: bool = True
+) -> Names:
     """The variables that are bound after `literal`, including those of `bound`.
 
     `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
     `aggregates=False`, aggregates bind nothing.
     """
-    found = set(bound)
-    _bind(literal, found, types, aggregates)
-    return frozenset(found)
+    found = _Binding(set(bound), types, aggregates)
+    found.take(literal)
+    return frozenset(found.bound)
 
 
-def ready(expr: Node, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+def ready(expr: Node, bound: Set[str], aggregates: bool = True) -> bool:
     """Whether the expression can be computed: all its variables are bound."""
     match expr:
         case s.Var(name):
@@ -255,10 +252,7 @@ def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
 
 
 def solvable(
-    expr: Node,
-    bound: frozenset[str] | set[str],
-    types: Mapping[str, TypeName] | None = None,
-    aggregates: bool = True,
+    expr: Node, bound: Set[str], types: Types = None, aggregates: bool = True
 ) -> str | None:
     """The only unbound variable of `expr`, if the expression's value determines it: it stands alone
     or under `+` and `-`."""
@@ -279,76 +273,63 @@ def solvable(
             return None
 
 
-Types = Mapping[str, TypeName] | None
+@dataclass(slots=True)
+class _Binding:
+    """What is bound once some literals hold."""
 
+    bound: set[str]
+    types: Types
+    aggregates: bool
 
-def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
-    match literal:
-        case s.And():
-            # alternate directions, so that a long chain of `=` is quick in either order
-            items, before = literal.items, -1
-            while before != len(bound):
-                before = len(bound)
-                for item in items:
-                    _bind(item, bound, types, aggregates)
-                items = items[::-1]
-            return
-        case s.Or():
-            branches: list[set[str]] = []
-            for item in literal.items:
-                branch = set(bound)
-                _bind(item, branch, types, aggregates)
-                branches.append(branch)
-            bound |= set.intersection(*branches)
-            return
-        case s.Not():
-            return
-        case s.Atom():
-            _bind_atom(literal, bound, types, aggregates)
-        case s.Compare():
-            # each pass moves values one step to the left in a chain of `=`
-            for _ in literal.rest:
-                for left, op, right in neighbours(literal):
-                    if op == "=":
-                        _bind_from(left, (right,), bound, types, aggregates)
-                        _bind_from(right, (left,), bound, types, aggregates)
-        case s.Member():
-            if isinstance(_bare(literal.item), s.Var):
-                _bind_from(literal.item, literal.values, bound, types, aggregates)
-        case s.Range():
-            if isinstance(_bare(literal.item), s.Var):
-                ends = (literal.start, literal.stop, literal.step)
-                _bind_from(literal.item, ends, bound, types, aggregates)
-        case _:
-            pass
-    if aggregates:
-        for part in walk(literal, s.Aggregate):
+    def take(self, literal: s.Literal) -> None:
+        bound = self.bound
+        match literal:
+            case s.And(items):
+                # alternate directions, so that a long chain of `=` is quick in either order
+                before = -1
+                while before != len(bound):
+                    before = len(bound)
+                    for item in items:
+                        self.take(item)
+                    items = items[::-1]
+                return
+            case s.Or(items):
+                branches = [replace(self, bound=set(bound)) for _ in items]
+                for item, branch in zip(items, branches, strict=True):
+                    branch.take(item)
+                bound |= set.intersection(*(branch.bound for branch in branches))
+                return
+            case s.Not():
+                return
+            case s.Atom():
+                self._atom(literal)
+            case s.Compare():
+                # each pass moves values one step to the left in a chain of `=`
+                for _ in literal.rest:
+                    for left, op, right in neighbours(literal):
+                        if op == "=":
+                            self._solve(left, right)
+                            self._solve(right, left)
+            case s.Member() | s.Range():
+                if isinstance(_bare(literal.item), s.Var):
+                    self._solve(*children(literal))
+        for part in walk(literal, s.Aggregate) if self.aggregates else ():
             if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
                 bound.update(part.exports)
 
+    def _atom(self, atom: s.Atom) -> None:
+        args = [_bare(arg) for arg in atom.args]
+        self.bound.update(arg.name for arg in args if isinstance(arg, s.Var))
+        waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
+        for _ in waiting:
+            for arg in waiting:
+                self._solve(arg)
 
-def _bind_atom(atom: s.Atom, bound: set[str], types: Types, aggregates: bool) -> None:
-    waiting: list[s.Expr] = []
-    for arg in atom.args:
-        bare = _bare(arg)
-        if isinstance(bare, s.Var):
-            bound.add(bare.name)
-        elif isinstance(bare, s.FunctionCall | s.Chain):
-            waiting.append(bare)
-    for _ in range(len(waiting)):
-        for arg in waiting:
-            solved = solvable(arg, bound, types, aggregates)
-            if solved is not None:
-                bound.add(solved)
-
-
-def _bind_from(
-    item: s.Expr, values: tuple[s.Expr, ...], bound: set[str], types: Types, aggregates: bool
-) -> None:
-    if all(ready(value, bound, aggregates) for value in values):
-        name = solvable(item, bound, types, aggregates)
-        if name is not None:
-            bound.add(name)
+    def _solve(self, item: Node, *values: Node) -> None:
+        if all(ready(value, self.bound, self.aggregates) for value in values):
+            name = solvable(item, self.bound, self.types, self.aggregates)
+            if name is not None:
+                self.bound.add(name)
 
 
 def _bare(expr: s.Expr) -> s.Expr:

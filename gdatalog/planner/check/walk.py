@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -88,6 +89,11 @@ def variables(node: Node | None, *closed: type[Node]) -> dict[str, s.Var]:
         if isinstance(part, s.Var):
             found.setdefault(part.name, part)
     return found
+
+
+def count_variables(nodes: Iterable[Node | None]) -> Counter[str]:
+    """The number of occurrences of each variable."""
+    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
 
 
 def head_aggregates(node: Node) -> list[s.HeadAggregate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from gdatalog.planner.order import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
@@ -17,6 +18,19 @@ def bits(mask: int) -> tuple[int, ...]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return tuple(found)
+
+
+def parts_of(left: int, around: Sequence[int]) -> Iterator[int]:
+    """The connected components of some variables; `around`: those that each is connected to."""
+    while left:
+        part = new = left & -left
+        while new:
+            low = new & -new
+            more = around[low.bit_length() - 1] & left & ~part
+            part |= more
+            new = new ^ low | more
+        left &= ~part
+        yield part
 
 
 @dataclass(slots=True, eq=False)
@@ -189,20 +203,8 @@ class QueryPattern:
 
     def components(self, among: int) -> list[int]:
         """The connected components of some unbound variables."""
-        parts: list[int] = []
         around = self.around_each
-        left = among
-        while left:
-            part = new = left & -left
-            while new:
-                low = new & -new
-                more = around[low.bit_length() - 1] & left & ~part
-                part |= more
-                new = new ^ low | more
-            left &= ~part
-            if around[part.bit_length() - 1]:
-                parts.append(part)
-        return sorted(parts)
+        return sorted(p for p in parts_of(among, around) if around[p.bit_length() - 1])
 
     def widens(self, part: int) -> bool:
         """Whether some of the variables can have several values; otherwise they are computed."""

@@ -11,14 +11,21 @@ each binding of the rest of the body then stands for as many bindings as there a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema
-from gdatalog.planner.check.walk import Node, atoms_in, conjunction, conjuncts, rebuild, walk
+from gdatalog.planner.check.walk import (
+    Node,
+    atoms_in,
+    conjunction,
+    conjuncts,
+    count_variables,
+    rebuild,
+    walk,
+)
 from gdatalog.records import replace
 
 Kept = Mapping[str, tuple[int, ...]]  # the columns that are kept, by relation
@@ -30,10 +37,7 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     read: dict[str, set[int]] = {}
     for stratum in checked.strata:
         for rule in stratum.rules:
-            if rule.body is None:
-                continue
-            nodes = (*rule.head.args, rule.body)
-            times = Counter(p.name for n in nodes for p in walk(n) if isinstance(p, s.Var))
+            times = count_variables((*rule.head.args, rule.body))
             for atom, counted in _atoms(rule.body, rule.aggregated):
                 if atom.name in names:
                     read.setdefault(atom.name, set()).update(
@@ -48,7 +52,7 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     }
 
 
-def _atoms(node: Node, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
+def _atoms(node: Node | None, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
     """The atoms of a body, and whether the multiplicity of each matters."""
     for part in walk(node):
         if isinstance(part, s.Atom):
@@ -108,11 +112,11 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     Rules that read none of the relations are unchanged."""
     if rule.body is None:
         return rule
-    nodes: list[Node] = [*rule.head.args, rule.body]
-    read = [part for node in nodes for part in walk(node) if _reads(part, columns)]
+    nodes = (*rule.head.args, rule.body)
+    read = [atom for atom in atoms_in(*nodes) if atom.name in columns]
     if not read:
         return rule
-    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
+    uses = count_variables(nodes)
     items = conjuncts(rule.body)
     changed = tuple(_counted(item, columns, uses) for item in items)
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
@@ -128,27 +132,18 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
 
 def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether, for some column of each relation, counts are enough for the rule."""
-    if rule.body is None:
-        return True
-    read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
     return all(
-        bool(atom.args) and counted_rule(rule, {atom.name: column}) is not None
-        for atom in read
-        if isinstance(atom, s.Atom)
-        for column in [_asked(rule, atom)]
+        bool(atom.args) and counted_rule(rule, {atom.name: _asked(rule, atom)}) is not None
+        for atom in atoms_in(rule.body)
+        if atom.name in names
     )
 
 
 def _asked(rule: CheckedRule, atom: s.Atom) -> int:
     """The first column of an atom that the rest of the rule reads; 0 if there is none."""
-    nodes: list[Node] = [*rule.head.args, *([rule.body] if rule.body else [])]
-    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
+    uses = count_variables((*rule.head.args, rule.body))
     asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
     return asked[0] if asked else 0
-
-
-def _reads(part: Node, columns: Mapping[str, int]) -> bool:
-    return isinstance(part, s.Atom) and part.name in columns
 
 
 def _unused(arg: s.Expr, uses: Mapping[str, int]) -> bool:

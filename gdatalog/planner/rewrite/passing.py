@@ -16,7 +16,6 @@ at the other end.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -29,8 +28,8 @@ from gdatalog.planner.check.walk import (
     conjunction,
     conjuncts,
     contains_aggregate,
+    count_variables,
     variables,
-    walk,
 )
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite import Columns
@@ -50,12 +49,7 @@ class RecursiveRule:
         them."""
         head = [self.rule.head.args[at] for at in columns]
         names = [arg.name for arg in head if isinstance(arg, s.Var)]
-        seen = Counter(
-            part.name
-            for node in (*self.rule.head.args, *self.atom.args, *self.rest)
-            for part in walk(node)
-            if isinstance(part, s.Var)
-        )
+        seen = count_variables((*self.rule.head.args, *self.atom.args, *self.rest))
         return (
             head == [self.atom.args[at] for at in columns]
             and len(names) == len(head)

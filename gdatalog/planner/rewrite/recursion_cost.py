@@ -12,7 +12,7 @@ each value has a fixed number of partners.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from gdatalog.parser import syntax as s
@@ -70,7 +70,7 @@ class Worth:
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
-            asked = 1.0 if not isinstance(arg, s.Var) else self._values(arg.name, source.body, ())
+            asked = self._values(arg, source.body, ())
             there = self.domain(name, column)
             few = tuning.magic_sets_values if there is None else tuning.magic_sets_share * there
             if asked is not None and asked <= few:
@@ -114,20 +114,17 @@ class Worth:
         most: float | None = None
         for rule in self.rules[name]:
             arg = rule.head.args[column]
-            found = self._of(arg, conjuncts(rule.body), seen)
+            found = self._values(arg, conjuncts(rule.body), seen)
             if found is not None:
                 most = max(most or 0.0, found)
         if not self.home[name].recursive:  # in a recursion, the result depends on `seen`
             self.domains[name, column] = most
         return most
 
-    def _of(self, arg: s.Expr, body: Sequence[s.Literal], seen: Seen) -> float | None:
-        if isinstance(arg, s.Const | s.Param):
-            return 1.0
-        return self._values(arg.name, body, seen) if isinstance(arg, s.Var) else None
-
-    def _values(self, name: str, body: Sequence[s.Literal], seen: Seen) -> float | None:
-        """The greatest number of values of a variable under the literals; None if unknown."""
+    def _values(self, arg: s.Expr, body: Sequence[s.Literal], seen: Seen) -> float | None:
+        """The greatest number of values of an argument under the literals; None if unknown."""
+        if not isinstance(arg, s.Var):
+            return 1.0 if isinstance(arg, s.Const | s.Param) else None
         known: dict[str, float] = {}
         for _ in range(len(body)):
             before = dict(known)
@@ -135,7 +132,7 @@ class Worth:
                 self._learn(literal, known, seen)
             if known == before:
                 break
-        return known.get(name)
+        return known.get(arg.name)
 
     def _learn(self, literal: s.Literal, known: dict[str, float], seen: Seen) -> None:
         def limit(name: str, values: float | None) -> None:
@@ -290,14 +287,10 @@ class Collapse:
 
         The atom with the least fan-out comes next, as in a plan's order.
         """
-        left, known = list(atoms), set(names_of(given))
         values: dict[str, float] = {}
         self.passes(given, values)
         many, looked_at = 1.0, 0.0
-        while left:
-            atom, fan = self.next(left, known, wanted)
-            left.remove(atom)
-            known |= names_of(atom)
+        for atom, fan in self.in_order(atoms, names_of(given), wanted):
             many *= fan * self.passes(atom, values)
             looked_at += many
         return many, looked_at
@@ -306,25 +299,22 @@ class Collapse:
         self, atoms: Sequence[s.Atom], live: Collection[str], wanted: Collection[str]
     ) -> float:
         """The greatest number of bindings with the same live variables."""
-        left, known, many = list(atoms), set(live), 1.0
+        return prod(max(1.0, fan) for _, fan in self.in_order(atoms, live, wanted))
+
+    def in_order(
+        self, atoms: Sequence[s.Atom], bound: Collection[str], wanted: Collection[str]
+    ) -> Iterator[tuple[s.Atom, float]]:
+        """The atoms, each with its fan-out: the connected one with the least comes next."""
+        left, known = list(atoms), set(bound)
         while left:
-            atom, fan = self.next(left, known, wanted)
+            found = []
+            for atom in [atom for atom in left if names_of(atom) & known] or left:
+                rest = (names_of(other) for other in left if other is not atom)
+                found.append((self.fan(atom, known, set(wanted).union(*rest)), atom))
+            fan, atom = min(found, key=lambda pair: pair[0])
             left.remove(atom)
             known |= names_of(atom)
-            many *= max(1.0, fan)
-        return many
-
-    def next(
-        self, left: Sequence[s.Atom], known: Collection[str], wanted: Collection[str]
-    ) -> tuple[s.Atom, float]:
-        """The connected atom with the least fan-out."""
-        near = [atom for atom in left if names_of(atom) & set(known)] or left
-        found = []
-        for atom in near:
-            others = set(wanted).union(*(names_of(other) for other in left if other is not atom))
-            found.append((self.fan(atom, known, others), atom))
-        fan, atom = min(found, key=lambda pair: pair[0])
-        return atom, fan
+            yield atom, fan
 
     def work(
         self, atoms: Sequence[s.Atom], wanted: Collection[str], recursive: Collection[str]
