@@ -182,17 +182,17 @@ def all_cuts(
         if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
             continue
         (left, right), op = test.args, test.function
-        for side, other, way in ((left, right, op), (right, left, FLIPPED[op])):
+        for side, limit, way in ((left, right, op), (right, left, FLIPPED[op])):
             own = isinstance(side, Slot) and side.name == name and side.type != "symbol"
-            if own and slots(other).issubset(bound):
-                found.append((item, RangeBound(way, other)))
+            if own and slots(limit).issubset(bound):
+                found.append((item, RangeBound(way, limit)))
                 break
     # An implied comparison is worth a cut unless a bound variable between the two implies it.
     bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in bounds:
             found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
-    return found + [(None, RangeBound(*limit)) for limit in comparisons.implied_limits(name, bound)]
+    return found + [(None, RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
 
 
 def computed_late(items: Iterable[Item]) -> set[str]:

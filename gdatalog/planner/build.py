@@ -500,5 +500,4 @@ def _is_guard(part: Sequence[Item]) -> bool:
     """Whether a part is an atom whose variables occur once, so that its number of rows is
     enough."""
     (item, *others) = part
-    alone = isinstance(item, AtomItem) and not others
-    return alone and len(item.variables) == len(item.args)
+    return not others and isinstance(item, AtomItem) and len(item.variables) == len(item.args)

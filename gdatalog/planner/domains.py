@@ -171,8 +171,8 @@ class _UnionFind:
             case s.Not(body):
                 self._literal(body)
             case s.And(items) | s.Or(items):
-                for item in items:
-                    self._literal(item)
+                for part in items:
+                    self._literal(part)
             case _:
                 self._opens(node)
 

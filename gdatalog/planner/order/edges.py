@@ -38,12 +38,22 @@ def rankable(size: RelationStatistics) -> bool:
     return size.graph is not None and (bool(size.rises) or size.graph.symmetric)
 
 
-def edge_of(atom: AtomItem) -> Pair | None:
-    """The variables of an atom with two different variables."""
-    if len(atom.args) != 2 or len(atom.variables) != 2:
-        return None
-    a, b = atom.args
-    return (a.name, b.name) if isinstance(a, Slot) and isinstance(b, Slot) else None
+def edge_of(item: Item) -> Pair | None:
+    """The variables of an atom with two different variables; None for other items."""
+    match item:
+        case AtomItem(_, (Slot(a), Slot(b))) if a != b:
+            return a, b
+        case _:
+            return None
+
+
+def edges_in(items: Iterable[Item]) -> list[AtomItem]:
+    return [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+
+
+def pairs_of(items: Iterable[Item]) -> set[Names]:
+    """The pairs of variables that edges connect."""
+    return {frozenset(edge) for item in items if (edge := edge_of(item)) is not None}
 
 
 def operator(item: Item) -> str | None:
@@ -66,12 +76,7 @@ def ends(item: Item) -> Pair:
 
 def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
-    return {
-        frozenset(edge)
-        for item in items
-        if isinstance(item, AtomItem) and (edge := edge_of(item)) is not None
-        if sizes(item.relation, item.version).loopless
-    }
+    return pairs_of(i for i in edges_in(items) if sizes(i.relation, i.version).loopless)
 
 
 def unlike_pairs(items: Sequence[Item], sizes: Statistics) -> set[Names]:
@@ -173,10 +178,9 @@ class Literal:
         return self.shape, tuple(sorted(names) if self.unordered else names)
 
 
-def literals_of(
-    items: Sequence[Item], symmetric: Callable[[AtomItem], bool]
-) -> list[Literal] | None:
-    """The items as literals; None if automorphisms do not support one of them."""
+def literals_of(items: Sequence[Item], sizes: Statistics | None) -> list[Literal] | None:
+    """The items as literals; None if automorphisms do not support one of them. Without `sizes`, all
+    relations are symmetric."""
     outside = frozenset().union(*(item.variables for item in items))
     found = []
     for item in items:
@@ -194,7 +198,9 @@ def literals_of(
                 item = TestItem(Apply(FLIPPED[test.function], test.args[::-1], test.type))
         elif isinstance(item, AtomItem):
             plain = all(isinstance(arg, Slot) for arg in item.args)
-            unordered = plain and len(item.args) == 2 and symmetric(item)
+            unordered = plain and len(item.args) == 2
+            if unordered and sizes is not None:
+                unordered = sizes(item.relation, item.version).symmetric
         shape, names = _plain(item) if plain else _with_holes(item, outside)
         found.append(Literal(shape, names, unordered))
     return found
@@ -229,6 +235,35 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
         parts = (getattr(node, field.name) for field in fields(node) if field.compare)
         return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
     return type(node), node  # 1 is not 1.0 nor True
+
+
+def restrictions_of(
+    items: Sequence[Item],
+    sizes: Statistics,
+    by_degree: bool = False,
+    last: Sequence[str] = (),
+    fixed: Collection[str] = (),
+) -> Restrictions | None:
+    """The restrictions that select one solution of each orbit, by value or by degree; None if
+    automorphisms do not support an item.
+
+    Permutations of the variables `last` alone are not restricted; automorphisms fix `fixed` ones.
+    """
+    literals = literals_of(items, sizes)
+    if literals is None:
+        return None
+    types, unlike = types_of(items), unlike_pairs(items, sizes)
+    atoms = [item for item in items if isinstance(item, AtomItem)]
+
+    def distinct(a: str, b: str) -> bool:
+        ordered = by_degree or types.get(a, "symbol") != "symbol"
+        return ordered and frozenset((a, b)) in unlike
+
+    def near(a: str, b: str) -> bool:
+        return any({a, b} <= atom.variables for atom in atoms)
+
+    names = [*(name for name in in_order(items) if name not in last), *last]
+    return Symmetries(literals, names).restrictions(distinct, near, last, fixed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,17 @@ from gdatalog.planner.order.edges import (
     chains_of,
     comparison,
     edge_of,
+    edges_in,
     ends,
     has_triangle,
     in_order,
     literals_of,
     operator,
+    pairs_of,
     rank,
     rankable,
     ranked,
+    restrictions_of,
     share_of,
     strict_order,
     types_of,
@@ -117,11 +120,8 @@ class _Chains:
         self.relation = relation
         self.atoms = [
             item
-            for item in items
-            if isinstance(item, AtomItem)
-            and item.relation == relation
-            and edge_of(item) is not None
-            and item.variables.isdisjoint(outer)
+            for item in edges_in(items)
+            if item.relation == relation and item.variables.isdisjoint(outer)
         ]
         names = variables_of(self.atoms)
         self.names = list(dict.fromkeys(name for a in self.atoms for name in edge_of(a) or ()))
@@ -151,7 +151,7 @@ class _Chains:
         unequal = [item for item in self.tests if operator(item) == "!="]
         rest: list[Item] = [*self.atoms, *unequal]
         rest += [comparison("!=", a, b) for a, b in sorted(order)]
-        literals = literals_of(rest, lambda atom: True)
+        literals = literals_of(rest, None)
         assert literals is not None
         symmetries = Symmetries(literals, self.names)
         chained = frozenset(name for chain in chains for name in chain)
@@ -177,7 +177,7 @@ class _Chains:
 
     def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
         """Whether degree order may be faster on skewed degrees."""
-        near = {frozenset(edge_of(atom) or ()) for atom in self.atoms}
+        near = pairs_of(self.atoms)
         if not any(has_triangle(chain, near) for chain in chains):
             return False
         for chain in chains:
@@ -221,15 +221,9 @@ def _by_value(
 ) -> tuple[tuple[Item, ...], int]:
     """For any body: restrictions compare values, whose type must have an order."""
     types = types_of(items)
-    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
-    if literals is None:
+    found = restrictions_of(items, sizes, fixed=fixed)
+    if found is None:
         return tuple(items), 1
-    unlike = unlike_pairs(items, sizes)
-    found = Symmetries(literals, in_order(items)).restrictions(
-        lambda a, b: types.get(a, "symbol") != "symbol" and frozenset((a, b)) in unlike,
-        lambda a, b: any({a, b} <= item.variables for item in items if isinstance(item, AtomItem)),
-        fixed=fixed,
-    )
     tests = [comparison("<", a, b, types[a]) for a, b in found.pairs]
     return (*items, *tests), found.orbit
 
@@ -242,7 +236,7 @@ def _by_degree(
     Existing comparisons can be dropped if each orbit has the same number of solutions that satisfy
     them, whatever the order.
     """
-    atoms = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    atoms = edges_in(items)
     tests = [item for item in items if isinstance(item, TestItem) and operator(item)]
     size = sizes(atoms[0].relation, atoms[0].version) if atoms else None
     if (
@@ -261,10 +255,10 @@ def _by_degree(
     unequal = [item for item in tests if operator(item) == "!="]
     apart = unlike_neighbours(atoms, sizes)  # implied by atoms
     unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
-    literals = literals_of([*atoms, *unequal], lambda atom: True)
+    literals = literals_of([*atoms, *unequal], None)
     assert literals is not None
     names = in_order(atoms)
-    near = {frozenset(edge_of(atom) or ()) for atom in atoms}
+    near = pairs_of(atoms)
     symmetries = Symmetries(literals, names)
     found = symmetries.restrictions(
         lambda a, b: frozenset((a, b)) in unlike, lambda a, b: frozenset((a, b)) in near

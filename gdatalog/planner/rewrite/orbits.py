@@ -31,15 +31,14 @@ from gdatalog.planner.items import (
 from gdatalog.planner.order import GraphStatistics, Statistics
 from gdatalog.planner.order.edges import (
     Restrictions,
-    Symmetries,
     comparison,
-    edge_of,
+    edges_in,
     ends,
-    in_order,
     literals_of,
     operator,
     rankable,
     ranked,
+    restrictions_of,
     types_of,
     unlike_neighbours,
     unlike_pairs,
@@ -72,7 +71,7 @@ class Restricted:
 def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
     """Whether the items are edges of one symmetric graph and `!=` tests, so that ranks can replace
     their values."""
-    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    edges = edges_in(items)
     tests = [item for item in items if operator(item) == "!="]
     relations = {(atom.relation, atom.version) for atom in edges}
     return (
@@ -87,20 +86,8 @@ def restricted(
     items: Sequence[Item], sizes: Statistics, by_degree: bool = False
 ) -> Restricted | None:
     """The restrictions of the items; None if automorphisms are not supported."""
-    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
-    types = types_of(items)
-    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
-    if literals is None or any(map(item_may_fail, items)):
-        return None
-    unlike = unlike_pairs(items, sizes)
-    near = {frozenset(edge_of(atom) or ()) for atom in edges}
-    found = Symmetries(literals, in_order(items)).restrictions(
-        lambda a, b: (
-            (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
-        ),
-        lambda a, b: frozenset((a, b)) in near,
-    )
-    return Restricted(tuple(items), found, by_degree)
+    found = None if any(map(item_may_fail, items)) else restrictions_of(items, sizes, by_degree)
+    return None if found is None else Restricted(tuple(items), found, by_degree)
 
 
 def partly_restricted(
@@ -182,7 +169,7 @@ def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
     types = types_of(items)
     unlike = unlike_pairs(items, sizes)
     isomorphic, seen = Isomorphic(sizes, {}), set[Hashable]()
-    if literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric) is None:
+    if literals_of(items, sizes) is None:
         return
     for a, b in combinations(sorted(types), 2):
         if frozenset((a, b)) in unlike or not (by_degree or types[a] == types[b] != "symbol"):

@@ -233,7 +233,7 @@ class Isomorphic:
 
     def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
         """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
-        literals = literals_of(items, self._symmetric)
+        literals = literals_of(items, self.sizes)
         assert literals is not None
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
@@ -246,9 +246,6 @@ class Isomorphic:
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
-
-    def _symmetric(self, atom: AtomItem) -> bool:
-        return self.sizes(atom.relation, atom.version).symmetric
 
 
 _Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]

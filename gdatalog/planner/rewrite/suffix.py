@@ -11,7 +11,7 @@ The other variables are enumerated, one solution of each orbit. Equal lists are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from gdatalog.plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
@@ -23,7 +23,6 @@ from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
-    Symmetries,
     comparison,
     edge_of,
     ends,
@@ -31,13 +30,13 @@ from gdatalog.planner.order.edges import (
     literals_of,
     operator,
     rank,
-    rankable,
     ranked,
+    restrictions_of,
     types_of,
-    unlike_pairs,
 )
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.order.symmetry import without_implied
+from gdatalog.planner.rewrite.orbits import has_ranks
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace
 
@@ -75,14 +74,11 @@ class Suffixes:
     def _work(self, plan: JoinPlan) -> float:
         return work_of(plan, self.sizes, self.live, self.bits)
 
-    def _symmetric(self, atom: AtomItem) -> bool:
-        return self.sizes(atom.relation, atom.version).symmetric
-
     # ------------------------------------------------------------------- which variables are last
 
     def _choices(self) -> Iterator[Names]:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
-        if literals_of(self.items, self._symmetric) is None:
+        if literals_of(self.items, self.sizes) is None:
             return
         isomorphic = Isomorphic(self.sizes, {})
         seen: set[object] = set()
@@ -157,7 +153,7 @@ class Suffixes:
         between = [item for item in items if unequal(item) and item.variables <= last]
         before = [item for item in items if item.variables.isdisjoint(last)]
         own = [item for item in items if item not in set(between) and item not in set(before)]
-        parts, terms = _blocks(own, between, last, self._symmetric)
+        parts, terms = _blocks(own, between, last, self.sizes)
         plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
         found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
         return min(found, key=self._work, default=None)
@@ -193,32 +189,11 @@ class Suffixes:
         """The items with symmetry breaking outside the last variables; the last variables, by rank
         if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
-        edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
-        tests = [item for item in items if operator(item) == "!="]
-        relations = {(atom.relation, atom.version) for atom in edges}
-        by_degree = (
-            not self.live
-            and len(edges) + len(tests) == len(items)
-            and len(relations) == 1
-            and all(rankable(self.sizes(*each)) for each in relations)
-            and not any(self.sizes(*each).rises for each in relations)
-        )
-        types = types_of(items)
-        unlike = unlike_pairs(items, self.sizes)
-        near = {frozenset(edge_of(atom) or ()) for atom in edges}
-        literals = literals_of(items, self._symmetric)
-        assert literals is not None
-        names = [name for name in in_order(items) if name not in last] + sorted(last)
-        found = Symmetries(literals, names).restrictions(
-            lambda a, b: (
-                (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
-            ),
-            lambda a, b: frozenset((a, b)) in near,
-            last,
-            self.live,
-        )
-        if not found.pairs:
+        by_degree = not self.live and has_ranks(items, self.sizes)
+        found = restrictions_of(items, self.sizes, by_degree, sorted(last), self.live)
+        if found is None or not found.pairs:
             return items, last, 1
+        types = types_of(items)
         kinds = dict.fromkeys(types, "int") if by_degree else types
         less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
         whole = (*items, *less)
@@ -238,10 +213,7 @@ def _measured(steps: Sequence[Step]) -> bool:
 
 
 def _blocks(
-    own: Sequence[Item],
-    between: Iterable[Item],
-    last: Names,
-    symmetric: Callable[[AtomItem], bool],
+    own: Sequence[Item], between: Iterable[Item], last: Names, sizes: Statistics
 ) -> tuple[list[Conjunction], tuple[tuple[int, tuple[int, ...]], ...]]:
     """The distinct items of the blocks of all partitions; and the signed sum: the coefficient of
     each partition, and the numbers of its blocks."""
@@ -259,7 +231,7 @@ def _blocks(
         for members in blocks.values():
             same = dict.fromkeys(members, names[0])
             items = [renamed(item, same) for item in own if not item.variables.isdisjoint(members)]
-            part = tuple(dict.fromkeys(_normal(item, names[0], symmetric) for item in items))
+            part = tuple(dict.fromkeys(_normal(item, names[0], sizes) for item in items))
             found.append(numbers.setdefault(frozenset(part), len(parts)))
             if found[-1] == len(parts):
                 parts.append(part)
@@ -268,10 +240,11 @@ def _blocks(
     return parts, tuple((times, key) for key, times in sums.items() if times)
 
 
-def _normal(item: Item, name: str, symmetric: Callable[[AtomItem], bool]) -> Item:
+def _normal(item: Item, name: str, sizes: Statistics) -> Item:
     """An item with a normalised direction: an edge of a symmetric relation leads to the
     variable."""
-    pair = edge_of(item) if isinstance(item, AtomItem) else None
-    if pair is None or not isinstance(item, AtomItem) or not symmetric(item) or pair[1] == name:
+    pair = edge_of(item)
+    if not isinstance(item, AtomItem) or pair is None or pair[1] == name:
         return item
-    return replace(item, args=item.args[::-1])
+    symmetric = sizes(item.relation, item.version).symmetric
+    return replace(item, args=item.args[::-1]) if symmetric else item
