@@ -28,7 +28,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
 from gdatalog.planner.rewrite.algebra import NEVER, Algebra, pays, signed_sum, tabled
@@ -64,14 +64,8 @@ def plan_rule(
     `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
     simpler counts.
     """
-    plan_join = partial(
-        _plan_join,
-        sizes=sizes,
-        recursive=recursive,
-        params=params,
-        orders=orders or Orders(),
-        tuning=tuning,
-    )
+    inputs = PlanInputs(sizes, params or Params(), orders or Orders(), tuning)
+    plan_join = partial(_plan_join, inputs, recursive)
     uses = count_variables((*rule.head.args, rule.body))
     normal = Normaliser(rule.types, param_types, uses)
     alternatives = normal.body(rule.body)
@@ -90,14 +84,13 @@ def plan_rule(
     tables = None
     if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
         tables = tabled(
-            alternatives[0],
-            lambda body, live: plan_join(body, (), live, True),
-            *(sizes, params, orders or Orders(), tuning, algebra),
+            alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
         )
     if tables is not None:
         other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
         reads = variables_of_exprs(head)
-        join = plan_join(tables.items, head, reads, False, sizes=tables.sizes)
+        with_tables = replace(inputs, sizes=tables.sizes)
+        join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
         plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
         plan = replace(plan, within=tables.rules, otherwise=other)
         if algebra.mode != "auto" or pays(plan, other, tables):
@@ -146,8 +139,8 @@ def plan_rule(
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
             if alone and algebra != NEVER:
-                args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
-                found = signed_sum(*args, tuple(key.name for key in keys), tuple(targets))
+                by = tuple(key.name for key in keys), tuple(targets)
+                found = signed_sum(alternatives[0], join, inputs, algebra, *by)
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
@@ -229,26 +222,23 @@ def plan_over(
 
 
 def _plan_join(
+    inputs: PlanInputs,
+    recursive: Collection[str],
     items: Conjunction,
     outputs: Sequence[Expr],
     live: frozenset[str],
     bag: bool,
-    sizes: Statistics,
-    recursive: Collection[str],
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
     given: GivenRows | None = None,
 ) -> JoinPlan:
-    names = () if given is None else tuple(slot.name for slot in given.slots)
-    rows = 1.0
+    names, rows = (), 1.0
     if given is not None:
-        rows = sizes(given.relation, "full" if given.columns else "delta").rows
+        names = tuple(slot.name for slot in given.slots)
+        rows = inputs.sizes(given.relation, "full" if given.columns else "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked, params=params, orders=orders, tuning=tuning)
+    builder = PlanBuilder(inputs, asked, restores=True)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, False, params, orders, tuning)
+        other = PlanBuilder(inputs, asked)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others

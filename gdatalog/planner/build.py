@@ -22,6 +22,7 @@ from gdatalog.plan import (
     Generate,
     Guard,
     Join,
+    JoinPlan,
     Participant,
     Restore,
     Seek,
@@ -30,7 +31,6 @@ from gdatalog.plan import (
     TrieRef,
     slots,
 )
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import AtomState, all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import (
@@ -60,30 +60,29 @@ from gdatalog.planner.items import (
     variables_of,
     widens,
 )
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order import Params
 from gdatalog.planner.order.pattern_maker import PatternMaker
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
+NONE: Names = frozenset()
 
 
 class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
     def __init__(
-        self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
-        params: Params | None = None, orders: Orders | None = None, tuning: Tuning = DEFAULT,
-    ) -> None:  # fmt: skip
+        self, inputs: PlanInputs, outputs: Sequence[str] = (), restores: bool = False
+    ) -> None:
         """`outputs`: the variables of the answer, in order. `restores`: values may be replaced by
-        ranks, and restored. `orders`: variable orders found before."""
-        self.params = params
-        self.orders = orders or Orders()
-        self.tuning = tuning
-        self.sizes = sizes
+        ranks, and restored."""
+        self.inputs = inputs
+        self.sizes = inputs.sizes
         self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
@@ -94,12 +93,17 @@ class PlanBuilder:
         self.ascending = False  # bind the lesser of two neighbours that are compared first
 
     def whole(
-        self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
+        self, items: Sequence[Item], live: Names, bag: bool, given: Names = NONE, rows: float = 1.0
     ) -> tuple[Step, ...]:
         """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
         `given`."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
+
+    def counting(self, items: Sequence[Item], live: Names = NONE, orbit: int = 1) -> JoinPlan:
+        """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
+        steps = self.whole(items, live, True)
+        return JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
@@ -113,13 +117,13 @@ class PlanBuilder:
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
         items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
-        items = in_degree_order(items, outer, live, bag, self.sizes, restores, self.tuning)
+        tuning = self.inputs.tuning
+        items = in_degree_order(items, outer, live, bag, self.sizes, restores, tuning)
         return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
-        params = None if self.params is None else Params(self.params.values)
-        return PlanBuilder(self.sizes, (), False, params, self.orders, self.tuning)
+        return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -181,7 +185,8 @@ class ConjunctionBuilder:
         if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
             return Order()
         plan = self.plan
-        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, plan.params)
+        inputs = plan.inputs
+        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, inputs.params)
         for atom in self.atoms:
             maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
@@ -192,7 +197,7 @@ class ConjunctionBuilder:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
         pattern.find_lower(of_values=plan.ascending)
-        order = plan.orders.best(pattern, self.rows, plan.tuning)
+        order = inputs.orders.best(pattern, self.rows, inputs.tuning)
         plan.cost += order.work
         return order
 

@@ -424,7 +424,7 @@ class _Work:
         parent = node.terms[-1]
         bounds = self.bounds.get(parent.name, []) if isinstance(parent, Slot) else []
         if bounds and size.graph is not None:
-            return max(1.0, size.graph.list_length(columns[0], ref.tests, bounds))
+            return max(1.0, float(size.graph.list_length(columns[0], ref.tests, bounds)))
         powers = size.degrees(columns[0], ref.tests, ref.ranked).powers
         return float(max(1.0, powers[2] / max(1.0, powers[1])))
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gdatalog.planner.order import MOMENTS
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.storage.degrees import MOMENTS
 
 TINY = 1e-9
 HUGE = 1e200  # products saturate here

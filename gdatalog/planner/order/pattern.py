@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from gdatalog.planner.order import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
+from gdatalog.planner.order import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
+from gdatalog.storage.degrees import AdjacencyLists, Degrees
 
 
 @lru_cache(maxsize=1 << 12)
@@ -47,7 +48,7 @@ class PatternAtom:
     mirrored: bool  # whether the relation is symmetric, apart from comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row
-    known: dict[int, DegreeMoments] = field(default_factory=dict)  # cached degrees, by variable
+    known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
 
     @property
@@ -55,7 +56,7 @@ class PatternAtom:
         """Whether its two columns are interchangeable."""
         return self.mirrored and self.source == self.kind
 
-    def spread(self, at: int) -> DegreeMoments:
+    def spread(self, at: int) -> Degrees:
         """Like `degrees`, but without the comparisons of a mirrored atom.
 
         For these, the share of orders of all variables that satisfy them is more accurate.
@@ -64,7 +65,7 @@ class PatternAtom:
             return self.degrees(at)
         return self.size.degrees(0, (), self.ranked)
 
-    def degrees(self, at: int) -> DegreeMoments:
+    def degrees(self, at: int) -> Degrees:
         """The degree moments of a variable's column."""
         found = self.known.get(at)
         if found is None:
@@ -72,7 +73,7 @@ class PatternAtom:
             self.known[at] = found
         return found
 
-    def lists(self, at: int, ranked: bool = True) -> ListSizes | None:
+    def lists(self, at: int, ranked: bool = True) -> AdjacencyLists | None:
         """The lists of the other variable's values by this one's, if they exist; `ranked`: lists of
         ranks if the atom is ranked."""
         return self.size.lists(self.columns[at], self.tests, self.ranked and ranked)

@@ -51,10 +51,10 @@ class PatternMaker:
         items: Sequence[Item],
         outer: Collection[str],
         live: Collection[str],
-        outputs: Sequence[str] = (),
-        params: Params | None = None,
+        outputs: Sequence[str],
+        params: Params,
     ) -> None:
-        self.params = params or Params()
+        self.params = params
         names = in_canonical_order(items, outputs, live, outer)
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))

@@ -47,7 +47,7 @@ class Elimination(CountJoins):
         ways = [self.copied()]
         rests = [ways[0]._without_hanging(items)]
         if self.tally:
-            alike = items if self.live else in_ranks(items, self.sizes, self.tuning)
+            alike = items if self.live else in_ranks(items, self.sizes, self.inputs.tuning)
             for cycles in (False, True):
                 way = self.copied()
                 rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
@@ -72,8 +72,7 @@ class Elimination(CountJoins):
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
         that is impossible."""
-        args = self.base, self.params, self.orders, self.tuning, self.tally, self.live
-        found = Suffixes(items, *args).best()
+        found = Suffixes(items, self.inputs, self.tally, self.live).best()
         if found is not None:
             self._add(found[1], Term(label, coefficient))
         return found is not None
@@ -168,7 +167,7 @@ class Elimination(CountJoins):
             table = self._known[key] = self._name()
             types = types_of(body)
             keys = Slot(a, types[a]), Slot(b, types[b])
-            size = self.base(atom.relation, atom.version)
+            size = self.inputs.sizes(atom.relation, atom.version)
             self.tables[table] = OfEdges(
                 size,
                 size.rows,

@@ -28,7 +28,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.order import GraphStatistics, Statistics
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import (
     Restrictions,
     comparison,
@@ -46,6 +46,7 @@ from gdatalog.planner.order.edges import (
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
+from gdatalog.storage.graph import RankedEdges
 
 # Least degrees of heavy vertices: the square root of the number of edges divided by these.
 HEAVY = (4, 16, 1)
@@ -126,9 +127,11 @@ def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, in
         yield ways, found.whole(pairs), orbit
 
 
-def graph_of(items: Conjunction, sizes: Statistics) -> GraphStatistics:
+def graph_of(items: Conjunction, sizes: Statistics) -> RankedEdges:
     """The graph whose edges a body has."""
-    found = next(sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem))
+    found: RankedEdges | None = next(
+        sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)
+    )
     assert found is not None
     return found
 
@@ -226,8 +229,7 @@ def local_counts(
     body = without_implied(found.whole(found.found.pairs), sizes)
     live = frozenset(name for image in images for name in image)
     builder.ascending = len(key) == 2  # so that all edges are entries of one trie
-    steps = builder.whole(body, live, True, frozenset(), 1.0)
-    join = JoinPlan(builder.tries(), steps, (), True, times, builder.cost)
+    join = builder.counting(body, live, times)
     turned = images if len(key) == 1 else _turned(join, images)
     return None if turned is None else LocalCounts(join, tuple(turned))
 

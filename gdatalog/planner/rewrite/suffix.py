@@ -15,12 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from gdatalog.plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
     comparison,
@@ -34,7 +33,7 @@ from gdatalog.planner.order.edges import (
     restrictions_of,
     types_of,
 )
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
@@ -52,16 +51,13 @@ class Suffixes:
     """Plans of one body that count its last variables by inclusion and exclusion."""
 
     items: Conjunction
-    sizes: Statistics
-    params: Params | None
-    orders: Orders
-    tuning: Tuning
+    inputs: PlanInputs
     bits: bool  # whether branches read bitsets
     live: tuple[str, ...] = ()  # group keys and summed variables, which are enumerated
 
     def best(self) -> tuple[float, JoinPlan] | None:
         """The cheapest plan and its cost, if there is a plan."""
-        self.items = without_implied(tuple(dict.fromkeys(self.items)), self.sizes)
+        self.items = without_implied(tuple(dict.fromkeys(self.items)), self.inputs.sizes)
         found: tuple[float, JoinPlan] | None = None
         for last in self._choices():
             plan = self._plan(last)
@@ -72,15 +68,15 @@ class Suffixes:
         return found
 
     def _work(self, plan: JoinPlan) -> float:
-        return work_of(plan, self.sizes, self.live, self.bits)
+        return work_of(plan, self.inputs.sizes, self.live, self.bits)
 
     # ------------------------------------------------------------------- which variables are last
 
     def _choices(self) -> Iterator[Names]:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
-        if literals_of(self.items, self.sizes) is None:
+        if literals_of(self.items, self.inputs.sizes) is None:
             return
-        isomorphic = Isomorphic(self.sizes, {})
+        isomorphic = Isomorphic(self.inputs.sizes, {})
         seen: set[object] = set()
         for sets in reversed(self._candidates()):
             for chosen in sets:
@@ -153,7 +149,7 @@ class Suffixes:
         between = [item for item in items if unequal(item) and item.variables <= last]
         before = [item for item in items if item.variables.isdisjoint(last)]
         own = [item for item in items if item not in set(between) and item not in set(before)]
-        parts, terms = _blocks(own, between, last, self.sizes)
+        parts, terms = _blocks(own, between, last, self.inputs.sizes)
         plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
         found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
         return min(found, key=self._work, default=None)
@@ -170,9 +166,9 @@ class Suffixes:
         more lists are intersected within one recoded list."""
         reads = [variables_of(part) - last for part in parts]
         read = frozenset().union(*reads)
-        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+        builder = PlanBuilder(self.inputs)
         builder.whole_lists = whole
-        items = without_implied(without_looser(tuple(before)), self.sizes)
+        items = without_implied(without_looser(tuple(before)), self.inputs.sizes)
         live = read.union(self.live)
         steps = ConjunctionBuilder(builder, items, frozenset(), live, True, 1.0).build()
         rows = next((s.estimate for s in reversed(steps) if isinstance(s, Join)), 1.0)
@@ -189,8 +185,8 @@ class Suffixes:
         """The items with symmetry breaking outside the last variables; the last variables, by rank
         if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
-        by_degree = not self.live and has_ranks(items, self.sizes)
-        found = restrictions_of(items, self.sizes, by_degree, sorted(last), self.live)
+        by_degree = not self.live and has_ranks(items, self.inputs.sizes)
+        found = restrictions_of(items, self.inputs.sizes, by_degree, sorted(last), self.live)
         if found is None or not found.pairs:
             return items, last, 1
         types = types_of(items)
