@@ -12,12 +12,7 @@ from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import (
-    contains_head_aggregate,
-    count_variables,
-    variables,
-    walk,
-)
+from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,

@@ -33,14 +33,7 @@ from gdatalog.plan import (
 )
 from gdatalog.planner.atoms import AtomState, all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import (
-    Connected,
-    Open,
-    Pending,
-    check_depth,
-    components,
-    too_deep,
-)
+from gdatalog.planner.components import Connected, Open, Pending, check_depth, components, too_deep
 from gdatalog.planner.items import (
     ASKED,
     AggregateItem,

@@ -11,14 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import (
-    CheckedRule,
-    Stratum,
-    as_rule,
-    either,
-    own_name,
-    text_of,
-)
+from gdatalog.planner.check import CheckedRule, Stratum, as_rule, either, own_name, text_of
 from gdatalog.planner.check.walk import (
     Node,
     atoms_in,

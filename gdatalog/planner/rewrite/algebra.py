@@ -131,11 +131,7 @@ def signed_sum(
 
 
 def _cheaper(
-    items: Conjunction,
-    enough: float,
-    inputs: PlanInputs,
-    algebra: Algebra,
-    live: tuple[str, ...],
+    items: Conjunction, enough: float, inputs: PlanInputs, algebra: Algebra, live: tuple[str, ...]
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
     forced = algebra.mode not in ("auto", "never")

@@ -19,12 +19,7 @@ from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite.orbits import LocalCounts, in_ranks, local_counts
 from gdatalog.planner.rewrite.outer_loops import CountJoins
-from gdatalog.planner.rewrite.parts import (
-    hanging,
-    hanging_at_edges,
-    is_cyclic,
-    label_of,
-)
+from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
 from gdatalog.planner.rewrite.suffix import Suffixes
 from gdatalog.records import dataclass, field, replace
 

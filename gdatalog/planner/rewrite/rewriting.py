@@ -25,11 +25,7 @@ from gdatalog.planner.check.walk import (
     walk,
 )
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
-from gdatalog.planner.rewrite.passing import (
-    KnownBindings,
-    is_plain,
-    recursive_atoms,
-)
+from gdatalog.planner.rewrite.passing import KnownBindings, is_plain, recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, field, replace
 
