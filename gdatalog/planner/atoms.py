@@ -33,6 +33,7 @@ from gdatalog.planner.items import (
     RestoreItem,
     Term,
     TestItem,
+    places_of,
     variables_of_exprs,
 )
 from gdatalog.planner.order import RelationStatistics, Statistics
@@ -135,7 +136,7 @@ def open_atom(
     names = list(columns)
     places = {name: place for place, name in enumerate(names)}
     for right in names:
-        compared = comparisons.compared_with(right) & places.keys()
+        compared = comparisons.compared.get(right, set()) & places.keys()
         for left in sorted(compared, key=places.__getitem__):
             if places[left] >= places[right]:
                 break
@@ -211,10 +212,8 @@ def computed_late(items: Iterable[Item]) -> set[str]:
 
 def kind_of(name: str, items: Sequence[Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    atoms = (item for item in items if isinstance(item, AtomItem))
-    args = (arg for atom in atoms for arg in atom.args if isinstance(arg, Slot))
-    # every ordered type's keys compare as ints
-    return next((arg.type for arg in args if arg.name == name), "int")
+    kinds = (atom.args[at].type for atom, at in places_of(name, items))
+    return next(kinds, "int")  # every ordered type's keys compare as ints
 
 
 # Plans for a single atom: its column order without a search, and scans.

@@ -31,7 +31,14 @@ from gdatalog.plan import (
     TrieRef,
     slots,
 )
-from gdatalog.planner.atoms import AtomState, all_cuts, computed_late, open_atom, within_atom
+from gdatalog.planner.atoms import (
+    AtomState,
+    all_cuts,
+    computed_late,
+    kind_of,
+    open_atom,
+    within_atom,
+)
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Connected, Open, Pending, check_depth, components, too_deep
 from gdatalog.planner.items import (
@@ -59,7 +66,7 @@ from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
-from gdatalog.records import replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
@@ -126,37 +133,29 @@ class PlanBuilder:
         return Slot(f"~~{self.fresh}", kind)
 
 
+@dataclass(eq=False)
 class ConjunctionBuilder:
-    def __init__(
-        self,
-        plan: PlanBuilder,
-        items: Sequence[Item],
-        outer: Names,
-        live: Names,
-        bag: bool,
-        rows: float = 1.0,
-        order: Order | None = None,
-        compacts: bool = False,
-        depth: int = 0,
-    ) -> None:
-        """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
-        branches around it."""
-        self.depth = depth
-        self.plan = plan
-        self.rows = rows  # expected number of rows at this point
-        self.order = order
-        self.compacts = compacts
-        self.bound = set(outer)
-        self.outer = outer
-        self.live = live
-        self.bag = bag
-        self.steps: list[Step] = []
-        self.comparisons = Comparisons(items, rising(items, plan.sizes))
-        self.items = list(items)
-        self.atoms: list[AtomState] = []
-        self.waiting = Pending()
-        self.within: list[TestItem] = []  # tests that filter an atom's trie
-        self.holding: dict[str, list[AtomState]] = {}
+    """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
+    branches around it."""
+
+    plan: PlanBuilder
+    items: Sequence[Item]
+    outer: Names
+    live: Names
+    bag: bool
+    rows: float = 1.0  # expected number of rows at this point
+    order: Order | None = None
+    compacts: bool = False
+    depth: int = 0
+    steps: list[Step] = field(default_factory=list)
+    atoms: list[AtomState] = field(default_factory=list)
+    waiting: Pending = field(default_factory=Pending)
+    within: list[TestItem] = field(default_factory=list)  # tests that filter an atom's trie
+    holding: dict[str, list[AtomState]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bound = set(self.outer)
+        self.comparisons = Comparisons(self.items, rising(self.items, self.plan.sizes))
 
     def build(self) -> tuple[Step, ...]:
         self._unrelated()
@@ -201,7 +200,7 @@ class ConjunctionBuilder:
         parts = components(self.items, self.bound)
         if len(parts) < 2:
             return
-        self.items = []
+        items: list[Item] = []
         for part in parts:
             if (
                 variables_of(part) & self.live
@@ -210,9 +209,10 @@ class ConjunctionBuilder:
                 or any(map(item_may_fail, part))
                 or _is_guard(part)
             ):
-                self.items += part
+                items += part
             else:
                 self._branch(part)
+        self.items = items
 
     def _branch(self, part: Sequence[Item]) -> None:
         reads = variables_of(part) & self.bound
@@ -396,9 +396,7 @@ class ConjunctionBuilder:
         for item, _ in cuts:
             if item is not None:
                 self.waiting.remove(item)
-        kind = next(
-            arg.type for arg in atoms[0].item.args if isinstance(arg, Slot) and arg.name == name
-        )
+        kind = kind_of(name, [atoms[0].item])
         implied = tuple(
             (place, at)
             for place, atom in enumerate(atoms)

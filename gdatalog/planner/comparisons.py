@@ -61,14 +61,11 @@ class Comparisons:
                     under.setdefault(high, set()).add(low)
                     over.setdefault(low, set()).add(high)
         self.below = below
-        self._compared: dict[str, set[str]] = {}
+        # the variables that each is compared with, directly or transitively
+        self.compared: dict[str, set[str]] = {}
         for pair in (*below, *self.unequal):
             for name in pair:
-                self._compared.setdefault(name, set()).update(pair)
-
-    def compared_with(self, name: str) -> set[str]:
-        """The variables that a variable is compared with, directly or transitively."""
-        return self._compared.get(name, set())
+                self.compared.setdefault(name, set()).update(pair)
 
     def implies(self, left: str, op: str, right: str) -> bool:
         """Whether the comparisons imply `left op right`."""

@@ -8,7 +8,7 @@ become branches: they have places in the order, and costs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import inf
 
@@ -240,6 +240,14 @@ Conjunction = tuple[Item, ...]
 
 def variables_of(items: Iterable[Item]) -> frozenset[str]:
     return frozenset().union(*(item.variables for item in items))
+
+
+def places_of(name: str, items: Iterable[Item]) -> Iterator[tuple[AtomItem, int]]:
+    """The atoms with a variable, and its columns there."""
+    for item in items:
+        for at, arg in enumerate(item.args if isinstance(item, AtomItem) else ()):
+            if isinstance(item, AtomItem) and isinstance(arg, Slot) and arg.name == name:
+                yield item, at
 
 
 def variables_of_exprs(exprs: Iterable[Expr]) -> frozenset[str]:

@@ -42,24 +42,6 @@ from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
 
-def check(
-    program: s.Program,
-    known: Mapping[str, Schema],
-    params: Mapping[str, ParamType] | None = None,
-    *,
-    whole: bool = True,
-) -> Checked:
-    """Check a program over relations that have data (`known`) and parameters of these types.
-
-    `whole`: the program is all there is, so that a declared relation without data is worth a
-    warning; not so for a line in the REPL.
-    """
-    checked, errors = examine(program, known, params or {}, whole=whole)
-    raise_together(errors)
-    assert checked is not None
-    return checked
-
-
 def examine(
     program: s.Program,
     known: Mapping[str, Schema],
@@ -68,8 +50,13 @@ def examine(
     whole: bool = True,
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> tuple[Checked | None, list[Error]]:
-    """As `check`, but returns all errors. `broken`: relations that cannot be evaluated; the program
-    must not use them."""
+    """Checks a program over relations that have data (`known`) and parameters of these types;
+    returns all errors.
+
+    `whole`: the program is all there is, so that a declared relation without data is worth a
+    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the program
+    must not use them.
+    """
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
@@ -201,8 +188,7 @@ def _open_columns(
             hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
             errors.append(TypeMismatchError(message, relation.span, hint=hint))
         open_here = []
-        for at in types.open_columns(name):
-            same = types.open_class(name, at)
+        for at, same in types.open_columns(name).items():
             if same not in reported:
                 reported.add(same)
                 open_here.append(f"`{schema.columns[at]}`")

@@ -392,14 +392,11 @@ class TypeInference:
     def column_types(self, relation: str) -> tuple[TypeName, ...]:
         return tuple(self._settle(node) for node in self.columns[relation])
 
-    def open_columns(self, relation: str) -> list[int]:
-        """The columns whose type nothing determines."""
-        nodes = self.columns[relation]
-        return [at for at, node in enumerate(nodes) if self.unifier.settled(node) is None]
-
-    def open_class(self, relation: str, at: int) -> int:
-        """Columns that one declaration would determine together have the same number."""
-        return self.unifier.find(self.columns[relation][at])
+    def open_columns(self, relation: str) -> dict[int, int]:
+        """The columns whose type nothing determines, each with a number: one declaration would
+        determine all columns of a number."""
+        nodes = enumerate(self.columns[relation])
+        return {at: self.unifier.find(n) for at, n in nodes if self.unifier.settled(n) is None}
 
     def param_types(self) -> dict[str, TypeName]:
         return {name: self._settle(node) for name, node in self.params.items()}

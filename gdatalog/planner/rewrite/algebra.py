@@ -34,6 +34,7 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
     may_be_early,
+    places_of,
     variables_of,
 )
 from gdatalog.planner.order import Assumed, RelationStatistics, Statistics
@@ -356,7 +357,9 @@ def tabled(
         gathers = (Gather("count", (), count.name, "int", item.span),)
         numbers = (tuple(range(len(joins))),)
         rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
-        values = max(1, int(min(work, _values(body, name, sizes))))
+        places = places_of(name, body)
+        every = (sizes(a.relation, a.version).distinct(frozenset((at,))) for a, at in places)
+        values = max(1, int(min(work, *every)))
         tables[table] = Assumed(values, values, 2, each=(values, values))
         alternatives = ((AtomItem(table, (key, count)),),)
         read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
@@ -379,13 +382,3 @@ def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
 def _may_be_tabled(item: AggregateItem) -> bool:
     alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
     return item.kind == "count" and alone and may_be_early(item)
-
-
-def _values(body: Conjunction, name: str, sizes: Statistics) -> int:
-    return min(
-        sizes(item.relation, item.version).distinct(frozenset((at,)))
-        for item in body
-        if isinstance(item, AtomItem)
-        for at, arg in enumerate(item.args)
-        if isinstance(arg, Slot) and arg.name == name
-    )

@@ -17,7 +17,7 @@ from gdatalog.plan import Constant, JoinPlan, Slot, Step, Tally, Version
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, places_of, variables_of
 from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import ends, operator, types_of
@@ -78,13 +78,8 @@ class CountJoins:
 
     def _values(self, name: str, items: Sequence[Item]) -> float:
         """The greatest number of values of a variable."""
-        counts = [
-            self.sizes(item.relation, item.version).distinct(frozenset((at,)))
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
-        ]
+        places = places_of(name, items)
+        counts = (self.sizes(a.relation, a.version).distinct(frozenset((at,))) for a, at in places)
         return float(max(1, min(counts, default=1)))
 
     def _share(self, name: str, items: Sequence[Item]) -> float:
@@ -92,11 +87,8 @@ class CountJoins:
         limits = Comparisons(items).limits.get(name, ())
         bounds = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
         shares = (
-            self.sizes(item.relation, item.version).within(at, bounds, item.ranked)[0]
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
+            self.sizes(atom.relation, atom.version).within(at, bounds, atom.ranked)[0]
+            for atom, at in places_of(name, items)
         )
         return min(shares, default=1.0) if bounds else 1.0
 

@@ -18,7 +18,7 @@ from gdatalog.plan.nest import measurable
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
+from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
@@ -115,7 +115,7 @@ class Suffixes:
         atoms = [item for item in own if isinstance(item, AtomItem)]
         for item in own:
             if isinstance(item, AtomItem):
-                if item.once or sum(_names(arg, name) for arg in item.args) != 1:
+                if item.once or len(list(places_of(name, [item]))) != 1:
                     return False
                 # A variable of this atom alone would give the list's values weights.
                 others = item.variables - {name}
@@ -196,10 +196,6 @@ class Suffixes:
         if not by_degree:
             return whole, last, found.orbit
         return tuple(map(ranked, whole)), frozenset(map(rank, last)), found.orbit
-
-
-def _names(arg: object, name: str) -> bool:
-    return isinstance(arg, Slot) and arg.name == name
 
 
 def _measured(steps: Sequence[Step]) -> bool:
