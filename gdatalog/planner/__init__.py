@@ -90,24 +90,17 @@ def plan_rule(
         plan = replace(plan, within=tables.rules, otherwise=other)
         if algebra.mode != "auto" or pays(plan, other, tables):
             return plan
-    followed: list[GivenRows | None] = []
-    if first:
-        alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
-        followed = [None] * len(alternatives)
-        if scans is not None:
-            for at, items in enumerate(alternatives):
-                scan = scan_of(items, sizes, scans)
-                if scan is not None:
-                    followed[at], alternatives[at] = scan
-    else:
-        variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
-        alternatives = [items for items, _ in variants]
-        followed = [given for _, given in variants]
+    variants: list[tuple[Conjunction, GivenRows | None]] = []
+    for items in alternatives:
+        deltas = list(_deltas(items, recursive, old))
+        if not first:
+            variants += deltas
+        elif not deltas:
+            scan = None if scans is None else scan_of(items, sizes, scans)
+            variants.append((items, None) if scan is None else scan)
     if not gathers:
-        joins = tuple(
-            plan_join(items, head, variables_of_exprs(head), False, given=given)
-            for items, given in zip(alternatives, followed, strict=True)
-        )
+        reads = variables_of_exprs(head)
+        joins = tuple(plan_join(items, head, reads, False, given) for items, given in variants)
         return RulePlan(rule.head.name, joins, head, span=rule.span)
 
     gathered = {gather.variable for gather in gathers}
@@ -115,55 +108,43 @@ def plan_rule(
         Slot(name, normal.type_of(name)) for name in sorted(variables_of_exprs(head) - gathered)
     )
     targets = frozenset().union(*(variables_of_exprs(g.targets) for g in gathers))
-    live = frozenset(key.name for key in keys) | targets
-    bag = not all(gather.kind in SET_KINDS for gather in gathers)
-    own = [_own(*each) for each in zip(alternatives, followed, strict=True)]
-    groups = _groups(own) if bag else [[at] for at in range(len(alternatives))]
-    joins_list: list[JoinPlan] = []
+    live = tuple(dict.fromkeys((*(key.name for key in keys), *targets)))
+    kinds = {gather.kind for gather in gathers}
+    bag = not kinds <= SET_KINDS
+    # Alternatives that bind the same variables share a set of bindings.
+    groups: dict[object, list[tuple[Conjunction, GivenRows | None]]] = {}
+    for at, variant in enumerate(variants):
+        groups.setdefault(_own(*variant) if bag else at, []).append(variant)
+    every: list[JoinPlan] = []
     numbers: list[tuple[int, ...]] = []
     bindings: list[tuple[Slot, ...]] = []
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = None
-    for group in groups:
-        if len(group) == 1:
-            outputs: tuple[Slot, ...] = ()
-            items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
-            if given is None and not keys and all(gather.kind == "count" for gather in gathers):
-                items, orbit = one_of_each(items, sizes, tuning)
-            join = plan_join(items, (), live, bag, given=given)
+    for group in groups.values():
+        (items, given), *others = group
+        outputs: tuple[Slot, ...] = ()
+        if others:
+            names = _own(items, given).union(live)
+            outputs = tuple(Slot(name, normal.type_of(name)) for name in sorted(names))
+            plans = [plan_join(items, outputs, names, False, given) for items, given in group]
+        else:
+            body, orbit = items, 1
+            if given is None and not keys and kinds == {"count"}:
+                body, orbit = one_of_each(items, sizes, tuning)
+            join = plan_join(body, (), frozenset(live), bag, given)
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
             if alone and algebra != NEVER:
-                by = tuple(key.name for key in keys), tuple(targets)
-                found = signed_sum(alternatives[0], join, inputs, algebra, *by)
+                found = signed_sum(items, join, inputs, algebra, live)
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
                     plans, terms = list(found[0]), found[1]
-        else:
-            # Alternatives that bind the same variables share a set of bindings.
-            names = sorted(own[group[0]] | live)
-            outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
-            needed = frozenset(names)
-            plans = [
-                plan_join(alternatives[at], outputs, needed, False, given=followed[at])
-                for at in group
-            ]
-        numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
+        numbers.append(tuple(range(len(every), len(every) + len(plans))))
         bindings.append(outputs)
-        joins_list += plans
-    return RulePlan(
-        rule.head.name,
-        tuple(joins_list),
-        head,
-        keys,
-        gathers,
-        tuple(numbers),
-        tuple(bindings),
-        terms,
-        otherwise,
-        rule.span,
-    )
+        every += plans
+    grouped = head, keys, gathers, tuple(numbers), tuple(bindings)
+    return RulePlan(rule.head.name, tuple(every), *grouped, terms, otherwise, rule.span)
 
 
 def _adds_up(gather: Gather) -> bool:
@@ -252,29 +233,21 @@ def _deltas(
 
     Atoms of relations that come earlier in the stratum's order read all rows.
     """
-    places = [
-        at
-        for at, item in enumerate(items)
-        if isinstance(item, AtomItem) and item.relation in recursive
-    ]
     names = list(recursive)
     order = {
         at: (names.index(item.relation), at)
         for at, item in enumerate(items)
-        if isinstance(item, AtomItem) and at in places
+        if isinstance(item, AtomItem) and item.relation in recursive
     }
-    for delta in places:
+    for delta, place in order.items():
         changed: list[Item] = []
         for at, item in enumerate(items):
-            if at in places and at != delta:
-                assert isinstance(item, AtomItem)
-                before = order[at] < order[delta]
-                item = replace(item, version="full" if before else old)
-            if at != delta:
-                changed.append(item)
-        followed = items[delta]
-        assert isinstance(followed, AtomItem)
-        given, tests = given_of(followed)
+            if isinstance(item, AtomItem) and at in order:
+                if at == delta:
+                    given, tests = given_of(item)
+                    continue
+                item = replace(item, version="full" if order[at] < place else old)
+            changed.append(item)
         yield (*tests, *changed), given
 
 
@@ -282,11 +255,3 @@ def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
     return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
-
-
-def _groups(own: Sequence[frozenset[str]]) -> list[list[int]]:
-    """The numbers of alternatives that bind the same variables, in groups."""
-    groups: dict[frozenset[str], list[int]] = {}
-    for at, names in enumerate(own):
-        groups.setdefault(names, []).append(at)
-    return list(groups.values())

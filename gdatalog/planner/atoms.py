@@ -295,8 +295,8 @@ WIDE = 12  # columns; a wider relation is always scanned, since an index costs m
 
 def scan_of(
     items: Conjunction, sizes: Statistics, least: int
-) -> tuple[GivenRows, Conjunction] | None:
-    """The given rows of a scan and the remaining items, if the body is one atom over a relation of
+) -> tuple[Conjunction, GivenRows] | None:
+    """The remaining items and the given rows of a scan, if the body is one atom over a relation of
     at least `least` rows, or a wide one."""
     atoms = [item for item in items if isinstance(item, AtomItem)]
     rest = [item for item in items if not isinstance(item, AtomItem)]
@@ -311,7 +311,7 @@ def scan_of(
     if size.rows < least and len(atom.args) < WIDE:
         return None
     given, tests = given_of(atom)
-    return replace(given, columns=tuple(range(len(atom.args)))), (*tests, *rest)
+    return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
 
 
 def scanning(join: JoinPlan, asked: Collection[str]) -> JoinPlan:

@@ -54,8 +54,8 @@ def examine(
     returns all errors.
 
     `whole`: the program is all there is, so that a declared relation without data is worth a
-    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the program
-    must not use them.
+    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the
+    program must not use them.
     """
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)

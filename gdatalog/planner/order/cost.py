@@ -84,10 +84,7 @@ class Estimates:
         """For each variable, the variables whose value ranges change the length of its lists."""
         found: list[list[int]] = [[] for _ in self.pattern.names]
         for other, cut in self.pattern.ranges.items():
-            near = 1 << other
-            for others, _, _ in cut.rows:
-                near |= others
-            for at in bits(near):
+            for at in bits(cut.near | 1 << other):
                 found[at].append(other)
         return found
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
+from math import factorial
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
@@ -373,7 +374,7 @@ class Symmetries:
                 ways = self.orbit(name, stay)
                 seen.update(ways)
                 others = [other for other in ways if other != name]
-                if others and _pairwise(distinct, list(ways)):
+                if others and all(distinct(b, a) for a, b in combinations(ways, 2)):
                     score = len(ways), sum(near(name, other) for other in others)
                     if best is None or score > best[0]:
                         best = score, name, ways
@@ -412,11 +413,8 @@ def share_of(
             least = min(ways, key=place.__getitem__)
             place = {other: place[ways[least][other]] for other in members}
         of_orbit[tuple(sorted(members, key=place.__getitem__))] += 1
-    orbits = 1
-    for number in range(2, len(members) + 1):
-        orbits *= number
     shares = set(of_orbit.values())
-    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != orbits:
+    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != factorial(len(members)):
         return None
     return shares.pop()
 
@@ -435,10 +433,6 @@ def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[s
         if len(lines) > MOST_STEPS // 4:
             return None
     return lines
-
-
-def _pairwise(distinct: Callable[[str, str], bool], names: Sequence[str]) -> bool:
-    return all(distinct(a, b) for at, a in enumerate(names) for b in names[:at])
 
 
 def _places(names: Iterable[str], name: str) -> tuple[int, ...]:

@@ -78,10 +78,7 @@ class Formula:
         # By variable: the other variables whose value ranges depend on it.
         self._ranges: list[list[int]] = [[] for _ in names]
         for at, cut in pattern.ranges.items():
-            near = 0
-            for others, _, _ in cut.rows:
-                near |= others
-            for other in bits(near):
+            for other in bits(cut.near):
                 self._ranges[other].append(at)
 
     # ------------------------------------------------------------------- of a set of variables

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
 from gdatalog.planner.order import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
@@ -101,6 +102,11 @@ class ValueRange:
     values: float
     rows: tuple[tuple[int, bool, float], ...] = ()
     ranks: tuple[int, int] | None = None
+
+    @property
+    def near(self) -> int:
+        """The variables that share an atom with the variable."""
+        return reduce(or_, (others for others, _, _ in self.rows), 0)
 
     def share(self, bound: int) -> float:
         """The share that is left of the bindings of the variable and some others."""
@@ -213,20 +219,11 @@ class QueryPattern:
 
     def around(self, part: int) -> int:
         """The variables that share a literal with these, and these."""
-        found = 0
-        for at in bits(part):
-            found |= self.around_each[at]
-        return found
+        return reduce(or_, (self.around_each[at] for at in bits(part)), 0)
 
     def apart_from(self, rest: int, some: int) -> int:
         """Those of `some` that share no literal with `rest`."""
-        found = left = some
-        while left:
-            low = left & -left
-            left ^= low
-            if self.around_each[low.bit_length() - 1] & rest:
-                found ^= low
-        return found
+        return sum(1 << at for at in bits(some) if not self.around_each[at] & rest)
 
     def closed(self, bound: int, among: int, new: int | None = None) -> int:
         """The bound variables after solving equations.

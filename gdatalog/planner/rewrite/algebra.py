@@ -91,14 +91,12 @@ def signed_sum(
     enumerated: JoinPlan,
     inputs: PlanInputs,
     algebra: Algebra,
-    keys: tuple[str, ...] = (),
-    targets: tuple[str, ...] = (),
+    live: tuple[str, ...],
 ) -> Found | None:
     """The joins of a signed sum, its terms, and its cost; None if `enumerated` is better.
 
-    `keys`: the variables that group the count. `targets`: the variables whose values are summed.
+    `live`: the variables that group the count, and those whose values are summed.
     """
-    live = tuple(dict.fromkeys((*keys, *targets)))
     sizes, tuning = inputs.sizes, inputs.tuning
     forced = algebra.mode not in ("auto", "never")
     if algebra.mode == "never" or not _rewritable(items, sizes):

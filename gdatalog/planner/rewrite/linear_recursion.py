@@ -219,22 +219,26 @@ def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
     if len(recursive) != 1:
         return None
     (rule,) = recursive
-    if not isinstance(rule.body, s.And) or len(rule.body.items) != 2:
+    composed = composition(rule)
+    if composed is None:
         return None
-    for left, right in (rule.body.items, rule.body.items[::-1]):
-        if (
-            isinstance(left, s.Atom)
-            and isinstance(right, s.Atom)
-            and _composes(rule.head, left, right)
-        ):
-            base = replace(right, name=name + FIRST)
-            step = replace(rule, body=s.And((left, base), rule.body.span))
-            others = tuple(other for other in rules if other is not rule)
-            return LinearStratum(
-                Stratum(stratum.relations, others, False),
-                Stratum(stratum.relations, (_copy(schema, rule), step), True),
-                rule,
-            )
+    left, right = composed
+    step = replace(rule, body=s.And((left, replace(right, name=name + FIRST)), rule.span))
+    others = tuple(other for other in rules if other is not rule)
+    return LinearStratum(
+        Stratum(stratum.relations, others, False),
+        Stratum(stratum.relations, (_copy(schema, rule), step), True),
+        rule,
+    )
+
+
+def composition(rule: CheckedRule) -> tuple[s.Atom, s.Atom] | None:
+    """The two atoms of a rule's body, if the rule composes rows of its own relation."""
+    items = conjuncts(rule.body)
+    for left, right in (items, items[::-1]) if len(items) == 2 else ():
+        atoms = isinstance(left, s.Atom) and isinstance(right, s.Atom)
+        if atoms and _composes(rule.head, left, right):
+            return left, right
     return None
 
 

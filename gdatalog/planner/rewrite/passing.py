@@ -33,6 +33,7 @@ from gdatalog.planner.check.walk import (
 )
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite import Columns
+from gdatalog.planner.rewrite.linear_recursion import composition
 from gdatalog.records import dataclass, field, replace
 
 
@@ -179,7 +180,7 @@ DOUBLES: tuple[s.Literal, ...] = ()
 def _steps(rule: CheckedRule) -> Iterator[tuple[s.Literal, ...] | None]:
     """The step that a recursive rule adds to a path, in the form of `_canonical`; DOUBLES if it
     composes two paths."""
-    if _doubles(rule, rule.head.name):
+    if composition(rule) is not None:
         yield DOUBLES
         return
     one = linear(rule)
@@ -232,27 +233,6 @@ def _renamable(body: s.Literal | None) -> bool:
 def _distinct(head: s.Atom) -> bool:
     names = {arg.name for arg in head.args if isinstance(arg, s.Var)}
     return len(names) == len(head.args)
-
-
-def _doubles(rule: CheckedRule, name: str) -> bool:
-    """`path(x, z) <- path(x, y), path(y, z)`."""
-    items = conjuncts(rule.body)
-    if len(items) != 2 or len(rule.head.args) != 2 or not _distinct(rule.head):
-        return False
-    for left, right in (items, items[::-1]):
-        if not (isinstance(left, s.Atom) and isinstance(right, s.Atom)):
-            return False
-        x, z = rule.head.args
-        middle = left.args[1] if len(left.args) == 2 else None
-        if (
-            left.name == right.name == name
-            and left.args == (x, middle)
-            and right.args == (middle, z)
-            and isinstance(middle, s.Var)
-            and middle not in (x, z)
-        ):
-            return True
-    return False
 
 
 # Sideways information passing: which variables are bound where a body reads a relation.

@@ -22,6 +22,7 @@ from gdatalog.plan import Apply, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of, operator
+from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 
@@ -163,7 +164,7 @@ def partitions(
 
     @cache
     def edgeless(block: int) -> bool:
-        return all(not near[at] & block for at in _bits(block))
+        return all(not near[at] & block for at in bits(block))
 
     @cache
     def weight(block: int) -> int:
@@ -181,7 +182,7 @@ def partitions(
         return total
 
     def allowed(block: int) -> bool:
-        return all(not never[at] & block for at in _bits(block))
+        return all(not never[at] & block for at in bits(block))
 
     def split(left: int) -> Iterator[tuple[int, list[int]]]:
         if not left:
@@ -202,13 +203,9 @@ def partitions(
     for coefficient, blocks in split((1 << len(names)) - 1):
         replaced = {}
         for block in blocks:
-            first, *others = _bits(block)
+            first, *others = bits(block)
             replaced.update({names[at]: names[first] for at in others})
         yield coefficient, replaced
-
-
-def _bits(mask: int) -> list[int]:
-    return [at for at in range(mask.bit_length()) if mask >> at & 1]
 
 
 # ------------------------------------------------------------------------------ isomorphic terms

@@ -139,7 +139,7 @@ class Attempt:
     def groups(self, name: str) -> set[int]:
         """The columns that can be bound: those that no aggregate computes."""
         columns = set(range(self.arity(name)))
-        for rule in self.worth.rules.get(name, ()):
+        for rule in self._rules(name):
             given_out = exported(rule)
             for at, arg in enumerate(rule.head.args):
                 if contains_head_aggregate(arg) or given_out & variables(arg).keys():
@@ -149,7 +149,7 @@ class Attempt:
     def optima(self, name: str) -> dict[int, str]:
         """The columns of lattice aggregates, and their kinds."""
         found: dict[int, str] = {}
-        for rule in self.worth.rules.get(name, ()):
+        for rule in self._rules(name):
             found |= aggregate_columns(rule.head)
         return {at: kind for at, kind in found.items() if kind in ("min", "max")}
 
@@ -194,7 +194,7 @@ class Attempt:
         inside = name in self.at_hand.relations
         if name in self.world.limited:
             self.needs(name, "of its rows only so many are made")
-        elif not self.through and (known.tested or self._gathers(name)):
+        elif not self.through and (known.tested or any(r.aggregated for r in self._rules(name))):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
         elif () in self.asks.get(name, {}):
             columns = ()  # another atom needs the whole relation
@@ -228,8 +228,8 @@ class Attempt:
         known = [own for own in self.asks.get(name, ()) if len(own) == 1 and own[0] in columns]
         return known[0] if known else columns[:1]
 
-    def _gathers(self, name: str) -> bool:
-        return any(rule.aggregated for rule in self.worth.rules.get(name, ()))
+    def _rules(self, name: str) -> Sequence[CheckedRule]:
+        return self.worth.rules.get(name, ())
 
     def _named(self, rule: CheckedRule) -> CheckedRule:
         """The rule with the final names of relations."""
