@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import combinations, product
 from random import Random
 from typing import Any
@@ -20,6 +20,8 @@ from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan import RulePlan, Tally, Term
+from gdatalog.planner.rewrite import elimination
+from gdatalog.planner.rewrite.elimination import Elimination
 from gdatalog.printer import module, reuse
 from gdatalog.printer.nest import NestPrinter
 from gdatalog.printer.nest_state import KeptIntersection
@@ -119,6 +121,48 @@ def test_by_ranks(shape: str, terms: list[Term]) -> None:
         rows = skewed(24, values)
         assert counted(shape, rows, "quotients") == counted(shape, rows, "never")
     assert shape == "paw" or any(term.images for term in terms)
+
+
+# Parts that hang at an edge or at a vertex, whose variables may be equal.
+PEAKED = {
+    "house": "ab ac ae bc bd de", "two squares at an edge": "ab bc cd da be ef fa",
+    "square and a path": "ab bc cd da ae ef",
+    "K3,3 and a triangle": "ab ad af cb cd cf eb ed ef ag bg",
+    "hexagon and an edge": "ab bc cd de ef fa ag gh", "two squares": "ab bc cd da ae ef fg ga",
+    "K2,3 and a triangle": "ab cb ad cd ae ce af bf",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", PEAKED)
+def test_by_the_greatest_of_an_orbit(
+    shape: str, terms: list[Term], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matches of a part are divided by which variables are the greatest."""
+    made: list[int] = []
+
+    def with_peaks(*ways: Any, key: Any) -> Any:
+        ways = ways if len(ways) > 1 else tuple(ways[0])
+        if not isinstance(ways[0], Elimination):
+            return min(ways, key=key)
+        tables = [Counter(t.table for t in way.terms if t.images).most_common(1) for way in ways]
+        cases = [found[0][1] if found else 0 for found in tables]
+        made.append(max(cases))
+        return ways[cases.index(max(cases))]
+
+    monkeypatch.setattr(elimination, "min", with_peaks, raising=False)
+    monkeypatch.setitem(SHAPES, shape, PEAKED[shape])
+    for number, rows in enumerate((skewed(24), skewed(12, lambda vertex: f"v{vertex}"))):
+        found = []
+        for algebra in ("quotients", "never"):
+            with gd.connect(device="cpu", threads=1 + number) as db, interpreted():
+                db["E"] = rows
+                db.workspace.tune(algebra_peaks=0)
+                db.workspace.force(algebra=algebra, strategy="lftj")
+                found.append(db.query(f"n(count()) <- {body_of(shape)}.").fetchall())
+        assert found[0] == found[1]
+    assert max(made) > 1
+    images = {image for term in terms for image in term.images if len(term.keys) == 2}
+    assert shape != "house" or len(images) > 1
 
 
 def test_by_values(terms: list[Term]) -> None:

@@ -35,7 +35,7 @@ from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.plan import Gather, JoinPlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan import Gather, JoinPlan, RowTest, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
@@ -143,7 +143,7 @@ class Sum:
         total, wide = 0, {}
         for number, term in enumerate(plan.terms):
             if term.table:
-                exact.tables[term.table] = self._table(number, term, exact)
+                self._fill_table(number, term, exact)
                 continue
             count = self._count(number, exact)
             if count is None:
@@ -165,7 +165,7 @@ class Sum:
         signed: list[Columns] = []
         for number, term in enumerate(plan.terms):
             if term.table:
-                exact.tables[term.table] = self._table(number, term, exact)
+                self._fill_table(number, term, exact)
                 continue
             found = self._partials(number, plan.keys, plan.gathers, exact)
             if found is None:
@@ -198,7 +198,7 @@ class Sum:
             own = _Pass(prime)
             for number, term in enumerate(plan.terms):
                 if term.table:
-                    own.tables[term.table] = self._table(number, term, own)
+                    self._fill_table(number, term, own)
                 elif number in terms:
                     count = self._count(number, own)
                     assert count is not None
@@ -223,11 +223,49 @@ class Sum:
             return None
         return scanned(join, [run.sources.trie_of(ref) for ref in join.tries], run.limits)
 
+    def _fill_table(self, number: int, term: Term, own: _Pass) -> None:
+        """Computes a table that later joins read, or adds to it."""
+        bits = most_bits(self.plan.joins[number], self._bits_of)
+        bits += log2(max(1, len(term.images)))
+        if term.table not in own.tables:
+            self._bits[term.table] = bits
+            own.tables[term.table] = self._table(number, term, own)
+            return
+        self._bits[term.table] = max(self._bits[term.table], bits) + 1
+        before = own.tables[term.table]
+        more = None if before is None else self._table(number, term, own)
+        if isinstance(before, EdgeCounts) and isinstance(more, EdgeCounts):
+            own.tables[term.table] = self._added(before, more, own.modulus)
+        elif isinstance(before, Trie) and isinstance(more, Trie):
+            own.tables[term.table] = self._added_by_key(before, more, own.modulus)
+        else:
+            own.tables[term.table] = None
+
+    def _added(self, table: EdgeCounts, more: EdgeCounts, modulus: int | None) -> EdgeCounts | None:
+        counts = table.counts + more.counts
+        total = None if modulus is not None else exact_sum(counts)
+        if modulus is not None:
+            counts %= modulus
+        if total is not None and 2 * total >= EXACT:
+            return None
+        return EdgeCounts(table.edges, counts, table.ops, total, table.once)
+
+    def _added_by_key(self, table: Trie, more: Trie, modulus: int | None) -> Trie | None:
+        keys, places = np.unique(
+            np.concatenate([brought(each.levels[0].values) for each in (table, more)]),
+            return_inverse=True,
+        )
+        counts: Array = np.zeros(len(keys), dtype=np.int64)
+        weights = [brought(each.weights) for each in (table, more) if each.weights is not None]
+        np.add.at(counts, places, np.concatenate(weights))
+        if modulus is not None:
+            return self._trie(keys, counts % modulus, 0)
+        total = exact_sum(counts)
+        return self._trie(keys, counts, total) if total < EXACT else None
+
     def _table(self, number: int, term: Term, own: _Pass) -> Trie | EdgeCounts | None:
-        """A table that later joins read."""
-        self._bits[term.table] = most_bits(self.plan.joins[number], self._bits_of)
+        """The table of a join."""
         if term.images:
-            self._bits[term.table] += log2(len(term.images))
             local = self._local_counts(number, term, own)
             if local is None or isinstance(local, EdgeCounts):
                 self._charge(own, 0 if local is None else local.nbytes)
@@ -357,8 +395,11 @@ class Sum:
             if modular:
                 counts %= own.modulus
             if len(term.keys) == 2:
-                place = join.tries.index(entries(join)[term.images[0]].trie)
-                return EdgeCounts(nest.tries[place], counts, run.ops, total)
+                ref = entries(join)[term.images[0]].trie
+                edges = nest.tries[join.tries.index(ref)]
+                way = replace(ref, tests=(RowTest(0, "<", 1),))
+                once = None if ref.tests else run.sources.trie_of(way)
+                return EdgeCounts(edges, counts, run.ops, total, once)
             counts = brought(counts)
             keys = np.flatnonzero(counts)
             return keys, counts[keys]

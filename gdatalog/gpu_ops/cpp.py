@@ -45,6 +45,7 @@ STATE = {
     "wipe": "wipe(t, {0}, {1}, {1}_n, {2})",
     "meet": "sync(t)",
     "add_local": "add_local({0}, {1}, {2}, work.trouble)",
+    "add_checked": "add_checked({0}, {1}, work.trouble)",
     "put": "{0}[{1}] = {2}",
 }
 OPERATORS = {
@@ -126,7 +127,7 @@ class Spoken:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
-            self.counts = self.counts or name == "add_local"
+            self.counts = self.counts or name in ("add_local", "add_checked")
             if name == "next_task" and self.buffers:  # hold nothing while waiting
                 return f"(return_rooms(t, lent, borrowed, 0), {STATE[name].format(*texts)})"
             if name == "open_list":

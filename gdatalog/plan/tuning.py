@@ -115,6 +115,7 @@ class Tuning:
     algebra_from: float = 1e6  # rows read by a count that may become a signed sum
     algebra_term: float = 1e5  # fixed cost of each term of a sum
     algebra_halves: float = 1e9  # rows read by a count that may become two equal halves
+    algebra_peaks: float = 2e8  # rows read by a count that may have tables by peaks
     algebra_split: float = 1e10  # rows read by a sum that may be split by degree
     algebra_walks: int = 5  # variables, from which on samples estimate a count's rows
     algebra_rows: int = 1_000  # ... if a relation has this many rows

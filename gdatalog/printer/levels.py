@@ -78,7 +78,8 @@ def print_join(
     else:
         clip = known.clip
         task = clip.base if clip is not None and clip.node == walk.node else None
-        _loop(nest, steps, at, walk, met, known, leaf, task)
+        with leaf.around(nest, steps, at, known):
+            _loop(nest, steps, at, walk, met, known, leaf, task)
     close_marks(nest, flags, known)
     if known.found:
         with text.block(f"if {known.found}"):

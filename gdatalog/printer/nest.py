@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from gdatalog.plan import Compact, Expr, Participant, Step
 from gdatalog.plan.nest import TrieNode
@@ -63,6 +64,13 @@ class Leaf(ABC):
     ) -> bool:
         """Whether the leaf has printed the last level, the intersection of `met`, itself."""
         return False
+
+    @contextmanager
+    def around(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> Iterator[None]:
+        """Prints code before and after the loop of a level."""
+        yield
 
     def marks_tasks(self) -> bool:
         """Whether the work can resume from the current row after a full block."""

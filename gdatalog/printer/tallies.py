@@ -11,7 +11,8 @@ each edge by its position in a trie. Each match adds to several entries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf, prod
 
 from gdatalog.plan import Filter, Join, Seek, Slot, Step, Tally
@@ -135,6 +136,7 @@ class LocalCountLeaf(Leaf):
         self.images = images
         self.places: list[TrieNode] = []
         self.array = ""
+        self.sums: dict[int, str] = {}  # of images that the innermost loop does not bind
 
     def start(self, nest: NestPrinter) -> None:
         there = entries(nest.join)
@@ -152,6 +154,31 @@ class LocalCountLeaf(Leaf):
         names = all(name in known.names for image in self.images for name in image)
         self.counts = names and all(place in known.positions for place in self.places)
         return False
+
+    @contextmanager
+    def around(
+        self, nest: NestPrinter, steps: Sequence[Step], at: int, known: KnownPositions
+    ) -> Iterator[None]:
+        """Adds up in variables what the innermost loop counts for images that are bound outside."""
+        inner = all(isinstance(step, Seek | Filter) for step in steps[at + 1 :])
+        where = self._where(known) if inner and not known.spread else []
+        sums = {number: nest.text.name("m") for number, place in enumerate(where) if place}
+        for name in sums.values():
+            nest.text.line(f"{name} = np.int64(0)")
+        self.sums = sums
+        yield
+        self.sums = {}
+        for number, name in sums.items():
+            if nest.tile:
+                nest.text.line(f"{name} = {nest.call('sum_of_lanes', name)}")
+            with nest.text.block(f"if {name} > 0"):
+                self._add(nest, known, where[number], name)
+
+    def _where(self, known: KnownPositions) -> list[str]:
+        """The entry of each image; empty for an image that is not bound yet."""
+        if self.places:
+            return [known.positions.get(place, "") for place in self.places]
+        return [known.names.get(image[0], "") for image in self.images]
 
     def emit(self, nest: NestPrinter, known: KnownPositions) -> None:
         self.count(nest, known, "1")
@@ -206,17 +233,26 @@ class LocalCountLeaf(Leaf):
         self, nest: NestPrinter, known: KnownPositions, amount: str, share: bool = False
     ) -> None:
         added = nest.product(nest.weight(known), nest.whole(amount, share))
-        where = [
-            known.positions[self.places[number]] if self.places else known.names[image[0]]
-            for number, image in enumerate(self.images)
-        ]
+        for number, place in enumerate(self._where(known)):
+            if number not in self.sums:
+                self._add(nest, known, place, added)
+                continue
+            name = self.sums[number]
+            if nest.tile:
+                with nest.one_lane(known):
+                    nest.text.line(f"{name} = add_checked({name}, {added})")
+            else:
+                nest.text.line(f"{name} = {nest.sum(name, added)}")
+                if added != "1" and not nest.modular:
+                    with nest.text.block(f"if {name} > 4000000000000000000"):
+                        nest.text.line("return 4")
+
+    def _add(self, nest: NestPrinter, known: KnownPositions, place: str, added: str) -> None:
         if not nest.tile:
-            for place in where:
-                _add(nest, self.array, place, added)
+            _add(nest, self.array, place, added)
             return
         with nest.one_lane(known):
-            for place in where:
-                nest.text.line(f"add_local({self.array}, {place}, {added})")
+            nest.text.line(f"add_local({self.array}, {place}, {added})")
 
 
 def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:

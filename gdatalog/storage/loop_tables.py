@@ -229,14 +229,16 @@ class Tallied:
 
 @dataclass(slots=True, eq=False)
 class EdgeCounts:
-    """A table of counts by edge: `counts` for the entries of a trie that has each edge once. Both
-    directions of an edge have the same count, and the sum of all, `total`, fits into 64 bits.
-    `ops` are the operations of the arrays' device."""
+    """A table of counts by edge: `counts` for the entries of a trie that has each edge once, or
+    both ways; then the counts of both entries add up, and `once` is the trie that has each edge
+    once. Both directions of an edge have the same count, and the sum of all, `total`, fits into 64
+    bits. `ops` are the operations of the arrays' device."""
 
     edges: Trie
     counts: Array
     ops: RowOps
     total: int | None = None  # None: not added up yet
+    once: Trie | None = None
     tries: dict[object, Trie] = field(default_factory=dict)
 
     @property
@@ -252,6 +254,9 @@ class EdgeCounts:
         key = columns, tuple(tests), weighted
         if key not in self.tries:
             with account.working("indexes of counts", INDEXING * len(self.counts)):
+                if self.once is not None:
+                    self.counts = _added_up(self.edges, self.counts, self.ops)
+                    self.edges, self.once = self.once, None
                 self.tries[key] = self._made(columns, tests, weighted)
         return self.tries[key]
 
@@ -274,7 +279,7 @@ class EdgeCounts:
         keys = [xp.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
         if len(columns) == 1:
             return self._by_one(keys[0], counts, total, weighted)
-        order = self._order(keys)
+        order = _order(keys, self.ops)
         keys, counts = [key[order] for key in keys], counts[order]
         left = keys[0]
         starts = self.ops.survivors(xp.append(xp.ones(1, bool), left[1:] != left[:-1])[: len(left)])
@@ -301,18 +306,30 @@ class EdgeCounts:
         weights = sums if weighted else None
         return Trie((self._root(values),), total if weighted else len(values), weights)
 
-    def _order(self, keys: Sequence[Array]) -> Array:
-        """The order that sorts rows by their columns."""
-        xp = self.ops.xp
-        packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
-        if not len(packed):
-            return packed
-        bounds = [bound for key in keys for bound in (key.min(), key.max())]
-        told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
-        spans = list(zip(told[::2], told[1::2], strict=True))
-        if prod(high - low + 1 for low, high in spans) >= 1 << 62:
-            return self.ops.order_rows(keys)
-        for key, (low, high) in zip(keys, spans, strict=True):
-            packed = packed * (high - low + 1) + (key - low)
-        order: Array = xp.argsort(packed)
-        return order
+
+def _added_up(edges: Trie, counts: Array, ops: RowOps) -> Array:
+    """The counts of edges from those of both directions, in the order of the entries in which the
+    first value is less."""
+    root, below = edges.levels
+    left, right = root.values[below.parents()], below.values
+    up, down = ops.survivors(left < right), ops.survivors(left > right)
+    order = _order((right[down], left[down]), ops)
+    found: Array = counts[up] + counts[down][order]
+    return found
+
+
+def _order(keys: Sequence[Array], ops: RowOps) -> Array:
+    """The order that sorts rows by their columns."""
+    xp = ops.xp
+    packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
+    if not len(packed):
+        return packed
+    bounds = [bound for key in keys for bound in (key.min(), key.max())]
+    told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
+    spans = list(zip(told[::2], told[1::2], strict=True))
+    if prod(high - low + 1 for low, high in spans) >= 1 << 62:
+        return ops.order_rows(keys)
+    for key, (low, high) in zip(keys, spans, strict=True):
+        packed = packed * (high - low + 1) + (key - low)
+    order: Array = xp.argsort(packed)
+    return order

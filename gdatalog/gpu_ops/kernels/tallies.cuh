@@ -65,6 +65,12 @@ DEVICE void add_local(C counts, i64 at, i64 amount, int& trouble) {
     if (amount > 1 && had > MOST_COUNTED) trouble = OVERFLOWED;
 }
 
+// A lane's sum of counts, which is added to those of the other lanes.
+DEVICE i64 add_checked(i64 sum, i64 amount, int& trouble) {
+    if (sum > MOST_COUNTED / 64 || amount > MOST_COUNTED / 64) trouble = OVERFLOWED;
+    return sum + amount;
+}
+
 // Counts each common value of two lists: at its position in the first (1), in the second (2), or at
 // its key (4), by the bits of `WHERE`. Returns this lane's share of how many there are.
 template <int WHERE, int N, class A, class B, class C>

@@ -10,14 +10,21 @@ The remaining core has cycles. Its joins have outer loops, and may fill tables b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from gdatalog.plan import Join, JoinPlan, Slot, Term
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order import Assumed, OfEdges
 from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
-from gdatalog.planner.rewrite.orbits import LocalCounts, in_ranks, local_counts
+from gdatalog.planner.rewrite.orbits import (
+    LocalCounts,
+    Peak,
+    in_ranks,
+    local_counts,
+    peaks,
+    turned_images,
+)
 from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
 from gdatalog.planner.rewrite.suffix import Suffixes
@@ -31,6 +38,7 @@ class Elimination(CountJoins):
     joins: list[JoinPlan] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     cost: float = 0.0
+    peaked: bool = False  # parts whose variables may be equal may have tables by edge
     _known: dict[Hashable, str] = field(default_factory=dict)
 
     def term(self, coefficient: int, items: Conjunction, label: str) -> None:
@@ -39,19 +47,20 @@ class Elimination(CountJoins):
 
     def _count(self, items: Conjunction, term: Term) -> None:
         """Adds the cheapest join that counts the items, after the tables that it reads."""
-        ways = [self.copied()]
-        rests = [ways[0]._without_hanging(items)]
-        if self.tally:
-            alike = items if self.live else in_ranks(items, self.sizes, self.inputs.tuning)
-            for cycles in (False, True):
-                way = self.copied()
-                rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
-                if rest not in (alike, *rests):
-                    ways.append(way)
-                    rests.append(rest)
-        for way, rest in zip(ways, rests, strict=True):
-            way._add(way._cheapest(rest), term)
-        self._take(min(ways, key=lambda way: way.cost))
+        best = self.copied()
+        rests = [best._without_hanging(items)]
+        best._add(best._cheapest(rests[0]), term)
+        alike = items if self.live else in_ranks(items, self.sizes, self.inputs.tuning)
+        for cycles, peaked in ((False, False), (True, False), (True, True)) if self.tally else ():
+            if peaked and best.cost - self.cost < self.inputs.tuning.algebra_peaks:
+                break
+            way = replace(self.copied(), peaked=peaked)
+            rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
+            if rest not in (alike, *rests):
+                rests.append(rest)
+                way._add(way._cheapest(rest), term)
+                best = min(best, way, key=lambda each: each.cost)
+        self._take(best)
 
     def _take(self, other: Elimination) -> None:
         """Takes what a copy has added."""
@@ -120,16 +129,43 @@ class Elimination(CountJoins):
             if found is not None:
                 ways.append(self.copied())
                 ways[1]._add(found.join, replace(term, images=found.images))
+            elif self.tally and self._is_local(part, (name,)):
+                ways += self._by_peaks(tuple(part), (name,), term)
             self._take(min(ways, key=lambda way: way.cost))
             self.tables[table] = Assumed(int(values), int(values), 2, each=(int(values),) * 2)
         return self._known[key]
 
-    def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
+    def _is_local(self, part: Sequence[Item], key: tuple[str, ...]) -> bool:
+        """Whether an array of counts by key may have as many entries as this one needs."""
         rows = (self.sizes(i.relation, i.version).rows for i in part if isinstance(i, AtomItem))
-        entries = max(rows) / 2 if len(key) == 2 else self._values(key[0], part)
-        if not is_cyclic(part) or entries > self.entries:
+        entries = max(rows) if len(key) == 2 else self._values(key[0], part)
+        return is_cyclic(part) and entries <= self.entries
+
+    def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
+        if not self._is_local(part, key):
             return None
         return local_counts(tuple(part), key, self.sizes, self._builder())
+
+    def _by_peaks(
+        self, part: Conjunction, key: tuple[str, ...], term: Term
+    ) -> Iterator[Elimination]:
+        """Ways to add a table as a sum over the variables that have the greatest value."""
+        for cases in peaks(part, key, self.sizes):
+            way = self.copied()
+            if all(way._add_peak(case, term) for case in cases):
+                yield way
+
+    def _add_peak(self, case: Peak, term: Term) -> bool:
+        """Adds what one case contributes to a table; False if its images are in no single trie."""
+        live = tuple(sorted({name for image in case.images for name in image}))
+        inner = replace(self.copied(), live=live, whole_lists=True)
+        join = inner._by_value(case.items)
+        images = turned_images(join, case.images)
+        if images is None:
+            return False
+        self._take(inner)
+        self._add(join, replace(term, label=label_of(case.items), images=tuple(images)))
+        return True
 
     def _without_parts_of_edges(self, items: Conjunction) -> Conjunction:
         """The items with a table in place of each part that hangs at both ends of an edge; the
@@ -156,12 +192,13 @@ class Elimination(CountJoins):
         body, (a, b) = (atom, *part), sorted(atom.variables)
         key = self.isomorphic.key(body, (a, b))
         if key not in self._known:
-            found = self._local_counts(body, (a, b)) if new else None
-            if found is None:
-                return None
-            table = self._known[key] = self._name()
             types = types_of(body)
             keys = Slot(a, types[a]), Slot(b, types[b])
+            ways = self._ways_by_edge(body, keys) if new else []
+            if not ways:
+                return None
+            self._take(min(ways, key=lambda way: way.cost))
+            table = self.terms[-1].table
             size = self.inputs.sizes(atom.relation, atom.version)
             self.tables[table] = OfEdges(
                 size,
@@ -171,6 +208,16 @@ class Elimination(CountJoins):
                 loopless=size.loopless,
                 relation=atom.relation,
             )
-            term = Term(label_of(body), 0, table, keys, found.images)
-            self._add(found.join, term)
+            self._known[key] = table
         return self._known[key]
+
+    def _ways_by_edge(self, body: Conjunction, keys: tuple[Slot, Slot]) -> list[Elimination]:
+        """Ways to add a table of a body by two variables that share an edge."""
+        key = keys[0].name, keys[1].name
+        found, way = self._local_counts(body, key), self.copied()
+        term = Term(label_of(body), 0, way._name(), keys)
+        if found is not None:
+            way._add(found.join, replace(term, images=found.images))
+            return [way]
+        local = self.peaked and self._is_local(body, key)
+        return list(way._by_peaks(body, key, term)) if local else []

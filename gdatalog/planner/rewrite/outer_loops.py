@@ -55,6 +55,7 @@ class CountJoins:
     live: tuple[str, ...] = ()
     entries: float = inf  # most entries of a table by edge or by vertex
     word: float = 1.0  # cost of a word of a bitset
+    whole_lists: bool = False  # all atoms of a relation read one trie
     tables: dict[str, RelationStatistics] = field(default_factory=dict)
     shapes: dict[Hashable, int] = field(default_factory=dict)
     _fresh: int = 0
@@ -95,7 +96,9 @@ class CountJoins:
     # ------------------------------------------------------------------------------- one join
 
     def _builder(self) -> PlanBuilder:
-        return PlanBuilder(replace(self.inputs, sizes=self.sizes))
+        builder = PlanBuilder(replace(self.inputs, sizes=self.sizes))
+        builder.whole_lists = self.whole_lists
+        return builder
 
     def _plan(
         self,
