@@ -158,14 +158,11 @@ def open_atom(
 
 def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
-    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
-        return False
-    left, right = test.args
-    if not (isinstance(left, Slot) and isinstance(right, Slot)) or left == right:
-        return False
-    if left.type == "symbol" and test.function != "!=":
-        return False
-    return any({left.name, right.name} <= atom.variables for atom in atoms)
+    match test:
+        case Apply("<" | "<=" | ">" | ">=" | "!=" as op, (Slot(a, kind), Slot(b))) if a != b:
+            ordered = kind != "symbol" or op == "!="
+            return ordered and any({a, b} <= atom.variables for atom in atoms)
+    return False
 
 
 def all_cuts(

@@ -23,9 +23,8 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.records import dataclass
 
-Made = frozenset[
-    tuple[int, int]
-]  # intersections: their kind, and the variables whose lists they intersect
+# Intersections: their kind, and the variables whose lists they intersect.
+Made = frozenset[tuple[int, int]]
 NONE: Made = frozenset()
 
 
@@ -70,9 +69,8 @@ class Estimates:
         ]
         self._rows: dict[int, float] = {}
         self._last = 0  # the last argument of `whole`
-        self._levels: dict[
-            tuple[int, int], LevelCost
-        ] = {}  # by the variable, and the bound ones it depends on
+        # by the variable, and the bound ones it depends on
+        self._levels: dict[tuple[int, int], LevelCost] = {}
         self._refined: dict[tuple[int, int, int, int], LevelCost] = {}
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._kinds: dict[object, int] = {}

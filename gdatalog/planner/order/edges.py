@@ -59,20 +59,19 @@ def pairs_of(items: Iterable[Item]) -> set[Names]:
 
 def operator(item: Item) -> str | None:
     """The operator of a comparison between two variables' keys; None for other items."""
-    test = item.test if isinstance(item, TestItem) else None
-    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
-        return None
-    a, b = test.args
-    if not (isinstance(a, Slot) and isinstance(b, Slot)) or a == b:
-        return None
-    return None if test.function != "!=" and a.type == "symbol" else test.function
+    match item:
+        case TestItem(Apply("!=", (Slot(a), Slot(b)))) if a != b:
+            return "!="
+        case TestItem(Apply("<" | "<=" | ">" | ">=" as op, (Slot(a, kind), Slot(b)))) if a != b:
+            return None if kind == "symbol" else op
+    return None
 
 
 def ends(item: Item) -> Pair:
-    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
-    a, b = item.test.args
-    assert isinstance(a, Slot) and isinstance(b, Slot)
-    return a.name, b.name
+    match item:
+        case TestItem(Apply(_, (Slot(a), Slot(b)))):
+            return a, b
+    raise AssertionError(item)
 
 
 def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
@@ -188,20 +187,19 @@ def literals_of(items: Sequence[Item], sizes: Statistics | None) -> list[Literal
         if isinstance(item, (AggregateItem, RestoreItem)):
             return None
         unordered = plain = False
-        if isinstance(item, TestItem) and isinstance(item.test, Apply) and len(item.test.args) == 2:
-            test = item.test
-            plain = all(isinstance(arg, Slot) for arg in test.args)
-            if test.function == "!=" and plain:
-                ends = tuple(arg.name for arg in test.args if isinstance(arg, Slot))
-                found.append(Literal("!=", ends, unordered=True))
+        match item:
+            case TestItem(Apply("!=", (Slot(a), Slot(b)))):
+                found.append(Literal("!=", (a, b), unordered=True))
                 continue
-            if test.function in (">", ">="):
-                item = TestItem(Apply(FLIPPED[test.function], test.args[::-1], test.type))
-        elif isinstance(item, AtomItem):
-            plain = all(isinstance(arg, Slot) for arg in item.args)
-            unordered = plain and len(item.args) == 2
-            if unordered and sizes is not None:
-                unordered = sizes(item.relation, item.version).symmetric
+            case TestItem(Apply(op, (one, other), kind)):
+                plain = isinstance(one, Slot) and isinstance(other, Slot)
+                if op in (">", ">="):
+                    item = TestItem(Apply(FLIPPED[op], (other, one), kind))
+            case AtomItem(relation, args, version):
+                plain = all(isinstance(arg, Slot) for arg in args)
+                unordered = plain and len(args) == 2
+                if unordered and sizes is not None:
+                    unordered = sizes(relation, version).symmetric
         shape, names = _plain(item) if plain else _with_holes(item, outside)
         found.append(Literal(shape, names, unordered))
     return found

@@ -161,10 +161,7 @@ class QueryPattern:
     before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)  # by rank variable: neighbours of lower rank
-    solved: list[list[tuple[int, int]]] = field(
-        default_factory=list
-    )  # equations, by what they need
-
+    solved: list[list[tuple[int, int]]] = field(default_factory=list)  # equations, by their needs
     held: int = 0  # variables of atoms and generators
     around_each: list[int] = field(default_factory=list)  # by variable: those that share a literal
 
