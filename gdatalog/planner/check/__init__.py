@@ -188,8 +188,8 @@ def as_rule(head: str, items: Iterable[str]) -> str:
 
 def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
     """The node as the source has it, in quotes and on one line."""
+    text = " ".join(node.span.text.split())
     if node.span.source is not NOWHERE.source:
-        text = " ".join(node.span.text.split())
         return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
     match node:
         case s.Var(name):

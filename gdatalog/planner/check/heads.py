@@ -29,14 +29,10 @@ def check_heads(
     errors: list[Error],
 ) -> tuple[list[CheckedRule], set[str]]:
     """The rules, with the heads of an aggregated relation all alike; the relations with errors."""
-    by_head: dict[str, list[CheckedRule]] = {}
-    for rule in rules:
-        if rule.aggregated:
-            by_head.setdefault(rule.head.name, [])
-    if not by_head:
-        return list(rules), set()
-    for rule in rules:
-        if rule.head.name in by_head:
+    names = dict.fromkeys(rule.head.name for rule in rules if rule.aggregated)
+    by_head: dict[str, list[CheckedRule]] = {name: [] for name in names}
+    for rule in rules if names else ():
+        if rule.head.name in names:
             by_head[rule.head.name].append(rule)
     columns: dict[str, dict[int, str]] = {}
     wrong: set[str] = set()

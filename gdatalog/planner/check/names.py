@@ -21,7 +21,7 @@ from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_mean, either, nearest
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
-from gdatalog.planner.check.scopes import Scopes, local_name
+from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
 from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
@@ -99,7 +99,7 @@ class NameResolution:
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
         body = self._close([], resolved, []) if len(self.errors) == before else None
-        if body is None or len(self.errors) > before:
+        if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
         while f"?{self.queries}" in self.catalog.relations:
@@ -176,9 +176,7 @@ class NameResolution:
             case s.Test():
                 return self._test(literal)
             case s.Member():
-                item = self._expr(literal.item, "compared")
-                values = tuple(self._expr(value, "compared") for value in literal.values)
-                return s.Member(item, values, literal.span)
+                return rebuild(literal, self._compared)
             case s.Distinct() | s.Range():
                 return literal
 
@@ -193,11 +191,10 @@ class NameResolution:
                 self._arity(atom)
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
-            args = tuple(self._expr(arg, "compared") for arg in atom.args)
-            if len(args) < 2:
+            if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
-            return s.Distinct(args, atom.span)
+            return rebuild(s.Distinct(atom.args, atom.span), self._compared)
         if atom.name in CALLABLE or atom.name in AGGREGATES:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
@@ -242,15 +239,13 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = (compare.first, *(side for _, side in compare.rest))
-        if not any(_is_range(side) for side in sides):
-            rest = tuple((op, self._expr(side, "compared")) for op, side in compare.rest)
-            return s.Compare(self._expr(compare.first, "compared"), rest, compare.span)
+        if not any(map(_is_range, sides)):
+            return rebuild(compare, self._compared)
         items: list[s.Literal] = []
-        for at, (op, right) in enumerate(compare.rest):
-            left = sides[at]
+        for left, op, right in neighbours(compare):
             if not (_is_range(left) or _is_range(right)):
-                pair = ((op, self._expr(right, "compared")),)
-                items.append(s.Compare(self._expr(left, "compared"), pair, compare.span))
+                pair = s.Compare(left, ((op, right),), compare.span)
+                items.append(rebuild(pair, self._compared))
             elif op != "=" or (_is_range(left) and _is_range(right)):
                 hint = "`i = range(a, b)` generates each i from a on, less than b"
                 self._fail("`range` can only be what a variable is `=` to", compare.span, hint)
@@ -270,7 +265,7 @@ class NameResolution:
         if isinstance(step, s.Const) and step.value == 0:
             hint = "a step above 0 counts up, one below 0 counts down"
             self._fail("the step of this range is 0", step.span, hint)
-        return s.Range(self._expr(item, "compared"), start, stop, step, span)
+        return s.Range(self._compared(item), start, stop, step, span)
 
     # ------------------------------------------------------------------------ expressions
 
@@ -304,6 +299,9 @@ class NameResolution:
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
+
+    def _compared(self, expr: s.Expr) -> s.Expr:
+        return self._expr(expr, "compared")
 
     def _no_param(self, param: s.Param | s.ListParam) -> None:
         close = nearest(param.name, self.params)

@@ -52,11 +52,8 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
     if rule.body is None:
         return
-    through = ""
-    for part in head_aggregates(rule.head):
-        if part.kind not in ("min", "max"):
-            through = f"the aggregate {part.kind}"
-    yield from _steps(rule, rule.body, through)
+    kinds = [part.kind for part in head_aggregates(rule.head) if part.kind not in ("min", "max")]
+    yield from _steps(rule, rule.body, f"the aggregate {kinds[-1]}" if kinds else "")
 
 
 def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -> Iterator[Step]:
@@ -124,9 +121,9 @@ def _path(
     path: list[Step] = []
     at = came[goal]
     while at is not None:
-        path.append(at)
+        path.insert(0, at)
         at = came[at.head]
-    return path[::-1]
+    return path
 
 
 # What to say of a cycle that cannot be evaluated: the cycle drawn, and a rewriting.

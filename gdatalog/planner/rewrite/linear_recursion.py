@@ -60,19 +60,14 @@ def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Pa
         if plan.gathers:
             return None
         for join in plan.joins:
-            if join.given is None or _recursive(join, arities):
-                return None
+            if join.given is None or any(ref.relation in arities for ref in join.tries):
+                return None  # it reads other rows of the stratum than its given ones
             edges.append((join.given.relation, plan.relation, _passed_on(join)))
     chosen: dict[str, int] = {}
     for relations in _connected(edges, arities):
         if not _choose(relations, edges, arities, chosen):
             return None
     return Partitioning(chosen)
-
-
-def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
-    """Whether a join reads other rows of the stratum than its given ones."""
-    return any(ref.relation in names for ref in join.tries)
 
 
 def _passed_on(join: JoinPlan) -> Pairs:

@@ -75,10 +75,8 @@ class Worth:
             few = tuning.magic_sets_values if there is None else tuning.magic_sets_share * there
             if asked is not None and asked <= few:
                 return None
-        shown = " and ".join(
-            f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, s.Var)
-        )
-        return f"{shown} may have most of the values that there are"
+        shown = [f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, s.Var)]
+        return f"{' and '.join(shown)} may have most of the values that there are"
 
     # --------------------------------------------------------------------------- relations
 
