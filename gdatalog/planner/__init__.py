@@ -206,7 +206,8 @@ def _plan_join(
     bag: bool,
     given: GivenRows | None = None,
 ) -> JoinPlan:
-    names, rows = (), 1.0
+    names: tuple[str, ...] = ()
+    rows = 1.0
     if given is not None:
         names = tuple(slot.name for slot in given.slots)
         rows = inputs.sizes(given.relation, "full" if given.columns else "delta").rows

@@ -12,6 +12,7 @@ from sys import getrecursionlimit
 
 from gdatalog.errors import Error
 from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.check.walk import connected
 from gdatalog.planner.items import AtomItem, Item, TestItem
 from gdatalog.planner.order.pattern import bits, parts_of
 
@@ -24,21 +25,8 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     """The connected components of items, in which bound variables connect nothing; in the order of
     the text."""
     known = frozenset(bound)
-    parts: list[tuple[set[str], list[int]]] = []
-    for at, item in enumerate(items):
-        names = set(item.variables - known)
-        numbers = [at]
-        apart = []
-        for part in parts:
-            if part[0] & names:
-                names |= part[0]
-                numbers += part[1]
-            else:
-                apart.append(part)
-        parts = [*apart, (names, numbers)]
-    return [
-        [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
-    ]
+    groups = connected(item.variables - known for item in items)
+    return [[items[at] for at in group] for group in groups]
 
 
 def too_deep(branches: int) -> bool:

@@ -10,7 +10,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check import did_you_mean, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.walk import variables, walk
+from gdatalog.planner.check.walk import connected, variables, walk
 from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers without effect: either we do this anyway, or nothing needs it.
@@ -145,22 +145,10 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
 
 def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
-    parts: list[tuple[set[str], s.Atom | None]] = []
-    for item in items:
-        names = set(variables(item))
-        if not names:
-            continue
-        atom = item if isinstance(item, s.Atom) else None
-        apart: list[tuple[set[str], s.Atom | None]] = []
-        for part_names, part_atom in parts:
-            if names & part_names:
-                names |= part_names
-                atom = part_atom or atom
-            else:
-                apart.append((part_names, part_atom))
-        parts = [*apart, (names, atom)]
-    atoms = [atom for _, atom in parts if atom is not None]
-    return sorted(atoms, key=lambda atom: atom.span.start)
+    groups = connected(variables(item).keys() for item in items)
+    parts = ((items[at] for at in group if variables(items[at])) for group in groups)
+    atoms = (next((item for item in part if isinstance(item, s.Atom)), None) for part in parts)
+    return sorted((each for each in atoms if each is not None), key=lambda atom: atom.span.start)
 
 
 def _qualifiers(decl: s.Decl) -> Iterator[Caution]:

@@ -28,7 +28,7 @@ from gdatalog.planner.check import (
     Schema,
     either,
 )
-from gdatalog.planner.check.catalog import Catalog, collect, show_schema
+from gdatalog.planner.check.catalog import collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
@@ -61,8 +61,9 @@ def examine(
     catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
     program, placed = place_named(program, catalog, errors)
-    facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
-    types = _infer(catalog, facts, rules, params, errors)
+    names = NameResolution(catalog, params, errors, cautions)
+    facts, rules, queries = _resolve(program, names)
+    types = _infer(TypeInference(catalog, params, errors), facts, rules)
     typed = list(types.checked_rules())
     asked = {query.relation: query.span for query in queries}
     inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
@@ -74,7 +75,8 @@ def examine(
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_lattice(stratum, errors)
-    schemas = _schemas(catalog, types, typed, placed, errors)
+    named = {**names_of_columns([rule.head for rule in typed]), **placed}
+    schemas = _schemas(types, named)
     if errors:
         return None, errors
     schemas |= lists.schemas()
@@ -97,14 +99,9 @@ def examine(
 
 
 def _resolve(
-    program: s.Program,
-    catalog: Catalog,
-    params: Mapping[str, ParamType],
-    errors: list[Error],
-    cautions: list[Caution],
+    program: s.Program, names: NameResolution
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
     """Separates facts, resolves the names of rules, and makes the rules that answer queries."""
-    names = NameResolution(catalog, params, errors, cautions)
     facts = Facts()
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []
@@ -123,26 +120,19 @@ def _resolve(
     return facts, rules, queries
 
 
-def _infer(
-    catalog: Catalog,
-    facts: Facts,
-    rules: Sequence[CheckedRule],
-    params: Mapping[str, ParamType],
-    errors: list[Error],
-) -> TypeInference:
-    types = TypeInference(catalog, params, errors)
+def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> TypeInference:
     for rule in rules:
-        if rule.head.name not in catalog.relations:
+        if rule.head.name not in types.catalog.relations:
             types.add_relation(rule.head.name, len(rule.head.args))
     for fact in facts.examples():
         types.see_fact(fact)
     by_rules = {rule.head.name for rule in rules}
     for name in facts.atoms:
-        if name not in by_rules and not errors:
+        if name not in by_rules and not types.errors:
             types.settle_facts(name)
     for rule in rules:
         types.see(rule)
-    if not errors:
+    if not types.errors:
         types.settle_lists()
     return types
 
@@ -150,43 +140,36 @@ def _infer(
 # -------------------------------------------------------------------------------- schemas
 
 
-def _schemas(
-    catalog: Catalog,
-    types: TypeInference,
-    rules: Sequence[CheckedRule],
-    placed: Mapping[str, tuple[str, ...]],
-    errors: list[Error],
-) -> dict[str, Schema]:
-    """The columns of every relation; an error for each column whose type nothing settles."""
-    named = {**names_of_columns([rule.head for rule in rules]), **placed}
+def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict[str, Schema]:
+    """The columns of every relation, `named` where no declaration does; an error for each column
+    whose type nothing settles."""
     schemas: dict[str, Schema] = {}
     for name in types.columns:
-        relation = catalog.relations.get(name)
+        relation = types.catalog.relations.get(name)
         if relation is not None and relation.schema is not None:
             schemas[name] = relation.schema
             continue
         kinds = types.column_types(name)
         columns = named.get(name) or tuple(f"c{at}" for at in range(len(kinds)))
         schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
-    if not errors:
-        _open_columns(catalog, types, schemas, errors)
+    if not types.errors:
+        _open_columns(types, schemas)
     return schemas
 
 
-def _open_columns(
-    catalog: Catalog, types: TypeInference, schemas: Mapping[str, Schema], errors: list[Error]
-) -> None:
+def _open_columns(types: TypeInference, schemas: Mapping[str, Schema]) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
+    relations = types.catalog.relations.values()
     # those that nothing defines first: to declare them may settle the others
-    for relation in sorted(catalog.relations.values(), key=lambda r: r.said == "is defined with"):
+    for relation in sorted(relations, key=lambda r: r.said == "is defined with"):
         name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
             continue
         if relation.arity is None:
             message = f"nothing says which columns `{name}` has"
             hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
-            errors.append(TypeMismatchError(message, relation.span, hint=hint))
+            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
         open_here = []
         for at, same in types.open_columns(name).items():
             if same not in reported:
@@ -197,7 +180,7 @@ def _open_columns(
             of = f"the {columns} {either(open_here, 'and')} of `{name}` {have}"
             hint = f"declare it, as in `.decl {show_schema(schema)}`"
             message = f"nothing says which type {of}"
-            errors.append(TypeMismatchError(message, relation.span, hint=hint))
+            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
 
 
 # Kept statements: which are valid, and which relations are broken.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
 from gdatalog.errors import Span
@@ -134,6 +134,21 @@ def reached(start: str, reads: Callable[[str], Iterable[str]]) -> set[str]:
     return found
 
 
+def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
+    """The numbers of the sets, in groups of those that share names, directly or through others."""
+    parts: list[tuple[set[str], list[int]]] = []
+    for at, names in enumerate(sets):
+        own, numbers, apart = set(names), [at], []
+        for part in parts:
+            if part[0].isdisjoint(own):
+                apart.append(part)
+            else:
+                own |= part[0]
+                numbers += part[1]
+        parts = [*apart, (own, numbers)]
+    return sorted(sorted(numbers) for _, numbers in parts)
+
+
 # The relations that a statement defines or reads, and facts among statements.
 
 # The parts of a relation that can be dropped: its rules, its data, or all.
@@ -237,13 +252,8 @@ class Facts:
             return False
         for head, shape in zip(rule.heads, shapes, strict=True):
             assert shape is not None
-            atoms = self.atoms.get(head.name)
-            if atoms is None:
-                self.atoms[head.name] = [head]
-                self.shapes[head.name] = {shape: head}
-            else:
-                atoms.append(head)
-                self.shapes[head.name].setdefault(shape, head)
+            self.atoms.setdefault(head.name, []).append(head)
+            self.shapes.setdefault(head.name, {}).setdefault(shape, head)
         return True
 
     def examples(self) -> Iterator[s.Atom]:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import variables
+from gdatalog.planner.check.walk import connected, variables
 from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
@@ -98,13 +98,5 @@ def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
 def relevant(body: Sequence[s.Literal], args: Sequence[s.Expr]) -> tuple[s.Literal, ...]:
     """The literals connected to some arguments, directly or through other literals."""
     names = {name for arg in args for name in variables(arg)}
-    kept: set[int] = set()
-    before = -1
-    while before != len(kept):
-        before = len(kept)
-        for at, literal in enumerate(body):
-            own = variables(literal).keys()
-            if at not in kept and own & names:
-                kept.add(at)
-                names |= own
-    return tuple(body[at] for at in sorted(kept))
+    group, *_ = connected([names, *(variables(literal).keys() for literal in body)])
+    return tuple(body[number - 1] for number in group if number)

@@ -25,7 +25,16 @@ from itertools import chain, combinations, permutations
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import N, Node, conjunction, conjuncts, rebuild, variables, walk
+from gdatalog.planner.check.walk import (
+    N,
+    Node,
+    conjunction,
+    conjuncts,
+    connected,
+    rebuild,
+    variables,
+    walk,
+)
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
@@ -279,7 +288,8 @@ def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
     cuts = (
         _cut(rule, literals, chosen, recursive)
         for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
-        if any(recursive(atom.name) for atom in chosen) and _connected(chosen)
+        if any(recursive(atom.name) for atom in chosen)
+        and len(connected(map(names_of, chosen))) == 1
     )
     return [cut for cut in cuts if cut is not None]
 
@@ -333,12 +343,3 @@ def _in_order(rule: CheckedRule) -> list[str]:
     """A rule's variables in order of appearance, the head's first."""
     nodes = [*rule.head.args, *conjuncts(rule.body)]
     return list(dict.fromkeys(name for node in nodes for name in variables(node)))
-
-
-def _connected(atoms: Sequence[s.Atom]) -> bool:
-    """Whether atoms are connected by their variables."""
-    reached, left = names_of(atoms[0]), list(atoms[1:])
-    while near := [atom for atom in left if names_of(atom) & reached]:
-        reached = reached.union(*map(names_of, near))
-        left = [atom for atom in left if atom not in near]
-    return not left
