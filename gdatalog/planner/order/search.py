@@ -315,9 +315,6 @@ def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableCh
 
 MOST = 1024  # cached orders
 
-# By variable number: its rank in the order; its expected bindings; and the work.
-Found = tuple[dict[int, int], dict[int, float], float]
-
 
 class Orders:
     """An LRU cache of a database's variable orders, by the shape of bodies.
@@ -335,7 +332,7 @@ class Orders:
 
     def __init__(self) -> None:
         self.searched = 0  # number of searches
-        self._found: dict[Hashable, Found] = {}
+        self._found: dict[Hashable, tuple[list[str], Order]] = {}
 
     def clear(self) -> None:
         self._found.clear()
@@ -348,23 +345,15 @@ class Orders:
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            order = best_order(pattern, rows, tuning)
-            place = {name: at for at, name in enumerate(pattern.names)}
-            found = (
-                {place[name]: rank for name, rank in order.rank.items()},
-                {place[name]: count for name, count in order.estimates.items()},
-                order.work,
-            )
+            found = pattern.names, best_order(pattern, rows, tuning)
             while len(self._found) >= MOST:
                 del self._found[next(iter(self._found))]
         self._found[key] = found
-        ranks, estimates, work = found
-        names = pattern.names
-        return Order(
-            {names[at]: rank for at, rank in ranks.items()},
-            {names[at]: count for at, count in estimates.items()},
-            work,
-        )
+        first, order = found
+        names = dict(zip(first, pattern.names, strict=True))
+        ranks = {names[name]: rank for name, rank in order.rank.items()}
+        estimates = {names[name]: count for name, count in order.estimates.items()}
+        return Order(ranks, estimates, order.work)
 
 
 @dataclass(frozen=True, slots=True)

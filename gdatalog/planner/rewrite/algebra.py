@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations
 from math import inf
 
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
@@ -287,9 +286,7 @@ def _wholes(items: Conjunction) -> Iterator[list[Signed]]:
 def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
     """The sets of negated atoms to turn into differences: all, or none."""
     negated = [item for item in items if is_difference(item)]
-    if not negated or len(negated) > MOST_NEGATED:
-        return [()]
-    return [subset for size in (0, len(negated)) for subset in combinations(negated, size)]
+    return [(), tuple(negated)] if 0 < len(negated) <= MOST_NEGATED else [()]
 
 
 def _terms(

@@ -165,12 +165,11 @@ def fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
         tuple(bound[: len(first)]) == tuple(first)
         and in_order
         and not any(isinstance(step, Branch) for step in before)
-        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
+        and all(
+            step.key in [inner.variable for inner in step.steps if isinstance(inner, Join)]
+            for step in filled
+        )
     )
-
-
-def _binds_key(step: Step, tally: Tally) -> bool:
-    return isinstance(step, Join) and step.variable == tally.key
 
 
 def behind(steps: Sequence[Step], first: Sequence[str]) -> int:

@@ -59,7 +59,7 @@ def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) ->
         elif arg != constant:
             tests.append(s.Compare(arg, (("=", constant),), rule.head.span))
     head = replace(rule.head, args=tuple(map(put, rule.head.args)))
-    items = [*([] if rule.body is None else [put(rule.body)]), *tests]
+    items = [*map(put, conjuncts(rule.body)), *tests]
     body = conjunction(items, rule.span) if items else None
     return replace(rule, head=head, body=body)
 

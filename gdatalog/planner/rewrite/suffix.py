@@ -36,6 +36,7 @@ from gdatalog.planner.order.edges import (
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks
+from gdatalog.planner.rewrite.parts import neighbours
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace
 
@@ -93,7 +94,8 @@ class Suffixes:
         connected, so does each of its subsets: so sets grow variable by variable."""
         names = [name for name in in_order(self.items) if name not in self.live]
         eligible = [name for name in names if self._eligible(name)]
-        near, looked = self._near(), 0
+        bound = [item for item in self.items if not unequal(item)]
+        near, looked = neighbours(bound, set(variables_of(self.items))), 0
         grown: list[list[tuple[str, ...]]] = [[()]]
         while grown[-1] and len(grown) <= MOST_LAST:
             sets: list[tuple[str, ...]] = []
@@ -124,15 +126,6 @@ class Suffixes:
             elif operator(item) is None:
                 return False
         return len(own) > 1 and any(len(atom.variables) > 1 for atom in atoms)
-
-    def _near(self) -> dict[str, set[str]]:
-        """The variables that share an item other than `!=` with each variable."""
-        near: dict[str, set[str]] = {name: set() for name in variables_of(self.items)}
-        for item in self.items:
-            if not unequal(item):
-                for name in item.variables:
-                    near[name] |= item.variables - {name}
-        return near
 
     def _leaves_connected(self, last: Set[str]) -> bool:
         rest = [item for item in self.items if item.variables.isdisjoint(last)]
