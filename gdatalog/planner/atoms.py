@@ -303,9 +303,8 @@ def scan_of(
     if not all(isinstance(item, (TestItem, Equation, GenerateItem)) for item in rest):
         return None
     size = sizes(atom.relation, atom.version)
-    if atom.version != "full" or size.assumed:
-        return None
-    if size.rows < least and len(atom.args) < WIDE:
+    few = size.rows < least and len(atom.args) < WIDE
+    if few or atom.version != "full" or size.assumed:
         return None
     given, tests = given_of(atom)
     return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))

@@ -117,8 +117,7 @@ class PlanBuilder:
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
         items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
-        tuning = self.inputs.tuning
-        items = in_degree_order(items, outer, live, bag, self.sizes, restores, tuning)
+        items = in_degree_order(items, outer, live, bag, restores, self.inputs)
         return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:

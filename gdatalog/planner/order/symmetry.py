@@ -60,6 +60,7 @@ from gdatalog.planner.order.edges import (
     unlike_neighbours,
     unlike_pairs,
 )
+from gdatalog.planner.order.search import PlanInputs
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
@@ -85,13 +86,7 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 
 
 def in_degree_order(
-    items: Sequence[Item],
-    outer: Names,
-    live: Names,
-    bag: bool,
-    sizes: Statistics,
-    restores: bool,
-    tuning: Tuning,
+    items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool, inputs: PlanInputs
 ) -> tuple[Item, ...]:
     """The items, with the chains over a graph in degree order if that is sound.
 
@@ -103,7 +98,7 @@ def in_degree_order(
     edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
     for relation, count in edges.items():
         if count >= 3:  # a triangle has three
-            found = _Chains(items, relation, outer, sizes, tuning).ranked(live, bag, restores)
+            found = _Chains(items, relation, outer, inputs).ranked(live, bag, restores)
             if found is not None:
                 return found
     return tuple(items)
@@ -113,10 +108,10 @@ class _Chains:
     """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
 
     def __init__(
-        self, items: Sequence[Item], relation: str, outer: Names, sizes: Statistics, tuning: Tuning
+        self, items: Sequence[Item], relation: str, outer: Names, inputs: PlanInputs
     ) -> None:
-        self.sizes = sizes
-        self.tuning = tuning
+        self.sizes = inputs.sizes
+        self.tuning = inputs.tuning
         self.relation = relation
         self.atoms = [
             item
@@ -132,7 +127,7 @@ class _Chains:
         ]
         own = {*self.atoms, *self.tests}
         self.late = [item for item in items if item not in own]
-        self.size = sizes(relation, "full")
+        self.size = inputs.sizes(relation, "full")
 
     def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
         """The items with ranks in place of the graph's vertices; None if that is not sound."""
