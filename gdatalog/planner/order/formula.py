@@ -238,7 +238,7 @@ class Formula:
         holding = self.holding[at]
         values = [(p[0], holding[g[0]]) for g, p in zip(groups, self._spreads[at], strict=True)]
         known = [count for count, atom in values if not atom.size.assumed]
-        return max([TINY, *(known or (count for count, _ in values))])
+        return max([TINY, *(known or [count for count, _ in values])])
 
     def _domain(self, whole: int) -> float:
         """The number of values that the side of an equation can have, by its atoms.

@@ -231,8 +231,9 @@ def composition(rule: CheckedRule) -> tuple[s.Atom, s.Atom] | None:
     """The two atoms of a rule's body, if the rule composes rows of its own relation."""
     items = conjuncts(rule.body)
     for left, right in (items, items[::-1]) if len(items) == 2 else ():
-        atoms = isinstance(left, s.Atom) and isinstance(right, s.Atom)
-        if atoms and _composes(rule.head, left, right):
+        if not isinstance(left, s.Atom) or not isinstance(right, s.Atom):
+            return None
+        if _composes(rule.head, left, right):
             return left, right
     return None
 
