@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checked import check
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.planner.check import Checked, Schema
-from gdatalog.planner.check.program import check
 from gdatalog.values import TypeName
 
 

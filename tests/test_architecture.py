@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
-    "planner": BASE | {"parser", "plan"},
+    "planner": BASE | {"parser", "plan", "storage"},
     "codegen": {"records", "account", "storage"},
     "calls": BASE | {"plan", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},

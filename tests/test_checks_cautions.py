@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from checked import check
 
 from gdatalog.parser import parse
-from gdatalog.planner.check.program import check
 from tests.tables import checked, schema, table
 
 

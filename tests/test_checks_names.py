@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from checked import check
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse, syntax
@@ -24,7 +25,6 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.program import check
 from gdatalog.planner.check.walk import variables
 from tests.tables import checked, said, schema, table
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from checked import check
 
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.program import check
 from tests.draw import PROFILES, Drawn, drawn
 from tests.oracle import evaluate
 from tests.oracle_values import Failure

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked import check
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from gdatalog.engine.facts import encoding
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.program import check
 from gdatalog.planner.domains import domains_of
 from gdatalog.result import Result
 from gdatalog.storage.keys import ABSENT, Dictionary

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from checked import check
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.parser import parse
 from gdatalog.planner.check import Checked
-from gdatalog.planner.check.program import check
 from gdatalog.planner.check.walk import walk
 from tests.draw import PROFILES, Drawn, programs
 from tests.test_engine_oracle import REFUSALS, Data, Relations, agrees_in, frame, run, share

@@ -74,8 +74,7 @@ def planned(text: str, sizes: dict[str, RelationStatistics], orders: Orders) -> 
 
     later = "T(" in text
     recursive = ("T", "OtherT") if later else ()
-    schemas, types = checked.schemas, rule.types
-    return plan_rule(rule, schemas, types, size, recursive, first=not later, orders=orders)
+    return plan_rule(rule, rule.types, size, recursive, first=not later, orders=orders)
 
 
 def sizes_of(random: Random) -> dict[str, RelationStatistics]:

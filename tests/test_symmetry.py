@@ -325,7 +325,7 @@ def symmetries(edges: str, extra: list[Item] | None = None) -> Symmetries:
     items: list[Item] = [
         AtomItem("E", (Slot(edge[0], "int"), Slot(edge[1], "int"))) for edge in edges.split()
     ]
-    literals = literals_of([*items, *(extra or [])], lambda atom: True)
+    literals = literals_of([*items, *(extra or [])], None)
     assert literals is not None
     return Symmetries(literals, sorted(set(edges) - {" "}))
 

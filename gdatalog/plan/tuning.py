@@ -119,7 +119,7 @@ class Tuning:
     algebra_split: float = 1e10  # rows read by a sum that may be split by degree
     algebra_walks: int = 5  # variables, from which on samples estimate a count's rows
     algebra_rows: int = 1_000  # ... if a relation has this many rows
-    degree_skew: float = 1.2  # least skew (`GraphStatistics.skew`) for degree order
+    degree_skew: float = 1.2  # least skew (`EdgeStatistics.skew`) for degree order
 
 
 DEFAULT = Tuning()

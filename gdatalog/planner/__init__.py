@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from gdatalog.parser.syntax import Chain, Var
+from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.check import CheckedRule, Schema
-from gdatalog.planner.check.walk import contains_head_aggregate, variables, variables_beside, walk
+from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
 from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
@@ -21,9 +21,9 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.normalise import Normaliser, count_variables
+from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
 from gdatalog.planner.rewrite.algebra import NEVER, Algebra, pays, signed_sum, tabled
@@ -36,7 +36,6 @@ SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 
 def plan_rule(
     rule: CheckedRule,
-    schemas: Mapping[str, Schema],
     param_types: Mapping[str, TypeName],
     sizes: Statistics,
     recursive: Collection[str] = (),
@@ -60,21 +59,10 @@ def plan_rule(
     `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
     simpler counts.
     """
-    plan_join = partial(
-        _plan_join,
-        sizes=sizes,
-        recursive=recursive,
-        params=params,
-        orders=orders or Orders(),
-        tuning=tuning,
-    )
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    normal = Normaliser(
-        rule.types,
-        schemas,
-        param_types,
-        count_variables(nodes),
-    )
+    inputs = PlanInputs(sizes, params or Params(), orders or Orders(), tuning)
+    plan_join = partial(_plan_join, inputs, recursive)
+    uses = count_variables((*rule.head.args, rule.body))
+    normal = Normaliser(rule.types, param_types, uses)
     alternatives = normal.body(rule.body)
     head_items: list[Item] = []
     computed = _computed_per_group(rule)
@@ -91,38 +79,28 @@ def plan_rule(
     tables = None
     if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
         tables = tabled(
-            alternatives[0],
-            lambda body, live: plan_join(body, (), live, True),
-            *(sizes, params, orders or Orders(), tuning, algebra),
+            alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
         )
     if tables is not None:
-        other = plan_rule(
-            rule, schemas, param_types, sizes, params=params, orders=orders, tuning=tuning
-        )
+        other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
         reads = variables_of_exprs(head)
-        join = plan_join(tables.items, head, reads, False, sizes=tables.sizes)
+        with_tables = replace(inputs, sizes=tables.sizes)
+        join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
         plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
         plan = replace(plan, within=tables.rules, otherwise=other)
         if algebra.mode != "auto" or pays(plan, other, tables):
             return plan
-    followed: list[GivenRows | None] = []
-    if first:
-        alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
-        followed = [None] * len(alternatives)
-        if scans is not None:
-            for at, items in enumerate(alternatives):
-                scan = scan_of(items, sizes, scans)
-                if scan is not None:
-                    followed[at], alternatives[at] = scan
-    else:
-        variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
-        alternatives = [items for items, _ in variants]
-        followed = [given for _, given in variants]
+    variants: list[tuple[Conjunction, GivenRows | None]] = []
+    for items in alternatives:
+        deltas = list(_deltas(items, recursive, old))
+        if not first:
+            variants += deltas
+        elif not deltas:
+            scan = None if scans is None else scan_of(items, sizes, scans)
+            variants.append((items, None) if scan is None else scan)
     if not gathers:
-        joins = tuple(
-            plan_join(items, head, variables_of_exprs(head), False, given=given)
-            for items, given in zip(alternatives, followed, strict=True)
-        )
+        reads = variables_of_exprs(head)
+        joins = tuple(plan_join(items, head, reads, False, given) for items, given in variants)
         return RulePlan(rule.head.name, joins, head, span=rule.span)
 
     gathered = {gather.variable for gather in gathers}
@@ -130,55 +108,43 @@ def plan_rule(
         Slot(name, normal.type_of(name)) for name in sorted(variables_of_exprs(head) - gathered)
     )
     targets = frozenset().union(*(variables_of_exprs(g.targets) for g in gathers))
-    live = frozenset(key.name for key in keys) | targets
-    bag = not all(gather.kind in SET_KINDS for gather in gathers)
-    own = [_own(*each) for each in zip(alternatives, followed, strict=True)]
-    groups = _groups(own) if bag else [[at] for at in range(len(alternatives))]
-    joins_list: list[JoinPlan] = []
+    live = tuple(dict.fromkeys((*(key.name for key in keys), *targets)))
+    kinds = {gather.kind for gather in gathers}
+    bag = not kinds <= SET_KINDS
+    # Alternatives that bind the same variables share a set of bindings.
+    groups: dict[object, list[tuple[Conjunction, GivenRows | None]]] = {}
+    for at, variant in enumerate(variants):
+        groups.setdefault(_own(*variant) if bag else at, []).append(variant)
+    every: list[JoinPlan] = []
     numbers: list[tuple[int, ...]] = []
     bindings: list[tuple[Slot, ...]] = []
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = None
-    for group in groups:
-        if len(group) == 1:
-            outputs: tuple[Slot, ...] = ()
-            items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
-            if given is None and not keys and all(gather.kind == "count" for gather in gathers):
-                items, orbit = one_of_each(items, sizes, tuning)
-            join = plan_join(items, (), live, bag, given=given)
+    for group in groups.values():
+        (items, given), *others = group
+        outputs: tuple[Slot, ...] = ()
+        if others:
+            names = _own(items, given).union(live)
+            outputs = tuple(Slot(name, normal.type_of(name)) for name in sorted(names))
+            plans = [plan_join(items, outputs, names, False, given) for items, given in group]
+        else:
+            body, orbit = items, 1
+            if given is None and not keys and kinds == {"count"}:
+                body, orbit = one_of_each(items, sizes, tuning)
+            join = plan_join(body, (), frozenset(live), bag, given)
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
             if alone and algebra != NEVER:
-                args = alternatives[0], join, sizes, params, orders or Orders(), tuning, algebra
-                found = signed_sum(*args, tuple(key.name for key in keys), tuple(targets))
+                found = signed_sum(items, join, inputs, algebra, live)
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)
                     otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
                     plans, terms = list(found[0]), found[1]
-        else:
-            # Alternatives that bind the same variables share a set of bindings.
-            names = sorted(own[group[0]] | live)
-            outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
-            needed = frozenset(names)
-            plans = [
-                plan_join(alternatives[at], outputs, needed, False, given=followed[at])
-                for at in group
-            ]
-        numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
+        numbers.append(tuple(range(len(every), len(every) + len(plans))))
         bindings.append(outputs)
-        joins_list += plans
-    return RulePlan(
-        rule.head.name,
-        tuple(joins_list),
-        head,
-        keys,
-        gathers,
-        tuple(numbers),
-        tuple(bindings),
-        terms,
-        otherwise,
-        rule.span,
-    )
+        every += plans
+    grouped = head, keys, gathers, tuple(numbers), tuple(bindings)
+    return RulePlan(rule.head.name, tuple(every), *grouped, terms, otherwise, rule.span)
 
 
 def _adds_up(gather: Gather) -> bool:
@@ -196,7 +162,7 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     whole = [arg for arg in args if contains_head_aggregate(arg)]
     keys = {arg.name for arg in args if isinstance(arg, Var)}
     for arg in whole:
-        keys |= variables_beside(arg)
+        keys |= variables(arg, HeadAggregate).keys()
     return [
         *whole,
         *(
@@ -209,7 +175,6 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
 
 def plan_over(
     rule: CheckedRule,
-    schemas: Mapping[str, Schema],
     param_types: Mapping[str, TypeName],
     sizes: Statistics,
     name: str,
@@ -223,9 +188,7 @@ def plan_over(
     `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
     once, or cannot be planned so.
     """
-    over = plan_rule(
-        rule, schemas, param_types, sizes, (name,), first=False, params=params, tuning=tuning
-    )
+    over = plan_rule(rule, param_types, sizes, (name,), first=False, params=params, tuning=tuning)
     others = {ref.relation for join in over.joins for ref in join.tries}
     if len(over.joins) != len(plan.joins) or name in others:
         return None
@@ -235,26 +198,24 @@ def plan_over(
 
 
 def _plan_join(
+    inputs: PlanInputs,
+    recursive: Collection[str],
     items: Conjunction,
     outputs: Sequence[Expr],
     live: frozenset[str],
     bag: bool,
-    sizes: Statistics,
-    recursive: Collection[str],
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
     given: GivenRows | None = None,
 ) -> JoinPlan:
-    names = () if given is None else tuple(slot.name for slot in given.slots)
+    names: tuple[str, ...] = ()
     rows = 1.0
     if given is not None:
-        rows = sizes(given.relation, "full" if given.columns else "delta").rows
+        names = tuple(slot.name for slot in given.slots)
+        rows = inputs.sizes(given.relation, "full" if given.columns else "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked, params=params, orders=orders, tuning=tuning)
+    builder = PlanBuilder(inputs, asked, restores=True)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, False, params, orders, tuning)
+        other = PlanBuilder(inputs, asked)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
@@ -273,29 +234,21 @@ def _deltas(
 
     Atoms of relations that come earlier in the stratum's order read all rows.
     """
-    places = [
-        at
-        for at, item in enumerate(items)
-        if isinstance(item, AtomItem) and item.relation in recursive
-    ]
     names = list(recursive)
     order = {
         at: (names.index(item.relation), at)
         for at, item in enumerate(items)
-        if isinstance(item, AtomItem) and at in places
+        if isinstance(item, AtomItem) and item.relation in recursive
     }
-    for delta in places:
+    for delta, place in order.items():
         changed: list[Item] = []
         for at, item in enumerate(items):
-            if at in places and at != delta:
-                assert isinstance(item, AtomItem)
-                before = order[at] < order[delta]
-                item = replace(item, version="full" if before else old)
-            if at != delta:
-                changed.append(item)
-        followed = items[delta]
-        assert isinstance(followed, AtomItem)
-        given, tests = given_of(followed)
+            if isinstance(item, AtomItem) and at in order:
+                if at == delta:
+                    given, tests = given_of(item)
+                    continue
+                item = replace(item, version="full" if order[at] < place else old)
+            changed.append(item)
         yield (*tests, *changed), given
 
 
@@ -303,11 +256,3 @@ def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
     return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
-
-
-def _groups(own: Sequence[frozenset[str]]) -> list[list[int]]:
-    """The numbers of alternatives that bind the same variables, in groups."""
-    groups: dict[frozenset[str], list[int]] = {}
-    for at, names in enumerate(own):
-        groups.setdefault(names, []).append(at)
-    return list(groups.values())

@@ -7,7 +7,7 @@ every order: columns of the answer follow in its order, then the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gdatalog.plan import (
     Apply,
@@ -33,6 +33,7 @@ from gdatalog.planner.items import (
     RestoreItem,
     Term,
     TestItem,
+    places_of,
     variables_of_exprs,
 )
 from gdatalog.planner.order import RelationStatistics, Statistics
@@ -135,7 +136,7 @@ def open_atom(
     names = list(columns)
     places = {name: place for place, name in enumerate(names)}
     for right in names:
-        compared = comparisons.compared_with(right) & places.keys()
+        compared = comparisons.compared.get(right, set()) & places.keys()
         for left in sorted(compared, key=places.__getitem__):
             if places[left] >= places[right]:
                 break
@@ -157,38 +158,11 @@ def open_atom(
 
 def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
-    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
-        return False
-    left, right = test.args
-    if not (isinstance(left, Slot) and isinstance(right, Slot)) or left == right:
-        return False
-    if left.type == "symbol" and test.function != "!=":
-        return False
-    return any({left.name, right.name} <= atom.variables for atom in atoms)
-
-
-def cuts_of(
-    name: str, items: Sequence[Item], bound: Collection[str]
-) -> Iterator[tuple[TestItem, RangeBound]]:
-    """The tests that compare a variable with bound values, as cuts."""
-    for item in items:
-        test = item.test if isinstance(item, TestItem) else None
-        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
-            continue
-        assert isinstance(item, TestItem)
-        left, right = test.args
-        for side, other, op in (
-            (left, right, test.function),
-            (right, left, FLIPPED[test.function]),
-        ):
-            if (
-                isinstance(side, Slot)
-                and side.name == name
-                and side.type != "symbol"
-                and slots(other).issubset(bound)
-            ):
-                yield item, RangeBound(op, other)
-                break
+    match test:
+        case Apply("<" | "<=" | ">" | ">=" | "!=" as op, (Slot(a, kind), Slot(b))) if a != b:
+            ordered = kind != "symbol" or op == "!="
+            return ordered and any({a, b} <= atom.variables for atom in atoms)
+    return False
 
 
 def all_cuts(
@@ -200,13 +174,23 @@ def all_cuts(
 ) -> list[tuple[Item | None, RangeBound]]:
     """The cuts of a variable by bound values, each with the test that it replaces; and implied
     cuts, which replace none."""
-    found: list[tuple[Item | None, RangeBound]] = list(cuts_of(name, tests, bound))
+    found: list[tuple[Item | None, RangeBound]] = []
+    for item in tests:
+        test = item.test if isinstance(item, TestItem) else None
+        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+            continue
+        (left, right), op = test.args, test.function
+        for side, limit, way in ((left, right, op), (right, left, FLIPPED[op])):
+            own = isinstance(side, Slot) and side.name == name and side.type != "symbol"
+            if own and slots(limit).issubset(bound):
+                found.append((item, RangeBound(way, limit)))
+                break
     # An implied comparison is worth a cut unless a bound variable between the two implies it.
     bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in bounds:
             found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
-    return found + [(None, RangeBound(*limit)) for limit in comparisons.implied_limits(name, bound)]
+    return found + [(None, RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
 
 
 def computed_late(items: Iterable[Item]) -> set[str]:
@@ -225,12 +209,8 @@ def computed_late(items: Iterable[Item]) -> set[str]:
 
 def kind_of(name: str, items: Sequence[Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    for item in items:
-        if isinstance(item, AtomItem):
-            for arg in item.args:
-                if isinstance(arg, Slot) and arg.name == name:
-                    return arg.type
-    return "int"  # every ordered type's keys compare as ints
+    kinds = (atom.args[at].type for atom, at in places_of(name, items))
+    return next(kinds, "int")  # every ordered type's keys compare as ints
 
 
 # Plans for a single atom: its column order without a search, and scans.
@@ -312,8 +292,8 @@ WIDE = 12  # columns; a wider relation is always scanned, since an index costs m
 
 def scan_of(
     items: Conjunction, sizes: Statistics, least: int
-) -> tuple[GivenRows, Conjunction] | None:
-    """The given rows of a scan and the remaining items, if the body is one atom over a relation of
+) -> tuple[Conjunction, GivenRows] | None:
+    """The remaining items and the given rows of a scan, if the body is one atom over a relation of
     at least `least` rows, or a wide one."""
     atoms = [item for item in items if isinstance(item, AtomItem)]
     rest = [item for item in items if not isinstance(item, AtomItem)]
@@ -323,12 +303,11 @@ def scan_of(
     if not all(isinstance(item, (TestItem, Equation, GenerateItem)) for item in rest):
         return None
     size = sizes(atom.relation, atom.version)
-    if atom.version != "full" or size.assumed:
-        return None
-    if size.rows < least and len(atom.args) < WIDE:
+    few = size.rows < least and len(atom.args) < WIDE
+    if few or atom.version != "full" or size.assumed:
         return None
     given, tests = given_of(atom)
-    return replace(given, columns=tuple(range(len(atom.args)))), (*tests, *rest)
+    return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
 
 
 def scanning(join: JoinPlan, asked: Collection[str]) -> JoinPlan:

@@ -22,6 +22,7 @@ from gdatalog.plan import (
     Generate,
     Guard,
     Join,
+    JoinPlan,
     Participant,
     Restore,
     Seek,
@@ -30,18 +31,16 @@ from gdatalog.plan import (
     TrieRef,
     slots,
 )
-from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.planner.atoms import AtomState, all_cuts, computed_late, open_atom, within_atom
-from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import (
-    Connected,
-    Open,
-    Pending,
-    check_depth,
-    components,
-    is_single,
-    too_deep,
+from gdatalog.planner.atoms import (
+    AtomState,
+    all_cuts,
+    computed_late,
+    kind_of,
+    open_atom,
+    within_atom,
 )
+from gdatalog.planner.comparisons import Comparisons, rising, without_looser
+from gdatalog.planner.components import Connected, Open, Pending, check_depth, components, too_deep
 from gdatalog.planner.items import (
     ASKED,
     AggregateItem,
@@ -61,30 +60,29 @@ from gdatalog.planner.items import (
     variables_of,
     widens,
 )
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order import Params
 from gdatalog.planner.order.pattern_maker import PatternMaker
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
+NONE: Names = frozenset()
 
 
 class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
     def __init__(
-        self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
-        params: Params | None = None, orders: Orders | None = None, tuning: Tuning = DEFAULT,
-    ) -> None:  # fmt: skip
+        self, inputs: PlanInputs, outputs: Sequence[str] = (), restores: bool = False
+    ) -> None:
         """`outputs`: the variables of the answer, in order. `restores`: values may be replaced by
-        ranks, and restored. `orders`: variable orders found before."""
-        self.params = params
-        self.orders = orders or Orders()
-        self.tuning = tuning
-        self.sizes = sizes
+        ranks, and restored."""
+        self.inputs = inputs
+        self.sizes = inputs.sizes
         self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
@@ -95,12 +93,17 @@ class PlanBuilder:
         self.ascending = False  # bind the lesser of two neighbours that are compared first
 
     def whole(
-        self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
+        self, items: Sequence[Item], live: Names, bag: bool, given: Names = NONE, rows: float = 1.0
     ) -> tuple[Step, ...]:
         """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
         `given`."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
+
+    def counting(self, items: Sequence[Item], live: Names = NONE, orbit: int = 1) -> JoinPlan:
+        """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
+        steps = self.whole(items, live, True)
+        return JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
@@ -114,13 +117,12 @@ class PlanBuilder:
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
         items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
-        items = in_degree_order(items, outer, live, bag, self.sizes, restores, self.tuning)
+        items = in_degree_order(items, outer, live, bag, restores, self.inputs)
         return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
-        params = None if self.params is None else Params(self.params.values)
-        return PlanBuilder(self.sizes, (), False, params, self.orders, self.tuning)
+        return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -130,37 +132,29 @@ class PlanBuilder:
         return Slot(f"~~{self.fresh}", kind)
 
 
+@dataclass(eq=False)
 class ConjunctionBuilder:
-    def __init__(
-        self,
-        plan: PlanBuilder,
-        items: Sequence[Item],
-        outer: Names,
-        live: Names,
-        bag: bool,
-        rows: float = 1.0,
-        order: Order | None = None,
-        compacts: bool = False,
-        depth: int = 0,
-    ) -> None:
-        """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
-        branches around it."""
-        self.depth = depth
-        self.plan = plan
-        self.rows = rows  # expected number of rows at this point
-        self.order = order
-        self.compacts = compacts
-        self.bound = set(outer)
-        self.outer = outer
-        self.live = live
-        self.bag = bag
-        self.steps: list[Step] = []
-        self.comparisons = Comparisons(items, rising(items, plan.sizes))
-        self.items = list(items)
-        self.atoms: list[AtomState] = []
-        self.waiting = Pending()
-        self.within: list[TestItem] = []  # tests that filter an atom's trie
-        self.holding: dict[str, list[AtomState]] = {}
+    """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
+    branches around it."""
+
+    plan: PlanBuilder
+    items: Sequence[Item]
+    outer: Names
+    live: Names
+    bag: bool
+    rows: float = 1.0  # expected number of rows at this point
+    order: Order | None = None
+    compacts: bool = False
+    depth: int = 0
+    steps: list[Step] = field(default_factory=list)
+    atoms: list[AtomState] = field(default_factory=list)
+    waiting: Pending = field(default_factory=Pending)
+    within: list[TestItem] = field(default_factory=list)  # tests that filter an atom's trie
+    holding: dict[str, list[AtomState]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bound = set(self.outer)
+        self.comparisons = Comparisons(self.items, rising(self.items, self.plan.sizes))
 
     def build(self) -> tuple[Step, ...]:
         self._unrelated()
@@ -182,7 +176,8 @@ class ConjunctionBuilder:
         if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
             return Order()
         plan = self.plan
-        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, plan.params)
+        inputs = plan.inputs
+        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, inputs.params)
         for atom in self.atoms:
             maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
@@ -193,7 +188,7 @@ class ConjunctionBuilder:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
         pattern.find_lower(of_values=plan.ascending)
-        order = plan.orders.best(pattern, self.rows, plan.tuning)
+        order = inputs.orders.best(pattern, self.rows, inputs.tuning)
         plan.cost += order.work
         return order
 
@@ -204,19 +199,19 @@ class ConjunctionBuilder:
         parts = components(self.items, self.bound)
         if len(parts) < 2:
             return
-        self.items = []
+        items: list[Item] = []
         for part in parts:
             if (
                 variables_of(part) & self.live
                 or not variables_of(part) - self.bound
                 or not widens(part)
                 or any(map(item_may_fail, part))
-                # a single atom becomes a guard
-                or (len(part) == 1 and is_single(part[0]))
+                or _is_guard(part)
             ):
-                self.items += part
+                items += part
             else:
                 self._branch(part)
+        self.items = items
 
     def _branch(self, part: Sequence[Item]) -> None:
         reads = variables_of(part) & self.bound
@@ -400,9 +395,7 @@ class ConjunctionBuilder:
         for item, _ in cuts:
             if item is not None:
                 self.waiting.remove(item)
-        kind = next(
-            arg.type for arg in atoms[0].item.args if isinstance(arg, Slot) and arg.name == name
-        )
+        kind = kind_of(name, [atoms[0].item])
         implied = tuple(
             (place, at)
             for place, atom in enumerate(atoms)
@@ -496,3 +489,10 @@ class ConjunctionBuilder:
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)
+
+
+def _is_guard(part: Sequence[Item]) -> bool:
+    """Whether a part is an atom whose variables occur once, so that its number of rows is
+    enough."""
+    (item, *others) = part
+    return not others and isinstance(item, AtomItem) and len(item.variables) == len(item.args)

@@ -28,20 +28,16 @@ class Comparisons:
         self.unequal: set[frozenset[str]] = set()
         self.limits: dict[str, list[Limit]] = {}
         for item in items:
-            test = item.test if isinstance(item, TestItem) else None
-            if not isinstance(test, Apply) or len(test.args) != 2:
-                continue
-            a, b = test.args
-            if not (isinstance(a, Slot) and isinstance(b, Slot)):
-                self._limit(test)
-                continue
-            if test.function == "!=":
-                self.unequal.add(frozenset((a.name, b.name)))
-            elif a.type != "symbol" and test.function in ("<", "<=", ">", ">="):
-                if test.function in (">", ">="):
-                    a, b = b, a
-                key = (a.name, b.name)
-                below[key] = below.get(key, False) or test.function in ("<", ">")
+            match item:
+                case TestItem(Apply("!=", (Slot(a), Slot(b)))):
+                    self.unequal.add(frozenset((a, b)))
+                case TestItem(Apply(op, (Slot(a, kind), Slot(b)))) if kind != "symbol":
+                    if op in ("<", "<=", ">", ">="):
+                        key = (a, b) if op in ("<", "<=") else (b, a)
+                        below[key] = below.get(key, False) or op in ("<", ">")
+                case _:
+                    if (limit := _limit_of(item)) is not None:
+                        self.limits.setdefault(limit[0], []).append(limit[1:])
         for low, high in below:  # x <= y, x != y
             below[low, high] |= frozenset((low, high)) in self.unequal
         self._under: dict[str, set[str]] = {}
@@ -65,14 +61,11 @@ class Comparisons:
                     under.setdefault(high, set()).add(low)
                     over.setdefault(low, set()).add(high)
         self.below = below
-        self._compared: dict[str, set[str]] = {}
+        # the variables that each is compared with, directly or transitively
+        self.compared: dict[str, set[str]] = {}
         for pair in (*below, *self.unequal):
             for name in pair:
-                self._compared.setdefault(name, set()).update(pair)
-
-    def compared_with(self, name: str) -> set[str]:
-        """The variables that a variable is compared with, directly or transitively."""
-        return self._compared.get(name, set())
+                self.compared.setdefault(name, set()).update(pair)
 
     def implies(self, left: str, op: str, right: str) -> bool:
         """Whether the comparisons imply `left op right`."""
@@ -100,17 +93,6 @@ class Comparisons:
                     pair = (other, name) if op == ">" else (name, other)
                     found.append((other, op if self.below[pair] else op + "="))
         return found
-
-    def _limit(self, test: Apply) -> None:
-        """Records a comparison of a variable with a constant or parameter."""
-        a, b = test.args
-        op = test.function
-        if isinstance(b, Slot):
-            a, b, op = b, a, FLIPPED.get(op, op)
-        if op not in ("<", "<=", ">", ">=") or not isinstance(b, (Constant, Parameter)):
-            return
-        if isinstance(a, Slot) and a.type != "symbol":
-            self.limits.setdefault(a.name, []).append((op, b))
 
     def implied_limits(self, name: str, bound: Collection[str]) -> list[Limit]:
         """The constants and parameters that bound a variable through variables that are not bound
@@ -148,9 +130,9 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
     looser: set[Item] = set()
     for item in items:
         limit = _limit_of(item)
-        if limit is None:
-            continue
-        name, op, value = limit
+        if limit is None or not isinstance(limit[2], Constant) or limit[2].value != limit[2].value:
+            continue  # NaN compares with nothing
+        name, op, value = *limit[:2], limit[2].value
         key = name, op[0]
         known = narrowest.get(key)
         if known is not None:
@@ -164,17 +146,17 @@ def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple(item for item in items if item not in looser) if looser else tuple(items)
 
 
-def _limit_of(item: Item) -> tuple[str, str, Value] | None:
-    """The parts of a comparison of a variable with a constant."""
+def _limit_of(item: Item) -> tuple[str, str, Constant | Parameter] | None:
+    """The parts of a comparison of a variable with a constant or a parameter."""
     test = item.test if isinstance(item, TestItem) else None
     if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
         return None
     (a, b), op = test.args, test.function
     if isinstance(b, Slot):
         a, b, op = b, a, FLIPPED[op]
-    if not isinstance(a, Slot) or not isinstance(b, Constant) or a.type == "symbol":
+    if not isinstance(a, Slot) or a.type == "symbol" or not isinstance(b, Constant | Parameter):
         return None
-    return (a.name, op, b.value) if b.value == b.value else None  # NaN compares with nothing
+    return a.name, op, b
 
 
 def _implied(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:

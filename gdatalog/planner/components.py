@@ -12,7 +12,9 @@ from sys import getrecursionlimit
 
 from gdatalog.errors import Error
 from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.check.walk import connected
 from gdatalog.planner.items import AtomItem, Item, TestItem
+from gdatalog.planner.order.pattern import bits, parts_of
 
 # The most calls that a nested branch takes in any pass over a plan, and the calls reserved for
 # callers.
@@ -23,27 +25,8 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     """The connected components of items, in which bound variables connect nothing; in the order of
     the text."""
     known = frozenset(bound)
-    parts: list[tuple[set[str], list[int]]] = []
-    for at, item in enumerate(items):
-        names = set(item.variables - known)
-        numbers = [at]
-        apart = []
-        for part in parts:
-            if part[0] & names:
-                names |= part[0]
-                numbers += part[1]
-            else:
-                apart.append(part)
-        parts = [*apart, (names, numbers)]
-    return [
-        [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
-    ]
-
-
-def is_single(item: Item) -> bool:
-    """Whether an atom that is a component by itself has only variables that occur once, so that its
-    number of rows is enough."""
-    return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
+    groups = connected(item.variables - known for item in items)
+    return [[items[at] for at in group] for group in groups]
 
 
 def too_deep(branches: int) -> bool:
@@ -76,11 +59,8 @@ class Connected:
                     self._bits[name] = 1 << len(self._bits)
                     self._around.append(0)
                 link |= self._bits[name]
-            rest = link
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                self._around[low.bit_length() - 1] |= link
+            for at in bits(link):
+                self._around[at] |= link
         self._left = (1 << len(self._bits)) - 1
         self._asked = sum(self._bits.get(name, 0) for name in frozenset(asked))
 
@@ -91,21 +71,10 @@ class Connected:
     def may_split(self, several: bool) -> bool:
         """Whether a component of the unbound variables has no variable of the answer; `several`:
         and there is another component."""
-        wanted, left = self._asked, self._left
-        parts, apart = 0, False
-        if not left & ~wanted:
+        if not self._left & ~self._asked:
             return False
-        while left:
-            part = new = left & -left
-            while new:
-                low = new & -new
-                more = self._around[low.bit_length() - 1] & left & ~part
-                part |= more
-                new = new ^ low | more
-            left &= ~part
-            parts += 1
-            apart = apart or not part & wanted
-        return apart and (parts > 1 or not several)
+        parts = list(parts_of(self._left, self._around))
+        return (len(parts) > 1 or not several) and not all(part & self._asked for part in parts)
 
 
 # The rest of a conjunction during planning: waiting items, and columns that are not bound.

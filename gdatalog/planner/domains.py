@@ -7,15 +7,14 @@ cannot be replaced.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import Node, children, rebuild, walk
+from gdatalog.planner.check.walk import Node, atoms_in, conjunction, rebuild, walk
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.records import dataclass, replace
 
@@ -74,14 +73,14 @@ class _UnionFind:
         self._number = 0
 
     def domains(self, stratum: Stratum, schemas: Mapping[str, Schema]) -> Iterator[KeyDomain]:
-        columns: dict[Column | Name, set[Column]] = {}
-        variables: dict[Column | Name, set[Name]] = {}
+        columns: defaultdict[Column | Name, set[Column]] = defaultdict(set)
+        variables: defaultdict[Column | Name, set[Name]] = defaultdict(set)
         for node in list(self._parent):
             match node:
                 case (str(relation), int(at)):
-                    columns.setdefault(self._root(node), set()).add((relation, at))
+                    columns[self._root(node)].add((relation, at))
                 case (int(rule), str(name)):
-                    variables.setdefault(self._root(node), set()).add((rule, name))
+                    variables[self._root(node)].add((rule, name))
         closed, ordered, met = (
             {self._root(node) for node in nodes} for nodes in (self._open, self._ordered, self._met)
         )
@@ -89,7 +88,7 @@ class _UnionFind:
             below = any(name not in stratum.relations for name, _ in members)
             ints = all(schemas[name].types[at] == "int" for name, at in members)
             if root not in closed and below and ints:
-                names = frozenset(variables.get(root, ()))
+                names = frozenset(variables[root])
                 yield KeyDomain(frozenset(members), names, root in ordered, root in met)
 
     def _root(self, node: Column | Name) -> Column | Name:
@@ -108,16 +107,14 @@ class _UnionFind:
     def _opens(self, node: Node) -> None:
         """Excludes the variables of an expression, without those in the bodies of its
         aggregates."""
-        if isinstance(node, s.Var):
-            self._root(self._name(node))
-            self._open.add(self._name(node))
-        elif isinstance(node, s.Aggregate):
-            for target in node.targets:
-                self._opens(target)
-            self._literal(node.body)
-        else:
-            for part in children(node):
-                self._opens(part)
+        for part in walk(node, s.Aggregate):
+            if isinstance(part, s.Var):
+                self._root(self._name(part))
+                self._open.add(self._name(part))
+            elif isinstance(part, s.Aggregate):
+                for target in part.targets:
+                    self._opens(target)
+                self._literal(part.body)
 
     def _name(self, var: s.Var) -> Name:
         return self._number, var.name
@@ -128,7 +125,7 @@ class _UnionFind:
             self._head(arg, (rule.head.name, at))
         if rule.body is not None:
             self._literal(rule.body)
-            atoms = [part for part in walk(rule.body) if isinstance(part, s.Atom)]
+            atoms = atoms_in(rule.body)
             names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, s.Var))
             self._met.update((number, name) for name, uses in names.items() if uses > 1)
 
@@ -163,30 +160,26 @@ class _UnionFind:
                         self._opens(arg)
             case s.Compare():
                 for left, op, right in neighbours(node):
-                    self._pair(left, op, right)
+                    self._compared((left, right), op not in ("=", "!="))
             case s.Distinct(args):
-                names = [self._name(arg) for arg in args if isinstance(arg, s.Var)]
-                if all(isinstance(arg, s.Var) or is_constant(arg) for arg in args):
-                    self._unite(names)
-                else:
-                    self._opens(node)
+                self._compared(args)
             case s.Member(item, values):
                 if isinstance(item, s.Var) and all(map(is_constant, values)):
                     self._root(self._name(item))
                 else:
                     self._opens(node)
-            case s.Not() | s.And() | s.Or():
-                for part in children(node):
-                    assert isinstance(part, LITERALS)
+            case s.Not(body):
+                self._literal(body)
+            case s.And(items) | s.Or(items):
+                for part in items:
                     self._literal(part)
             case _:
                 self._opens(node)
 
-    def _pair(self, left: s.Expr, op: str, right: s.Expr) -> None:
-        sides = (left, right)
+    def _compared(self, sides: Sequence[s.Expr], ordered: bool = False) -> None:
         names = [self._name(side) for side in sides if isinstance(side, s.Var)]
         if names and all(isinstance(side, s.Var) or is_constant(side) for side in sides):
-            self._unite(names, op not in ("=", "!="))
+            self._unite(names, ordered)
         else:
             for side in sides:
                 self._opens(side)
@@ -210,14 +203,7 @@ def encoded_rules(
     columns = {column: at for at in chosen for column in domains[at].columns}
     names = {name: at for at in chosen for name in domains[at].variables}
     uses: dict[tuple[int, s.Expr, str, bool], ConstantUse] = {}
-
-    def used(value: s.Expr, domain: int, op: str, exact: bool) -> s.Param:
-        key = (domain, value, op, exact)
-        if key not in uses:  # names of users' parameters have no ~
-            uses[key] = ConstantUse(f"code~{len(uses)}", domain, value, op, exact)
-        return s.Param(uses[key].name, value.span)
-
-    changed = [_Encoder(number, columns, names, used).rule(r) for number, r in enumerate(rules)]
+    changed = [_Encoder(number, columns, names, uses).rule(r) for number, r in enumerate(rules)]
     return tuple(changed), tuple(uses.values())
 
 
@@ -228,7 +214,7 @@ class _Encoder:
     number: int
     columns: Mapping[Column, int]
     names: Mapping[Name, int]
-    used: Callable[[s.Expr, int, str, bool], s.Param]
+    uses: dict[tuple[int, s.Expr, str, bool], ConstantUse]
 
     def rule(self, rule: CheckedRule) -> CheckedRule:
         args = tuple(
@@ -246,7 +232,10 @@ class _Encoder:
     def _constant(self, arg: s.Expr, domain: int | None, op: str, exact: bool) -> s.Expr:
         if domain is None or not is_constant(arg):
             return arg
-        return self.used(arg, domain, op, exact)
+        key = (domain, arg, op, exact)
+        if key not in self.uses:  # names of users' parameters have no ~
+            self.uses[key] = ConstantUse(f"code~{len(self.uses)}", domain, arg, op, exact)
+        return s.Param(self.uses[key].name, arg.span)
 
     def _domain(self, side: s.Expr) -> int | None:
         return self.names.get((self.number, side.name)) if isinstance(side, s.Var) else None
@@ -269,10 +258,7 @@ class _Encoder:
                 values = tuple(self._constant(value, domain, "=", True) for value in values)
                 return replace(node, values=values)
             case s.And(items):
-                # A chain of comparisons may have become a conjunction.
-                parts = [self._node(item) for item in items]
-                flat = [part.items if isinstance(part, s.And) else (part,) for part in parts]
-                return replace(node, items=tuple(chain.from_iterable(flat)))
+                return conjunction(map(self._node, items), node.span)
         return rebuild(node, self._any)
 
     def _any(self, node: Any) -> Any:
@@ -287,7 +273,7 @@ class _Encoder:
             for new, (a, _, b) in zip(pairs, neighbours(node), strict=True)
         ):
             return node
-        return pairs[0] if len(pairs) == 1 else s.And(tuple(pairs), node.span)
+        return conjunction(pairs, node.span)
 
     def _pair(self, left: s.Expr, op: str, right: s.Expr, node: s.Compare) -> s.Compare:
         a, b = self._domain(left), self._domain(right)

@@ -8,7 +8,8 @@ become branches: they have places in the order, and costs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import inf
 
 from gdatalog.errors import NOWHERE, Span
@@ -83,22 +84,24 @@ def _occurring(expr: Expr) -> list[str]:
 
 def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
     """Inverts `+` and `-` of ints until a variable stands alone."""
-    if isinstance(side, Slot):
-        return [(side, value)]
-    if isinstance(side, Apply) and side.type == "int" and side.function in ("+", "-"):
-        if len(side.args) == 1:
-            return _solve(side.args[0], Apply("-", (value,), "int", side.span))
-        a, b = side.args
-        if side.function == "+":
-            return [
-                *_solve(a, Apply("-", (value, b), "int", side.span)),
-                *_solve(b, Apply("-", (value, a), "int", side.span)),
-            ]
-        return [
-            *_solve(a, Apply("+", (value, b), "int", side.span)),
-            *_solve(b, Apply("-", (a, value), "int", side.span)),
-        ]
-    return []
+    match side:
+        case Slot():
+            return [(side, value)]
+        case Apply("-", (a,), "int", span):
+            return _solve(a, Apply("-", (value,), "int", span))
+        case Apply("+", (a, b), "int", span):
+            ways = (
+                (a, Apply("-", (value, b), "int", span)),
+                (b, Apply("-", (value, a), "int", span)),
+            )
+        case Apply("-", (a, b), "int", span):
+            ways = (
+                (a, Apply("+", (value, b), "int", span)),
+                (b, Apply("-", (a, value), "int", span)),
+            )
+        case _:
+            return []
+    return [found for part, its in ways for found in _solve(part, its)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,14 @@ def variables_of(items: Iterable[Item]) -> frozenset[str]:
     return frozenset().union(*(item.variables for item in items))
 
 
+def places_of(name: str, items: Iterable[Item]) -> Iterator[tuple[AtomItem, int]]:
+    """The atoms with a variable, and its columns there."""
+    for item in items:
+        for at, arg in enumerate(item.args if isinstance(item, AtomItem) else ()):
+            if isinstance(item, AtomItem) and isinstance(arg, Slot) and arg.name == name:
+                yield item, at
+
+
 def variables_of_exprs(exprs: Iterable[Expr]) -> frozenset[str]:
     return frozenset().union(*map(slots, exprs))
 
@@ -248,16 +259,15 @@ def item_may_fail(item: Item) -> bool:
     match item:
         case Equation() | GenerateItem():
             return item.may_fail
-        case NotItem() | EitherItem():
-            return any(item_may_fail(part) for inner in item.alternatives for part in inner)
-        case AggregateItem():
-            return item.kind in ("sum", "mean") or fails_inside(item)
+        case NotItem() | EitherItem() | AggregateItem():
+            sums = isinstance(item, AggregateItem) and item.kind in ("sum", "mean")
+            return sums or fails_inside(item)
         case _:
             return False
 
 
-def fails_inside(item: AggregateItem) -> bool:
-    """Whether a computation inside an aggregate can fail, apart from an overflow of its sum."""
+def fails_inside(item: NotItem | EitherItem | AggregateItem) -> bool:
+    """Whether a computation inside can fail, apart from an overflow of an aggregate's own sum."""
     return any(item_may_fail(part) for inner in item.alternatives for part in inner)
 
 
@@ -266,19 +276,11 @@ def _bool(op: str, left: Expr, right: Expr) -> Expr:
 
 
 def either(tests: Iterable[Expr]) -> Expr:
-    found = list(tests)
-    result = found[0]
-    for test in found[1:]:
-        result = Apply("lor", (result, test), "bool")
-    return result
+    return reduce(lambda one, other: Apply("lor", (one, other), "bool"), tests)
 
 
 def every(tests: Iterable[Expr]) -> Expr:
-    found = list(tests)
-    result = found[0]
-    for test in found[1:]:
-        result = Apply("land", (result, test), "bool")
-    return result
+    return reduce(lambda one, other: Apply("land", (one, other), "bool"), tests)
 
 
 # Aggregates in bodies: their branches, their places in the order, and their costs.
@@ -320,14 +322,12 @@ def next_due(
     """The aggregate to compute now, if there is one: its variables are bound, and its rank is at
     most `before`, the rank of the next variable."""
     found = [
-        (rank(item.slot.name), item_may_fail(item), item)
-        for item in items
+        (place, item_may_fail(item), at, item)
+        for at, item in enumerate(items)
         if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound
+        if (place := rank(item.slot.name)) <= before
     ]
-    if not found:
-        return None
-    place, _, first = min(found, key=lambda each: each[:2])
-    return first if place <= before else None
+    return min(found)[3] if found else None
 
 
 def as_gather(

@@ -6,17 +6,19 @@ and computations that can fail define variables of their own.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
-from gdatalog.parser.syntax import And, Literal, Not, Or
 from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.planner.check import Schema
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables, walk
+from gdatalog.planner.check.walk import (
+    conjunction,
+    contains_head_aggregate,
+    count_variables,
+    variables,
+)
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -43,7 +45,6 @@ class Normaliser:
     """The normalisation of one rule: the types of its variables, and fresh variables."""
 
     types: Mapping[str, TypeName]
-    schemas: Mapping[str, Schema]
     param_types: Mapping[str, TypeName]
     occurrences: Mapping[str, int]  # how often each variable occurs in the rule
     fresh: dict[str, TypeName] = field(default_factory=dict)
@@ -70,11 +71,7 @@ class Normaliser:
         found: list[Item] = []
         match literal:
             case s.Atom():
-                kinds = self.schemas[literal.name].types
-                args = tuple(
-                    self._term(arg, kind, found)
-                    for arg, kind in zip(literal.args, kinds, strict=True)
-                )
+                args = tuple(self.head(arg, found) for arg in literal.args)
                 found.insert(0, AtomItem(literal.name, args, span=literal.span))
             case s.Compare():
                 for before, op, after in neighbours(literal):
@@ -93,18 +90,17 @@ class Normaliser:
                     slot = self._new("int")
                     found.append(Equation(slot, item))
                     item = slot
-                bounds = [
-                    self._side(bound, found)
-                    for bound in (literal.start, literal.stop, literal.step)
-                ]
-                span = (bounds[0], bounds[1], bounds[2])
+                start = self._side(literal.start, found)
+                stop = self._side(literal.stop, found)
+                span = start, stop, self._side(literal.step, found)
                 found.append(GenerateItem(item, (), span, literal.span))
             case s.Distinct():
                 sides = [self._side(arg, found) for arg in literal.args]
                 for at, right in enumerate(sides):
-                    for left_side in sides[:at]:
-                        test = Apply("!=", (left_side, right), "bool", literal.span)
-                        found.append(TestItem(test))
+                    tests = (
+                        Apply("!=", (left, right), "bool", literal.span) for left in sides[:at]
+                    )
+                    found += map(TestItem, tests)
             case s.Test():
                 if literal.expr != s.Const("bool", True):
                     test = self._side(literal.expr, found)
@@ -163,19 +159,13 @@ class Normaliser:
     # ------------------------------------------------------------------------- expressions
 
     def head(self, arg: s.Expr, found: list[Item]) -> Term:
-        """An argument of the head: an expression becomes a variable of the body."""
+        """An argument of a head or an atom: an expression becomes a variable of the body."""
         side = self._side(arg, found)
-        return self._named(side, found)
-
-    def _named(self, side: Expr, found: list[Item]) -> Term:
         if isinstance(side, Apply):
             slot = self._new(side.type)
             found.append(Equation(slot, side))
             return slot
         return side
-
-    def _term(self, arg: s.Expr, kind: TypeName, found: list[Item]) -> Term:
-        return self._named(self._side(arg, found), found)
 
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
         """An expression that cannot fail: one that can is replaced by a fresh variable."""
@@ -250,12 +240,8 @@ class Normaliser:
         slot = self._new(aggregate_type(expr.kind, targets))
         exports = tuple(Slot(name, self.type_of(name)) for name in expr.exports)
         reads = self._shared(expr) - frozenset(expr.exports)
-        found.append(
-            AggregateItem(
-                expr.kind, slot, targets, tuple(alternatives), tuple(bindings),
-                reads, exports, expr.span,
-            )
-        )  # fmt: skip
+        inside = tuple(alternatives), tuple(bindings)
+        found.append(AggregateItem(expr.kind, slot, targets, *inside, reads, exports, expr.span))
         return slot
 
     def _set_apart(self, expr: s.Aggregate) -> tuple[s.Literal, list[Item]]:
@@ -269,13 +255,8 @@ class Normaliser:
         if not groups or not rest or any(len(alternatives_of(item)) > 1 for item in rest):
             return body, []
         bound = self._shared(expr) - frozenset(expr.exports)
-        bound |= {
-            arg.name
-            for item in rest
-            if isinstance(item, s.Atom)
-            for arg in item.args
-            if isinstance(arg, s.Var)
-        }
+        atoms = (item for item in rest if isinstance(item, s.Atom))
+        bound |= {arg.name for atom in atoms for arg in atom.args if isinstance(arg, s.Var)}
         found: list[Item] = []
         for group in groups:
             shared, alternatives = self._shared(group), tuple(self.body(group))
@@ -287,7 +268,7 @@ class Normaliser:
             if len(own) < len(alternatives) or not shared <= bound or item_may_fail(either):
                 return body, []
             found.append(either)
-        return (s.And(rest) if len(rest) > 1 else rest[0]), found
+        return conjunction(rest, body.span), found
 
     def type_of(self, name: str) -> TypeName:
         return self.types[name] if name in self.types else self.fresh[name]
@@ -296,11 +277,6 @@ class Normaliser:
         name = f"~{len(self.fresh) + 1}"
         self.fresh[name] = kind
         return Slot(name, kind)
-
-
-def count_variables(nodes: Iterable[Node]) -> Counter[str]:
-    """The number of occurrences of each variable."""
-    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
 
 
 def _is_ord(expr: Expr) -> bool:
@@ -361,13 +337,13 @@ def _fails_on(expr: Apply) -> bool:
 MOST_ALTERNATIVES = 4096  # alternatives of one body
 
 
-def alternatives_of(literal: Literal) -> list[list[Literal]]:
+def alternatives_of(literal: s.Literal) -> list[list[s.Literal]]:
     """The literal in disjunctive normal form; negations are kept as they are."""
     match literal:
-        case Or():
+        case s.Or():
             return [parts for item in literal.items for parts in alternatives_of(item)]
-        case And():
-            product: list[list[Literal]] = [[]]
+        case s.And():
+            product: list[list[s.Literal]] = [[]]
             for item in literal.items:
                 choices = alternatives_of(item)
                 if len(product) * len(choices) > MOST_ALTERNATIVES:
@@ -382,7 +358,7 @@ def alternatives_of(literal: Literal) -> list[list[Literal]]:
                     continue
                 product = [[*left, *right] for left in product for right in choices]
             return product
-        case Not(body=Not() as inner):
+        case s.Not(body=s.Not() as inner):
             return alternatives_of(inner.body)
         case _:
             return [[literal]]

@@ -18,7 +18,7 @@ soon as its list and the values it must differ from are known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog.plan import (
     Assign,
@@ -213,13 +213,11 @@ def _determined(name: str, by: Collection[str], computed: Mapping[str, frozenset
     )
 
 
-def _used(steps: Sequence[Step]) -> Iterator[int]:
+def _used(steps: Sequence[Step]) -> set[int]:
     """The tries that steps read."""
-    for step in all_steps(tuple(steps)):
-        if isinstance(step, Guard):
-            yield step.trie
-        for part in participants(step):
-            yield part.trie
+    every = list(all_steps(tuple(steps)))
+    guarded = {step.trie for step in every if isinstance(step, Guard)}
+    return guarded | {part.trie for step in every for part in participants(step)}
 
 
 # Early tests for witnesses.

@@ -253,7 +253,7 @@ class StratumRun:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
-                rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
+                rule, inputs.param_types, sizes, recursive, first=first,
                 params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
                 algebra=self._algebra(),
             )  # fmt: skip
@@ -309,8 +309,7 @@ class StratumRun:
             return inputs.relation(name).statistics
 
         params, tuning = Params(context.scope.params), context.tuning
-        schemas, types = inputs.schemas, inputs.param_types
-        return plan_over(rule, schemas, types, sizes, name, plan, params, tuning)
+        return plan_over(rule, inputs.param_types, sizes, name, plan, params, tuning)
 
     def _rows_read(self, rule: CheckedRule) -> int:
         """The rows of the largest relation that planning a rule reads on the CPU."""

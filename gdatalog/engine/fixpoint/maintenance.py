@@ -135,7 +135,7 @@ class Maintenance(Rounds):
         """All new rows of a rule."""
         inputs = self.inputs
         plan = plan_rule(
-            rule, inputs.schemas, inputs.param_types, self._sizes_of,
+            rule, inputs.param_types, self._sizes_of,
             orders=inputs.plans.orders, tuning=self.context.tuning,
         )  # fmt: skip
         for join in range(len(plan.joins)):
@@ -156,7 +156,7 @@ class Maintenance(Rounds):
 
         def make(sizes: Statistics) -> RulePlan:
             return plan_rule(
-                rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full",
+                rule, inputs.param_types, sizes, read, first=False, old="full",
                 orders=inputs.plans.orders, tuning=self.context.tuning,
             )  # fmt: skip
 

@@ -300,7 +300,7 @@ class Replanning:
         self.again += 1
         run = self.run
         plan = plan_rule(
-            self.rule, run.inputs.schemas, run.inputs.param_types, self._size,
+            self.rule, run.inputs.param_types, self._size,
             run.stratum.relations, first=False, orders=run.inputs.plans.orders,
             tuning=self.tuning,
         )  # fmt: skip

@@ -398,8 +398,8 @@ def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
     if keyed is None:
         return None
     rows = {name: [_with_zeros(part) for part in parts] for name, parts in inputs.seeds.items()}
-    schemas = {**inputs.schemas, **keyed.schemas}
-    return OneWorklist(keyed.stratum, replace(inputs, schemas=schemas, seeds=rows))
+    stratum, schemas = keyed[0], {**inputs.schemas, **keyed[1]}
+    return OneWorklist(stratum, replace(inputs, schemas=schemas, seeds=rows))
 
 
 def _with_zeros(part: Derived) -> Derived:

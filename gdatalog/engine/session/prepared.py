@@ -395,7 +395,7 @@ def _computed(call: FunctionCall) -> Const | None:
     """Evaluates a call of constants."""
     if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
         return None
-    expr = Normaliser({}, {}, {}, {}).expression(call, [])
+    expr = Normaliser({}, {}, {}).expression(call, [])
     if expr.type == "symbol":
         return None
     scope = Scope(SymbolTable())

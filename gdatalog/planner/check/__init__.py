@@ -18,24 +18,11 @@ Here is what they give the planner: rules, relations, words for messages. In a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gdatalog.errors import NOWHERE, Caution, Error, Note, Span, meant
-from gdatalog.parser.syntax import (
-    And,
-    Atom,
-    Const,
-    Directive,
-    Expr,
-    HeadAggregate,
-    ListParam,
-    Literal,
-    Not,
-    Or,
-    Param,
-    Values,
-    Var,
-)
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check.walk import contains_head_aggregate
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, visible
 
@@ -57,16 +44,14 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRule:
-    head: Atom
-    body: Literal | None
+    head: s.Atom
+    body: s.Literal | None
     types: Mapping[str, TypeName]  # of each variable
     span: Span = field(compare=False)
 
     @property
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
-        from gdatalog.planner.check.walk import contains_head_aggregate
-
         return any(contains_head_aggregate(arg) for arg in self.head.args)
 
 
@@ -98,7 +83,7 @@ class ValueList:
     """A list of values, as a relation of one column."""
 
     type: TypeName
-    parts: tuple[Values | Const | Param | ListParam, ...]
+    parts: tuple[s.Values | s.Const | s.Param | s.ListParam, ...]
 
     @property
     def schema(self) -> tuple[tuple[str], tuple[TypeName]]:
@@ -109,9 +94,9 @@ class ValueList:
 class Checked:
     schemas: Mapping[str, Schema]  # of every relation: known, declared, defined, and of queries
     strata: tuple[Stratum, ...]  # in an order in which they can be evaluated
-    facts: Mapping[str, tuple[Atom, ...]]  # ground atoms whose arguments are all Const or Param
+    facts: Mapping[str, tuple[s.Atom, ...]]  # ground atoms whose arguments are all Const or Param
     queries: tuple[CheckedQuery, ...]
-    directives: tuple[Directive, ...]
+    directives: tuple[s.Directive, ...]
     pragmas: tuple[tuple[str, ...], ...]
     param_types: Mapping[str, TypeName]
     cautions: tuple[Caution, ...]
@@ -189,42 +174,33 @@ def own_name(name: str) -> str:
     return name.partition("~")[0]
 
 
-def text_of(node: Expr | HeadAggregate | Literal) -> str:
+def text_of(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
     """The node as the source has it, on one line."""
     if node.span.source is NOWHERE.source:
         return show(node).strip("`")
     text = " ".join(node.span.text.split())
-    return f"({text})" if isinstance(node, Or) else text
-
-
-def conjuncts(literal: Literal) -> Iterator[Literal]:
-    """The parts of a conjunction; a `;` and a negation are one part."""
-    if isinstance(literal, And):
-        for item in literal.items:
-            yield from conjuncts(item)
-    else:
-        yield literal
+    return f"({text})" if isinstance(node, s.Or) else text
 
 
 def as_rule(head: str, items: Iterable[str]) -> str:
     return f"{head} <- {', '.join(items)}."
 
 
-def show(node: Expr | HeadAggregate | Literal) -> str:
+def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
     """The node as the source has it, in quotes and on one line."""
+    text = " ".join(node.span.text.split())
     if node.span.source is not NOWHERE.source:
-        text = " ".join(node.span.text.split())
         return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
     match node:
-        case Var(name):
+        case s.Var(name):
             return f"`{own_name(name)}`"
-        case Param(name) | ListParam(name):
+        case s.Param(name) | s.ListParam(name):
             return f"`${name}`"
-        case Const(_, value):
+        case s.Const(_, value):
             return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
-        case Atom(name, _):
+        case s.Atom(name, _):
             return f"`{name}(...)`"
-        case Not(body):
+        case s.Not(body):
             return f"`!`{show(body)}"
         case _:
             return f"the {type(node).__name__.lower()}"

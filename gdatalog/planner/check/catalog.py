@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gdatalog.errors import Error, NameResolutionError, Note, Span, TypeMismatchError
-from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
+from gdatalog.planner.check.walk import reached
 from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
 
@@ -46,7 +47,7 @@ class CatalogRelation:
 class Catalog:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
-    directives: list[Directive] = field(default_factory=list)
+    directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
 
@@ -57,32 +58,28 @@ def show_schema(schema: Schema) -> str:
 
 
 def collect(
-    program: Program,
+    program: s.Program,
     known: Mapping[str, Schema],
     errors: list[Error],
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Catalog:
     """The relations and types of the program; errors for what its declarations get wrong."""
     catalog = Catalog(broken=broken)
-    _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
+    _types([each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
         catalog.relations[name] = CatalogRelation(
             name, schema.arity, said, schema.span, schema, has_data=True, declared=schema.declared
         )
     for statement in program.statements:
-        if isinstance(statement, Decl):
+        if isinstance(statement, s.Decl):
             for name in statement.names:
                 _declare(name, statement, catalog, errors)
     for statement in program.statements:
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             for head in statement.heads:
-                if head.name not in catalog.relations:
-                    arity = len(head.args)
-                    said = "is defined with"
-                    catalog.relations[head.name] = CatalogRelation(
-                        head.name, arity, said, head.span
-                    )
+                found = CatalogRelation(head.name, len(head.args), "is defined with", head.span)
+                catalog.relations.setdefault(head.name, found)
     _directives(program, catalog, errors)
     return catalog
 
@@ -90,70 +87,49 @@ def collect(
 # ---------------------------------------------------------------------------------- .decl
 
 
-def _declare(name: str, decl: Decl, catalog: Catalog, errors: list[Error]) -> None:
-    types = [_column_type(column, catalog, errors) for column in decl.columns]
+def _declare(name: str, decl: s.Decl, catalog: Catalog, errors: list[Error]) -> None:
+    for column in decl.columns:
+        if column.type_name not in catalog.types:
+            errors.append(no_such_type(column.type_name, column.span, catalog))
+    types = tuple(catalog.types.get(column.type_name) for column in decl.columns)
     columns = tuple(column.name for column in decl.columns)
     for at, column in enumerate(decl.columns):
         if column.name in columns[:at]:
-            first = decl.columns[columns.index(column.name)]
-            errors.append(
-                NameResolutionError(
-                    f"`{name}` has two columns of the name `{column.name}`",
-                    column.span,
-                    hint="give each column a name of its own",
-                    notes=[Note("the first is here", first.span)],
-                )
-            )
+            message = f"`{name}` has two columns of the name `{column.name}`"
+            notes = [Note("the first is here", decl.columns[columns.index(column.name)].span)]
+            hint = "give each column a name of its own"
+            errors.append(NameResolutionError(message, column.span, hint=hint, notes=notes))
     before = catalog.relations.get(name)
+    said = "is declared with"
     if None in types:
         if before is None or not before.declared:
-            said = "is declared with"
             catalog.relations[name] = CatalogRelation(
                 name, len(types), said, decl.span, broken=True, declared=True
             )
         return
     schema = Schema(name, columns, tuple(t for t in types if t), decl.span, declared=True)
-    if before is not None and before.schema is not None:
-        if before.declared and _same(before.schema, schema):
+    if before is not None and (before.declared or before.schema is not None):
+        known = before.schema
+        same = known is None or known.types == schema.types
+        if before.declared and not (same and (known is None or known.columns == columns)):
+            assert known is not None
+            message = f"`{name}` is declared again, and differently"
+            notes = [Note(f"it is `{show_schema(known)}` here", before.span)]
+            hint = "one of the two should go, or be the same as the other"
+            errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
+        elif not same:
+            assert known is not None
+            message = f"`{name}` is declared as `{show_schema(schema)}`, "
+            message += f"but its data is `{show_schema(known)}`"
+            notes = [Note("the data came from here", before.span)] if before.span else []
+            hint = "change the declaration, or load the data with these types"
+            errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
+        if before.declared or not same:
             return
-        if before.declared:
-            errors.append(
-                TypeMismatchError(
-                    f"`{name}` is declared again, and differently",
-                    decl.span,
-                    hint="one of the two should go, or be the same as the other",
-                    notes=[Note(f"it is `{show_schema(before.schema)}` here", before.span)],
-                )
-            )
-            return
-        if before.schema.types != schema.types:
-            errors.append(
-                TypeMismatchError(
-                    f"`{name}` is declared as `{show_schema(schema)}`, "
-                    f"but its data is `{show_schema(before.schema)}`",
-                    decl.span,
-                    hint="change the declaration, or load the data with these types",
-                    notes=[Note("the data came from here", before.span)] if before.span else [],
-                )
-            )
-            return
-    elif before is not None and before.declared:
-        return
     has_data = before is not None and before.has_data
     catalog.relations[name] = CatalogRelation(
-        name, schema.arity, "is declared with", decl.span, schema, False, True, has_data
+        name, schema.arity, said, decl.span, schema, False, True, has_data
     )
-
-
-def _same(one: Schema, other: Schema) -> bool:
-    return one.columns == other.columns and one.types == other.types
-
-
-def _column_type(column: Column, catalog: Catalog, errors: list[Error]) -> TypeName | None:
-    found = catalog.types.get(column.type_name)
-    if found is None:
-        errors.append(no_such_type(column.type_name, column.span, catalog))
-    return found
 
 
 def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
@@ -170,23 +146,19 @@ def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError
 # ---------------------------------------------------------------------------------- .type
 
 
-def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
+def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
     """The base type of each named type. A type may be used before it is defined."""
-    said: dict[str, TypeDecl] = {}
+    said: dict[str, s.TypeDecl] = {}
     for decl in decls:
         first = said.setdefault(decl.name, decl)
         if decl.name in BASE_TYPES:
             message = f"`{decl.name}` is a type of the language and cannot be made anew"
             errors.append(NameResolutionError(message, decl.span, hint="take another name"))
         elif (first.op, first.targets) != (decl.op, decl.targets):
-            errors.append(
-                TypeMismatchError(
-                    f"the type `{decl.name}` is made twice, and differently",
-                    decl.span,
-                    hint="take another name for one of the two",
-                    notes=[Note("it is made here too", first.span)],
-                )
-            )
+            message = f"the type `{decl.name}` is made twice, and differently"
+            hint = "take another name for one of the two"
+            notes = [Note("it is made here too", first.span)]
+            errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
     waiting = [decl for name, decl in said.items() if name not in BASE_TYPES]
     while waiting:
         ready = [d for d in waiting if all(t in catalog.types for t in d.targets)]
@@ -199,7 +171,8 @@ def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None
         unknown = [t for t in decl.targets if t not in catalog.types and t not in said]
         for target in unknown:
             errors.append(no_such_type(target, decl.span, catalog))
-        if not unknown and _reaches(decl.name, decl.name, said):
+        made_of = reached(decl.name, lambda name: said[name].targets if name in said else ())
+        if not unknown and decl.name in made_of:
             message = f"the type `{decl.name}` is made of itself"
             hint = f"say what it is: `.type {decl.name} = int`"
             errors.append(NameResolutionError(message, decl.span, hint=hint))
@@ -207,50 +180,32 @@ def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None
         catalog.types.setdefault(decl.name, "int")  # reported above; no more errors about it
 
 
-def _make_type(decl: TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
+def _make_type(decl: s.TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
     # a bare `.type T`, as older programs have it, is a symbol
     bases = [catalog.types[target] for target in decl.targets] or ["symbol"]
     catalog.types[decl.name] = bases[0]
     for target, base in zip(decl.targets, bases, strict=False):
         if base != bases[0]:
-            errors.append(
-                TypeMismatchError(
-                    f"the type `{decl.name}` mixes base types: `{decl.targets[0]}` is "
-                    f"{bases[0]} but `{target}` is {base}",
-                    decl.span,
-                    hint="a union is of types over one base type",
-                )
-            )
+            mixes = f"`{decl.targets[0]}` is {bases[0]} but `{target}` is {base}"
+            message = f"the type `{decl.name}` mixes base types: {mixes}"
+            hint = "a union is of types over one base type"
+            errors.append(TypeMismatchError(message, decl.span, hint=hint))
             return
-
-
-def _reaches(start: str, goal: str, said: Mapping[str, TypeDecl]) -> bool:
-    seen: set[str] = set()
-    open_names = [start]
-    while open_names:
-        decl = said.get(open_names.pop())
-        for target in decl.targets if decl else ():
-            if target == goal:
-                return True
-            if target not in seen:
-                seen.add(target)
-                open_names.append(target)
-    return False
 
 
 # ----------------------------------------------------------------------------- directives
 
 
-def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None:
+def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> None:
     """All directives, qualifiers of a `.decl` too; `.input` makes a relation known."""
-    found = [s for s in program.statements if isinstance(s, Directive)]
+    found = [each for each in program.statements if isinstance(each, s.Directive)]
     said = {(d.kind, name) for d in found for name in d.names}
     for statement in program.statements:
-        if isinstance(statement, Decl):
+        if isinstance(statement, s.Decl):
             for kind in statement.qualifiers:
                 names = tuple(n for n in statement.names if (kind, n) not in said)
                 if kind in ("input", "output", "printsize") and names:
-                    found.append(Directive(kind, names, span=statement.span))
+                    found.append(s.Directive(kind, names, span=statement.span))
     for directive in found:
         if directive.kind == "input":
             for name in directive.names:

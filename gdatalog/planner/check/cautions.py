@@ -10,7 +10,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
 from gdatalog.planner.check import did_you_mean, show
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.walk import Node, children, variables, walk
+from gdatalog.planner.check.walk import connected, variables, walk
 from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers without effect: either we do this anyway, or nothing needs it.
@@ -27,21 +27,10 @@ KNOWN_QUALIFIERS = QUALIFIERS | {"override"}
 _SHOWN = 6  # places that one caution lists
 
 # Of the keyword form of directives.
+_OF_FILES = ("IO", "filename", "name", "delimiter", "headers")
 OPTIONS = {
-    "input": (
-        "IO",
-        "filename",
-        "name",
-        "delimiter",
-        "headers",
-        "columns",
-        "rfc4180",
-        "header",
-        "nulls",
-        "fill",
-        "row_id",
-    ),
-    "output": ("IO", "filename", "name", "delimiter", "headers", "rfc4180"),
+    "input": (*_OF_FILES, "columns", "rfc4180", "header", "nulls", "fill", "row_id"),
+    "output": (*_OF_FILES, "rfc4180"),
     "limitsize": ("n",),
 }
 
@@ -52,7 +41,7 @@ def cautions_of(
     """All cautions, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
     once: list[s.Var] = []
-    souffle = _has_souffle_types(program)
+    souffle = bool(_type_spans(program, ("number", "unsigned")))
     for statement in program.statements:
         match statement:
             case s.Rule(heads, body) if body is not None:
@@ -84,11 +73,10 @@ def cautions_of(
 def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:
     seen: Counter[str] = Counter()
     first: dict[str, s.Var] = {}
-    for node in (*heads, body):
-        for part in walk(node):
-            if isinstance(part, s.Var):
-                seen[part.name] += 1
-                first.setdefault(part.name, part)
+    for part in walk(body):
+        if isinstance(part, s.Var):
+            seen[part.name] += 1
+            first.setdefault(part.name, part)
     in_heads = {name for head in heads for name in variables(head)}
     for name, var in first.items():
         if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
@@ -142,40 +130,25 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
         case s.And(items):
             atoms = _unconnected(items)
             if len(atoms) > 1:
-                yield Caution(
+                message = (
                     f"{show(atoms[0])} and {show(atoms[1])} share no variable: every match of "
-                    "one goes with every match of the other",
-                    atoms[1].span,
-                    "if that is not meant, a variable in both or a comparison would join them",
-                    cause="product",
                 )
+                message += "one goes with every match of the other"
+                hint = "if that is not meant, a variable in both or a comparison would join them"
+                yield Caution(message, atoms[1].span, hint, cause="product")
             for item in items:
                 yield from _products(item)
         case s.Or(items):
             for item in items:
                 yield from _products(item)
-        case _:
-            return
 
 
 def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
-    parts: list[tuple[set[str], s.Atom | None]] = []
-    for item in items:
-        names = set(variables(item))
-        if not names:
-            continue
-        atom = item if isinstance(item, s.Atom) else None
-        apart: list[tuple[set[str], s.Atom | None]] = []
-        for part_names, part_atom in parts:
-            if names & part_names:
-                names |= part_names
-                atom = part_atom or atom
-            else:
-                apart.append((part_names, part_atom))
-        parts = [*apart, (names, atom)]
-    atoms = [atom for _, atom in parts if atom is not None]
-    return sorted(atoms, key=lambda atom: atom.span.start)
+    groups = connected(variables(item).keys() for item in items)
+    parts = ((items[at] for at in group if variables(items[at])) for group in groups)
+    atoms = (next((item for item in part if isinstance(item, s.Atom)), None) for part in parts)
+    return sorted((each for each in atoms if each is not None), key=lambda atom: atom.span.start)
 
 
 def _qualifiers(decl: s.Decl) -> Iterator[Caution]:
@@ -190,20 +163,16 @@ def _options(directive: s.Directive) -> Iterator[Caution]:
     known = OPTIONS.get(directive.kind, ())
     for name, _ in directive.options:
         if known and name not in known:
-            yield Caution(
-                f"the option `{name}` of .{directive.kind} is not known, and does nothing",
-                directive.span,
-                did_you_mean(name, known) or f"options are {', '.join(known)}",
-            )
+            message = f"the option `{name}` of .{directive.kind} is not known, and does nothing"
+            hint = did_you_mean(name, known) or f"options are {', '.join(known)}"
+            yield Caution(message, directive.span, hint)
 
 
 def _empty(program: s.Program, catalog: Catalog) -> Iterator[Caution]:
     """Declared relations that rules read and nothing can ever fill."""
-    filled: set[str] = set()
     read: set[str] = set()
-    for directive in catalog.directives:
-        if directive.kind == "input":
-            filled.update(directive.names)
+    inputs = (each for each in catalog.directives if each.kind == "input")
+    filled = {name for directive in inputs for name in directive.names}
     for statement in program.statements:
         if isinstance(statement, s.Rule):
             filled.update(head.name for head in statement.heads)
@@ -214,18 +183,11 @@ def _empty(program: s.Program, catalog: Catalog) -> Iterator[Caution]:
     for relation in catalog.relations.values():
         empty = relation.name not in filled and not relation.has_data
         if relation.declared and empty and relation.name in read:
-            yield Caution(
-                f"`{relation.name}` is declared, and stays empty",
-                relation.span,
-                "it has no facts, no rules, no `.input`, and no data was loaded into it",
-            )
+            hint = "it has no facts, no rules, no `.input`, and no data was loaded into it"
+            yield Caution(f"`{relation.name}` is declared, and stays empty", relation.span, hint)
 
 
 # ------------------------------------------------------------------ programs of Soufflé's
-
-
-def _has_souffle_types(program: s.Program) -> bool:
-    return bool(_type_spans(program, ("number", "unsigned")))
 
 
 def _type_spans(program: s.Program, names: Sequence[str]) -> list[s.Column | s.TypeDecl]:
@@ -240,11 +202,8 @@ def _type_spans(program: s.Program, names: Sequence[str]) -> list[s.Column | s.T
 
 def _unsigned(program: s.Program) -> Iterator[Caution]:
     for place in _type_spans(program, ("unsigned",))[:1]:
-        yield Caution(
-            "`unsigned` is a 64-bit int here: it goes below 0, and does not wrap around where "
-            "Soufflé's does",
-            place.span,
-        )
+        message = "`unsigned` is a 64-bit int here: it goes below 0, and does not wrap around "
+        yield Caution(message + "where Soufflé's does", place.span)
 
 
 def _wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterator[Caution]:
@@ -252,23 +211,12 @@ def _wildcards_counted(body: s.Literal, heads: Sequence[s.Atom] = ()) -> Iterato
     for node in (*heads, body):
         for part in walk(node):
             if isinstance(part, s.Aggregate) and part.kind in ("count", "sum", "mean"):
-                atoms = list(_atoms(part.body))
+                inside = walk(part.body, s.Not, s.Aggregate)
+                atoms = [each for each in inside if isinstance(each, s.Atom)]
                 some = next((atom for atom in atoms if s.Wildcard in map(type, atom.args)), None)
                 if some is not None and len(atoms) > 1:
-                    yield Caution(
-                        f"this {part.kind} is over every match of {show(some)}: Soufflé, which "
-                        "asks only whether there is one, can have another answer",
-                        part.span,
-                        "a name in the place of the `_`, such as `_y`, counts every match there "
-                        "too; to count one, let a rule drop the column first",
-                        cause="wildcard",
-                    )
-
-
-def _atoms(node: Node) -> Iterator[s.Atom]:
-    """The atoms of a body that are neither negated nor inside an aggregate."""
-    if isinstance(node, s.Atom):
-        yield node
-    elif isinstance(node, s.And | s.Or):
-        for child in children(node):
-            yield from _atoms(child)
+                    message = f"this {part.kind} is over every match of {show(some)}: Soufflé, "
+                    message += "which asks only whether there is one, can have another answer"
+                    hint = "a name in the place of the `_`, such as `_y`, counts every match there "
+                    hint += "too; to count one, let a rule drop the column first"
+                    yield Caution(message, part.span, hint, cause="wildcard")

@@ -11,21 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from gdatalog.errors import Error, NameResolutionError, Note, StratificationError
+from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
-from gdatalog.parser.syntax import (
-    And,
-    Atom,
-    Const,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Or,
-    Param,
-    Program,
-    Rule,
-    Var,
-)
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check import CheckedRule, did_you_mean, either, own_name, show
 from gdatalog.planner.check.catalog import Catalog
@@ -37,24 +24,20 @@ COMBINING = ("min", "max")
 
 def check_heads(
     rules: Sequence[CheckedRule],
-    facts: Mapping[str, Sequence[Atom]],
+    facts: Mapping[str, Sequence[s.Atom]],
     catalog: Catalog,
     errors: list[Error],
 ) -> tuple[list[CheckedRule], set[str]]:
     """The rules, with the heads of an aggregated relation all alike; the relations with errors."""
-    by_head: dict[str, list[CheckedRule]] = {}
-    for rule in rules:
-        if rule.aggregated:
-            by_head.setdefault(rule.head.name, [])
-    if not by_head:
-        return list(rules), set()
-    for rule in rules:
-        if rule.head.name in by_head:
+    names = dict.fromkeys(rule.head.name for rule in rules if rule.aggregated)
+    by_head: dict[str, list[CheckedRule]] = {name: [] for name in names}
+    for rule in rules if names else ():
+        if rule.head.name in names:
             by_head[rule.head.name].append(rule)
     columns: dict[str, dict[int, str]] = {}
     wrong: set[str] = set()
     for name, group in by_head.items():
-        others: list[CheckedRule | Atom] = [*group, *facts.get(name, ())[:1]]
+        others: list[CheckedRule | s.Atom] = [*group, *facts.get(name, ())[:1]]
         relation = catalog.relations[name]
         # a known relation that was declared may be empty; one that was not came from data
         loaded = relation.has_data and not relation.declared
@@ -69,65 +52,49 @@ def check_heads(
     return [_combined(rule, columns.get(rule.head.name, {})) for rule in rules], wrong
 
 
-def aggregate_columns(head: Atom) -> dict[int, str]:
+def aggregate_columns(head: s.Atom) -> dict[int, str]:
     """The columns that are nothing but an aggregate, and which."""
-    args: tuple[Expr | HeadAggregate, ...] = head.args
-    return {at: arg.kind for at, arg in enumerate(args) if isinstance(arg, HeadAggregate)}
+    args: tuple[s.Expr | s.HeadAggregate, ...] = head.args
+    return {at: arg.kind for at, arg in enumerate(args) if isinstance(arg, s.HeadAggregate)}
 
 
-def _kinds(head: Atom) -> set[str]:
+def _kinds(head: s.Atom) -> set[str]:
     return {part.kind for part in head_aggregates(head)}
 
 
 def _check_single(
-    rule: CheckedRule, others: Sequence[CheckedRule | Atom], loaded: bool, errors: list[Error]
+    rule: CheckedRule, others: Sequence[CheckedRule | s.Atom], loaded: bool, errors: list[Error]
 ) -> None:
     name = rule.head.name
     kind = sorted(_kinds(rule.head) - set(COMBINING))[0]
-    helper = f"{name}_of"
+    helper, text = f"{name}_of", " ".join(show(rule.head).strip("`").split())
     hint = (
         f"put what is aggregated in a relation of its own, say `{helper}(...)`, by as many rules "
-        f"as it takes; then the one rule is `{' '.join(_text(rule.head))} <- {helper}(...).`"
+        f"as it takes; then the one rule is `{text} <- {helper}(...).`"
     )
     aggregate = next(part for part in head_aggregates(rule.head) if part.kind == kind)
     for other in others:
         if other is not rule:
-            what = "fact" if isinstance(other, Atom) or other.body is None else "rule"
-            errors.append(
-                StratificationError(
-                    f"`{name}` has another {what} beside the one that aggregates by {kind}",
-                    other.span,
-                    hint=hint,
-                    notes=[
-                        Note(f"this {kind} ranges over the bindings of its own body", rule.span)
-                    ],
-                )
-            )
+            what = "fact" if isinstance(other, s.Atom) or other.body is None else "rule"
+            message = f"`{name}` has another {what} beside the one that aggregates by {kind}"
+            notes = [Note(f"this {kind} ranges over the bindings of its own body", rule.span)]
+            errors.append(StratificationError(message, other.span, hint=hint, notes=notes))
             return
     if loaded:
         message = f"`{name}` has data, and a rule that aggregates by {kind}"
         errors.append(StratificationError(message, rule.span, hint=hint))
     branch = None if rule.body is None else _branching(rule.body)
     if branch is not None:
-        errors.append(
-            StratificationError(
-                f"a rule that aggregates by {kind} cannot have `;`",
-                branch.span,
-                hint=hint,
-                notes=[Note(f"the {kind} is here", aggregate.span)],
-            )
-        )
+        message = f"a rule that aggregates by {kind} cannot have `;`"
+        notes = [Note(f"the {kind} is here", aggregate.span)]
+        errors.append(StratificationError(message, branch.span, hint=hint, notes=notes))
 
 
-def _text(head: Atom) -> list[str]:
-    return show(head).strip("`").split()
-
-
-def _branching(literal: Literal) -> Or | None:
+def _branching(literal: s.Literal) -> s.Or | None:
     match literal:
-        case Or():
+        case s.Or():
             return literal
-        case And(items):
+        case s.And(items):
             return next((found for item in items if (found := _branching(item))), None)
         case _:
             return None
@@ -139,27 +106,19 @@ def _check_combined(group: Sequence[CheckedRule], errors: list[Error]) -> dict[i
     columns = aggregate_columns(first.head)
     for rule in group:
         for arg in rule.head.args:
-            if not isinstance(arg, HeadAggregate) and contains_head_aggregate(arg):
-                errors.append(
-                    StratificationError(
-                        f"{show(arg)} computes with an aggregate, and `{first.head.name}` "
-                        "has other rules or facts that it should combine with",
-                        arg.span,
-                        hint="take the bare aggregate here, and compute with it in another rule",
-                    )
-                )
+            if not isinstance(arg, s.HeadAggregate) and contains_head_aggregate(arg):
+                message = f"{show(arg)} computes with an aggregate, and `{first.head.name}` "
+                message += "has other rules or facts that it should combine with"
+                hint = "take the bare aggregate here, and compute with it in another rule"
+                errors.append(StratificationError(message, arg.span, hint=hint))
                 return {}
         mine = aggregate_columns(rule.head)
         if rule.aggregated and mine != columns:
-            errors.append(
-                StratificationError(
-                    f"the rules of `{first.head.name}` aggregate differently: "
-                    f"{_say(mine)} here, but {_say(columns)} there",
-                    rule.head.span,
-                    hint="every rule of a relation takes the same min or max of the same column",
-                    notes=[Note(f"{_say(columns)} here", first.head.span)],
-                )
-            )
+            differ = f"{_say(mine)} here, but {_say(columns)} there"
+            message = f"the rules of `{first.head.name}` aggregate differently: {differ}"
+            hint = "every rule of a relation takes the same min or max of the same column"
+            notes = [Note(f"{_say(columns)} here", first.head.span)]
+            errors.append(StratificationError(message, rule.head.span, hint=hint, notes=notes))
             return {}
     return columns
 
@@ -173,7 +132,7 @@ def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
         return rule
     args = list(rule.head.args)
     for at, kind in columns.items():
-        args[at] = cast(Expr, HeadAggregate(kind, (args[at],), args[at].span))
+        args[at] = cast(s.Expr, s.HeadAggregate(kind, (args[at],), args[at].span))
     return replace(rule, head=replace(rule.head, args=tuple(args)))
 
 
@@ -187,50 +146,48 @@ def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
 # here their arguments are put in the relation's order.
 
 
-def names_of_columns(heads: Iterable[Atom]) -> dict[str, tuple[str, ...]]:
+def names_of_columns(heads: Iterable[s.Atom]) -> dict[str, tuple[str, ...]]:
     """The columns of each relation: after its first head that is all different variables and
     aggregates, or else after its first."""
     found: dict[str, tuple[str, ...]] = {}
     plain: set[str] = set()
     for head in heads:
-        if head.name in plain:
-            continue
-        if _is_plain(head):
+        best = head.name not in plain and _is_plain(head)
+        if best or head.name not in found:
+            found[head.name] = names_of_head(head)
+        if best:
             plain.add(head.name)
-            found[head.name] = names_of_head(head)
-        elif head.name not in found:
-            found[head.name] = names_of_head(head)
     return found
 
 
-def names_of_head(head: Atom) -> tuple[str, ...]:
+def names_of_head(head: s.Atom) -> tuple[str, ...]:
     names: list[str] = []
     for at, arg in enumerate(head.args):
-        if isinstance(arg, Var):
+        if isinstance(arg, s.Var):
             names.append(own_name(arg.name))
         elif (aggregate := _aggregate(arg)) is not None:
             kind, targets = aggregate
             target = targets[0] if len(targets) == 1 else None
-            names.append(f"{kind}_{target.name}" if isinstance(target, Var) else kind)
-        elif isinstance(arg, Const | Param):
+            names.append(f"{kind}_{target.name}" if isinstance(target, s.Var) else kind)
+        elif isinstance(arg, s.Const | s.Param):
             names.append(f"c{at}")
         else:
             names.append(format_node(arg))
     return _unique(names)
 
 
-def _aggregate(arg: Expr | HeadAggregate) -> tuple[str, tuple[Expr, ...]] | None:
+def _aggregate(arg: s.Expr | s.HeadAggregate) -> tuple[str, tuple[s.Expr, ...]] | None:
     """The kind and targets of an argument that aggregates, before and after name resolution."""
-    if isinstance(arg, HeadAggregate):
+    if isinstance(arg, s.HeadAggregate):
         return arg.kind, arg.targets
-    if isinstance(arg, FunctionCall) and arg.name in AGGREGATES:
+    if isinstance(arg, s.FunctionCall) and arg.name in AGGREGATES:
         return arg.name, arg.args
     return None
 
 
-def _is_plain(head: Atom) -> bool:
-    names = [arg.name for arg in head.args if isinstance(arg, Var)]
-    others = [arg for arg in head.args if not isinstance(arg, Var) and _aggregate(arg) is None]
+def _is_plain(head: s.Atom) -> bool:
+    names = [arg.name for arg in head.args if isinstance(arg, s.Var)]
+    others = [arg for arg in head.args if not isinstance(arg, s.Var) and _aggregate(arg) is None]
     return not others and len(set(names)) == len(names)
 
 
@@ -246,11 +203,11 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def place_named(
-    program: Program, catalog: Catalog, errors: list[Error]
-) -> tuple[Program, dict[str, tuple[str, ...]]]:
+    program: s.Program, catalog: Catalog, errors: list[Error]
+) -> tuple[s.Program, dict[str, tuple[str, ...]]]:
     """The program with all arguments of heads by their place; the columns of relations whose
     heads name some: the declared ones, or those of the first head."""
-    rules = [statement for statement in program.statements if isinstance(statement, Rule)]
+    rules = [statement for statement in program.statements if isinstance(statement, s.Rule)]
     named = {head.name for rule in rules for head in rule.heads if head.columns}
     if not named:
         return program, {}
@@ -263,29 +220,29 @@ def place_named(
                 columns[head.name] = _first_columns(head) if schema is None else schema.columns
     statements = []
     for statement in program.statements:
-        if isinstance(statement, Rule) and any(head.columns for head in statement.heads):
+        if isinstance(statement, s.Rule) and any(head.columns for head in statement.heads):
             before = len(errors)
             heads = tuple(_placed(head, columns[head.name], errors) for head in statement.heads)
             if len(errors) > before:
                 continue
             statement = replace(statement, heads=heads)
         statements.append(statement)
-    return Program(tuple(statements)), columns
+    return s.Program(tuple(statements)), columns
 
 
-def _first_columns(head: Atom) -> tuple[str, ...]:
+def _first_columns(head: s.Atom) -> tuple[str, ...]:
     """Those of a head that decides what its relation's columns are."""
     places = len(head.args) - len(head.columns)
     by_place = names_of_head(replace(head, args=head.args[:places], columns=()))
     return (*by_place, *(column.name for column in head.columns))
 
 
-def _placed(head: Atom, columns: tuple[str, ...], errors: list[Error]) -> Atom:
+def _placed(head: s.Atom, columns: tuple[str, ...], errors: list[Error]) -> s.Atom:
     places = len(head.args) - len(head.columns)
-    given: dict[str, Expr] = {}
+    given: dict[str, s.Expr] = {}
     before = len(errors)
 
-    def wrong(message: str, column: Var | Atom, hint: str | None) -> None:
+    def wrong(message: str, column: s.Var | s.Atom, hint: str | None) -> None:
         errors.append(NameResolutionError(message, column.span, hint=hint))
 
     for column, arg in zip(head.columns, head.args[places:], strict=True):

@@ -14,25 +14,12 @@ the work, never the result.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf, isfinite
 
-from gdatalog.errors import Error, Note, Span, StratificationError
-from gdatalog.parser.syntax import (
-    And,
-    Atom,
-    Chain,
-    Compare,
-    Const,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Or,
-    Var,
-)
+from gdatalog.errors import Error, Note, StratificationError
+from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Slot
 from gdatalog.plan import Expr as PlanExpr
 from gdatalog.planner.check import CheckedRule, Stratum, as_rule, own_name, show, text_of
@@ -54,7 +41,7 @@ class Optimum:
 class _NotMonotone(Exception):
     """An expression whose direction is unknown, and the reason."""
 
-    def __init__(self, expr: Expr, reason: str, test: Compare | None = None) -> None:
+    def __init__(self, expr: s.Expr, reason: str, test: s.Compare | None = None) -> None:
         super().__init__(reason)
         self.expr = expr
         self.reason = reason
@@ -71,14 +58,10 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
         bare = sum(contains_head_aggregate(arg) for arg in rule.head.args) == len(columns)
         if not bare or len(columns) != 1:
             wrong = "computes with an aggregate" if not bare else "has more than one aggregate"
-            errors.append(
-                StratificationError(
-                    f"the head of a recursive rule {wrong}: {show(rule.head)}",
-                    rule.head.span,
-                    hint="a min or max in a cycle must be a whole column of its relation; "
-                    "a rule outside of the cycle can compute with it",
-                )
-            )
+            message = f"the head of a recursive rule {wrong}: {show(rule.head)}"
+            hint = "a min or max in a cycle must be a whole column of its relation; "
+            hint += "a rule outside of the cycle can compute with it"
+            errors.append(StratificationError(message, rule.head.span, hint=hint))
             return
         [(at, kind)] = columns.items()
         optima[rule.head.name] = Optimum(at, kind)
@@ -93,27 +76,29 @@ def check_lattice(stratum: Stratum, errors: list[Error]) -> None:
             errors.append(StratificationError(message, rule.span, hint="write several rules"))
             continue
         for branch in branches:
-            found = _Branch(rule, branch, optima).check()
-            if found is not None:
-                errors.append(found)
+            checked = _Branch(rule, branch, optima)
+            try:
+                checked.check()
+            except _NotMonotone as refused:
+                errors.append(checked.error(refused))
                 break
 
 
-def branches_of(literal: Literal) -> Iterator[list[Literal]]:
+def branches_of(literal: s.Literal) -> Iterator[list[s.Literal]]:
     """The branches of a body's `;`, each as a list of literals."""
     match literal:
-        case Or(items):
+        case s.Or(items):
             for item in items:
                 yield from branches_of(item)
-        case And(items):
+        case s.And(items):
             yield from _product(items)
         case _:
             yield [literal]
 
 
-def _product(items: Sequence[Literal]) -> Iterator[list[Literal]]:
-    plain: list[Literal] = [item for item in items if not isinstance(item, Or)]
-    groups = [item for item in items if isinstance(item, Or)]
+def _product(items: Sequence[s.Literal]) -> Iterator[list[s.Literal]]:
+    plain: list[s.Literal] = [item for item in items if not isinstance(item, s.Or)]
+    groups = [item for item in items if isinstance(item, s.Or)]
     if not groups:
         yield plain
         return
@@ -125,60 +110,49 @@ def _product(items: Sequence[Literal]) -> Iterator[list[Literal]]:
 @dataclass(slots=True)
 class _Branch:
     rule: CheckedRule
-    literals: list[Literal]
+    literals: list[s.Literal]
     optima: dict[str, Optimum]
     moves: dict[str, int] = field(default_factory=dict)  # of variables that hold an optimum
     origins: dict[str, Note] = field(default_factory=dict)
     definitions: set[tuple[int, int]] = field(default_factory=set)
 
-    def check(self) -> Error | None:
-        try:
-            self._atoms()
-            self._define()
-            for at, literal in enumerate(self.literals):
-                self._literal(at, literal)
-            self._head()
-        except _NotMonotone as refused:
-            return self._error(refused)
-        return None
+    def check(self) -> None:
+        self._atoms()
+        self._define()
+        for at, literal in enumerate(self.literals):
+            self._literal(at, literal)
+        self._head()
 
     def _atoms(self) -> None:
         for literal in self.literals:
-            if not isinstance(literal, Atom) or literal.name not in self.optima:
+            if not isinstance(literal, s.Atom) or literal.name not in self.optima:
                 continue
             optimum = self.optima[literal.name]
             arg = literal.args[optimum.column]
-            if not isinstance(arg, Var):
-                raise _NotMonotone(
-                    arg, f"{show(literal)} may hold for a value and not for a better one"
-                )
+            if not isinstance(arg, s.Var):
+                reason = f"{show(literal)} may hold for a value and not for a better one"
+                raise _NotMonotone(arg, reason)
             if arg.name in self.moves:
                 raise _NotMonotone(arg, "two values that improve are asked to be equal")
             self.moves[arg.name] = TOWARDS[optimum.kind]
-            self.origins[arg.name] = Note(
-                f"`{own_name(arg.name)}` is the {optimum.kind} of `{literal.name}` so far",
-                arg.span,
-            )
+            what = f"`{own_name(arg.name)}` is the {optimum.kind} of `{literal.name}` so far"
+            self.origins[arg.name] = Note(what, arg.span)
 
     def _define(self) -> None:
         """Follow `d2 = d + w`: d2 moves as d does."""
-        held = Counter(
-            name
-            for literal in self.literals
-            if isinstance(literal, Atom)
-            for name in variables(literal)
-        )
+        atoms = (literal for literal in self.literals if isinstance(literal, s.Atom))
+        held = {name for atom in atoms for name in variables(atom)}
         changed = True
         while changed:
             changed = False
             for at, literal in enumerate(self.literals):
-                if not isinstance(literal, Compare):
+                if not isinstance(literal, s.Compare):
                     continue
                 for pair, (left, op, right) in enumerate(neighbours(literal)):
                     for side, other in ((left, right), (right, left)):
-                        if op != "=" or not isinstance(side, Var) or side.name in self.moves:
+                        if op != "=" or not isinstance(side, s.Var) or side.name in self.moves:
                             continue
-                        if held[side.name] or not self._holds_optimum(other):
+                        if side.name in held or not self._holds_optimum(other):
                             continue
                         self.moves[side.name] = self._direction(other)
                         origin = next(n for n in variables(other) if n in self.origins)
@@ -186,21 +160,21 @@ class _Branch:
                         self.definitions.add((at, pair))
                         changed = True
 
-    def _literal(self, at: int, literal: Literal) -> None:
+    def _literal(self, at: int, literal: s.Literal) -> None:
+        reason = f"{show(literal)} may hold for it and not for a better one"
         match literal:
-            case Atom(name, args):
+            case s.Atom(name, args):
                 skip = self.optima[name].column if name in self.optima else -1
-                for column, arg in enumerate(args):
-                    if column != skip:
-                        self._free(arg, f"{show(literal)} may hold for it and not for a better one")
-            case Compare():
+                for arg in (*args[:skip], *args[skip + 1 :]) if skip >= 0 else args:
+                    self._free(arg, reason)
+            case s.Compare():
                 for pair, (left, op, right) in enumerate(neighbours(literal)):
                     if (at, pair) not in self.definitions:
                         self._compare(literal, left, op, right)
             case _:
-                self._free(literal, f"{show(literal)} may hold for it and not for a better one")
+                self._free(literal, reason)
 
-    def _compare(self, whole: Compare, left: Expr, op: str, right: Expr) -> None:
+    def _compare(self, whole: s.Compare, left: s.Expr, op: str, right: s.Expr) -> None:
         low, high = self._direction(left), self._direction(right)
         if op in (">", ">="):
             low, high = high, low
@@ -213,7 +187,7 @@ class _Branch:
     def _head(self) -> None:
         optimum = self.optima.get(self.rule.head.name)
         for column, arg in enumerate(self.rule.head.args):
-            if isinstance(arg, HeadAggregate) and optimum is not None:
+            if isinstance(arg, s.HeadAggregate) and optimum is not None:
                 target = arg.targets[0]
                 moves = self._direction(target)
                 if moves not in (0, TOWARDS[optimum.kind]):
@@ -221,31 +195,33 @@ class _Branch:
             else:
                 self._free(arg, f"it goes to column {column + 1} of `{self.rule.head.name}`")
 
-    def _direction(self, expr: Expr) -> int:
+    def _direction(self, expr: s.Expr) -> int:
         match expr:
-            case Var(name):
+            case s.Var(name):
                 return self.moves.get(name, 0)
-            case FunctionCall("-", (operand,)):
+            case s.FunctionCall("-", (operand,)):
                 return -self._direction(operand)
-            case FunctionCall("-", (left, right)):
+            case s.FunctionCall("-", (left, right)):
                 return self._joint(expr, [self._direction(left), -self._direction(right)])
-            case FunctionCall("+" | "min" | "max", args):
+            case s.FunctionCall("+" | "min" | "max", args):
                 return self._joint(expr, [self._direction(arg) for arg in args])
-            case Chain(first, rest) if rest[0][0] in ("+", "-"):
+            case s.Chain(first, rest) if rest[0][0] in ("+", "-"):
                 signs = [1, *(1 if op == "+" else -1 for op, _ in rest)]
                 parts = [first, *(operand for _, operand in rest)]
-                moves = [s * self._direction(part) for s, part in zip(signs, parts, strict=True)]
+                moves = [
+                    sign * self._direction(part) for sign, part in zip(signs, parts, strict=True)
+                ]
                 return self._joint(expr, moves)
-            case FunctionCall("*", (left, right)) if self._holds_optimum(expr):
-                factor, other = (left, right) if isinstance(left, Const) else (right, left)
-                if not isinstance(factor, Const) or float(factor.value) < 0:
+            case s.FunctionCall("*", (left, right)) if self._holds_optimum(expr):
+                factor, other = (left, right) if isinstance(left, s.Const) else (right, left)
+                if not isinstance(factor, s.Const) or float(factor.value) < 0:
                     raise _NotMonotone(expr, "only a constant that is not negative may multiply it")
                 return self._direction(other)
             case _:
                 self._free(expr, f"it goes through {show(expr)}")
                 return 0
 
-    def _joint(self, expr: Expr, directions: Sequence[int]) -> int:
+    def _joint(self, expr: s.Expr, directions: Sequence[int]) -> int:
         moving = {direction for direction in directions if direction}
         if len(moving) > 1:
             raise _NotMonotone(expr, f"{show(expr)} moves both ways as values improve")
@@ -259,22 +235,21 @@ class _Branch:
             if name in self.moves:
                 raise _NotMonotone(var, reason)
 
-    def _outside(self, test: Compare) -> str | None:
+    def _outside(self, test: s.Compare) -> str | None:
         """The hint for a comparison: a rule that tests the result, if one atom has all compared
         values."""
         needed = variables(test).keys()
         for literal in self.literals:
-            if isinstance(literal, Atom) and literal.name in self.optima:
-                args = [arg.name for arg in literal.args if isinstance(arg, Var)]
+            if isinstance(literal, s.Atom) and literal.name in self.optima:
+                args = [arg.name for arg in literal.args if isinstance(arg, s.Var)]
                 if needed <= set(args) and len(args) == len(literal.args):
                     columns = ", ".join(map(own_name, args))
                     head = f"{literal.name}_where({columns})"
                     return as_rule(head, (f"{literal.name}({columns})", text_of(test)))
         return None
 
-    def _error(self, refused: _NotMonotone) -> Error:
-        expr, reason = refused.expr, refused.reason
-        span: Span = expr.span
+    def error(self, refused: _NotMonotone) -> Error:
+        expr = refused.expr
         name = next((n for n in variables(expr) if n in self.origins), None)
         notes = [self.origins[name]] if name is not None else []
         hint = "in the cycle it may go through `+` and `-`, `min` and `max`, into the same "
@@ -283,12 +258,10 @@ class _Branch:
         hint += "do the rest in a rule outside of the cycle"
         hint += f": `{rule}`" if rule is not None else ""
         what = show(expr) if self._holds_optimum(expr) else "what is compared with " + show(expr)
-        return StratificationError(
-            f"{what} may still improve while `{self.rule.head.name}` is computed, and {reason}",
-            span,
-            hint=hint,
-            notes=[note for note in notes if note.span is not span],
-        )
+        while_computed = f"while `{self.rule.head.name}` is computed, and {refused.reason}"
+        message = f"{what} may still improve {while_computed}"
+        notes = [note for note in notes if note.span is not expr.span]
+        return StratificationError(message, expr.span, hint=hint, notes=notes)
 
 
 # ----------------------------------------------------------------------------------- motions
@@ -335,80 +308,63 @@ def motion(expr: PlanExpr, known: Mapping[str, Motion], kind: str) -> Motion:
             return known.get(name, Fixed())
         case Constant(bool() | int() | float() as value):
             return Fixed(value, value)
-        case Constant():
-            return Fixed()
         case Apply(function, args) if expr.type != "symbol":
-            of = _FUNCTIONS.get((function, len(args) if function in ("+", "-", "*") else 0))
             parts = [motion(arg, known, kind) for arg in args]
-            found = of(parts, kind) if of is not None else None
+            found = _applied(function, parts, kind)
             if found is not None:
                 return found
-            moves = any(isinstance(part, Moving) for part in parts)
-            return Moving(False, inf, True) if moves else Fixed()
+            if any(isinstance(part, Moving) for part in parts):
+                return Moving(False, inf, True)
     return Fixed()
 
 
-def _sum(parts: list[Motion], kind: str) -> Motion | None:
-    match parts:
-        case [Fixed() as a, Fixed() as b]:
+def _applied(function: str, parts: list[Motion], kind: str) -> Motion | None:
+    """The motion of a function's value by those of its arguments; None if it can be any."""
+    match function, parts:
+        case "+", [a, b]:
+            return _sum(a, b, kind)
+        case "-", [a, b]:
+            return _sum(a, _opposite(b), kind)
+        case "-", [a]:
+            return _opposite(a)
+        case "*", [Fixed() as a, Fixed() as b] if isfinite(a.size) and isfinite(b.size):
+            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return Fixed(min(ends), max(ends))
+        case "*", [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a] if b.size <= 1:
+            return Moving(False, a.grows, True)
+        case "min" | "max", _:
+            return _extreme(function, parts, kind)
+        case "abs", [Fixed() as a]:
+            return Fixed(0.0, a.size)
+    return None
+
+
+def _sum(one: Motion, other: Motion, kind: str) -> Motion | None:
+    match one, other:
+        case (Fixed() as a, Fixed() as b):
             return Fixed(a.low + b.low, a.high + b.high)
-        case [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a]:
+        case (Moving() as a, Fixed() as b) | (Fixed() as b, Moving() as a):
             worsens = a.worsens and (b.low >= 0 if kind == "min" else b.high <= 0)
             return Moving(worsens, a.grows + b.size, a.bends)
     return None
 
 
-def _difference(parts: list[Motion], kind: str) -> Motion | None:
-    return _sum([parts[0], _opposite(parts[1:], kind)], kind)
-
-
-def _opposite(parts: list[Motion], kind: str) -> Motion:
-    (part,) = parts
+def _opposite(part: Motion) -> Motion:
     if isinstance(part, Fixed):
         return Fixed(-part.high, -part.low)
     return Moving(False, part.grows, part.bends)
 
 
-def _product_of(parts: list[Motion], kind: str) -> Motion | None:
-    match parts:
-        case [Fixed() as a, Fixed() as b] if isfinite(a.size) and isfinite(b.size):
-            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-            return Fixed(min(ends), max(ends))
-        case [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a] if b.size <= 1:
-            return Moving(False, a.grows, True)
-    return None
-
-
-def _extreme(function: str) -> Callable[[list[Motion], str], Motion | None]:
+def _extreme(function: str, parts: list[Motion], kind: str) -> Motion:
     best = min if function == "min" else max
-
-    def of(parts: list[Motion], kind: str) -> Motion | None:
-        fixed = [part for part in parts if isinstance(part, Fixed)]
-        moving = [part for part in parts if isinstance(part, Moving)]
-        if not moving:
-            return Fixed(best(part.low for part in fixed), best(part.high for part in fixed))
-        # For a min, max() worsens if one argument does, min() only if all do.
-        if function != kind:
-            worsens = any(part.worsens for part in moving)
-        else:
-            worsens = not fixed and all(part.worsens for part in moving)
-        grows = max(*(part.grows for part in moving), *(part.size for part in fixed), 0.0)
-        return Moving(worsens, grows, True)
-
-    return of
-
-
-def _size(parts: list[Motion], kind: str) -> Motion | None:
-    (part,) = parts
-    return Fixed(0.0, part.size) if isinstance(part, Fixed) else None
-
-
-_FUNCTIONS: dict[tuple[str, int], Callable[[list[Motion], str], Motion | None]] = {
-    ("+", 2): _sum,
-    ("-", 2): _difference,
-    ("-", 1): _opposite,
-    ("*", 2): _product_of,
-    ("min", 0): _extreme("min"),
-    ("max", 0): _extreme("max"),
-    ("abs", 0): _size,
-}
+    fixed = [part for part in parts if isinstance(part, Fixed)]
+    moving = [part for part in parts if isinstance(part, Moving)]
+    if not moving:
+        return Fixed(best(part.low for part in fixed), best(part.high for part in fixed))
+    # For a min, max() worsens if one argument does, min() only if all do.
+    if function != kind:
+        worsens = any(part.worsens for part in moving)
+    else:
+        worsens = not fixed and all(part.worsens for part in moving)
+    grows = max(*(part.grows for part in moving), *(part.size for part in fixed), 0.0)
+    return Moving(worsens, grows, True)

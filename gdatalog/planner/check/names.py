@@ -21,11 +21,10 @@ from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_mean, either, nearest
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
-from gdatalog.planner.check.scopes import Scopes, local_name
-from gdatalog.planner.check.walk import rebuild, variables, walk
-from gdatalog.planner.rewrite.lists import one_for_many
+from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
+from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ParamType
+from gdatalog.values import ListOf, ParamType
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
@@ -59,7 +58,7 @@ class NameResolution:
         """One rule for each head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
-        self._constants_meant((*rule.heads, *(() if rule.body is None else (rule.body,))))
+        self._constants_meant(*rule.heads, rule.body)
         body = None if rule.body is None else self._literal(rule.body)
         heads = [self._head(head, rule.body is None) for head in rule.heads]
         if len(self.errors) > before:
@@ -95,12 +94,12 @@ class NameResolution:
             return CheckedQuery(name, relation.arity == 0, query.span), None
         before = len(self.errors)
         self._start()
-        self._constants_meant((query.body,))
+        self._constants_meant(query.body)
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
         body = self._close([], resolved, []) if len(self.errors) == before else None
-        if body is None or len(self.errors) > before:
+        if len(self.errors) > before:
             return None, None
         shown = [var for name, var in variables(body).items() if "~" not in name]
         while f"?{self.queries}" in self.catalog.relations:
@@ -119,7 +118,7 @@ class NameResolution:
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
-    def _constants_meant(self, nodes: Sequence[s.Atom | s.Literal]) -> None:
+    def _constants_meant(self, *nodes: s.Literal | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
         seen = [part for node in nodes for part in walk(node) if isinstance(part, s.Var)]
         uses = Counter(var.name for var in seen)
@@ -177,9 +176,7 @@ class NameResolution:
             case s.Test():
                 return self._test(literal)
             case s.Member():
-                item = self._expr(literal.item, "compared")
-                values = tuple(self._expr(value, "compared") for value in literal.values)
-                return s.Member(item, values, literal.span)
+                return rebuild(literal, self._compared)
             case s.Distinct() | s.Range():
                 return literal
 
@@ -188,32 +185,27 @@ class NameResolution:
             hint = "give all arguments by their place, `_` for those of any value"
             self._fail("columns are named in heads only", atom.columns[0].span, hint)
             return replace(atom, columns=())
-        if self._is_broken(atom.name, atom.span):
-            return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
-        if atom.name in self.catalog.relations:
-            self._arity(atom)
+        broken = self._is_broken(atom.name, atom.span)
+        if broken or atom.name in self.catalog.relations:
+            if not broken:
+                self._arity(atom)
             return s.Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name == "distinct":
-            args = tuple(self._expr(arg, "compared") for arg in atom.args)
-            if len(args) < 2:
+            if len(atom.args) < 2:
                 hint = "`distinct(x, y, z)` says that they are pairwise different"
                 self._fail("`distinct` needs at least two arguments", atom.span, hint)
-            return s.Distinct(args, atom.span)
+            return rebuild(s.Distinct(atom.args, atom.span), self._compared)
         if atom.name in CALLABLE or atom.name in AGGREGATES:
             return s.Test(self._expr(s.FunctionCall(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
         if atom.name not in self.unknown:
             self.unknown.add(atom.name)
-            self.errors.append(self._unknown_literal(atom))
+            error = no_such_relation(atom.name, atom.span, self.catalog)
+            if did_you_mean(atom.name, self.catalog.relations) is None:
+                error.hint = did_you_mean(atom.name, PREDICATES) or error.hint
+            self.errors.append(error)
         return atom
-
-    def _unknown_literal(self, atom: s.Atom) -> Error:
-        error = no_such_relation(atom.name, atom.span, self.catalog)
-        function = did_you_mean(atom.name, PREDICATES)
-        if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
-            error.hint = function
-        return error
 
     def _is_broken(self, name: str, span: Span) -> bool:
         """Whether a relation cannot be evaluated: an error, reported once per statement."""
@@ -247,15 +239,13 @@ class NameResolution:
 
     def _compare(self, compare: s.Compare) -> s.Literal:
         sides = (compare.first, *(side for _, side in compare.rest))
-        if not any(_is_range(side) for side in sides):
-            rest = tuple((op, self._expr(side, "compared")) for op, side in compare.rest)
-            return s.Compare(self._expr(compare.first, "compared"), rest, compare.span)
+        if not any(map(_is_range, sides)):
+            return rebuild(compare, self._compared)
         items: list[s.Literal] = []
-        for at, (op, right) in enumerate(compare.rest):
-            left = sides[at]
+        for left, op, right in neighbours(compare):
             if not (_is_range(left) or _is_range(right)):
-                pair = ((op, self._expr(right, "compared")),)
-                items.append(s.Compare(self._expr(left, "compared"), pair, compare.span))
+                pair = s.Compare(left, ((op, right),), compare.span)
+                items.append(rebuild(pair, self._compared))
             elif op != "=" or (_is_range(left) and _is_range(right)):
                 hint = "`i = range(a, b)` generates each i from a on, less than b"
                 self._fail("`range` can only be what a variable is `=` to", compare.span, hint)
@@ -275,7 +265,7 @@ class NameResolution:
         if isinstance(step, s.Const) and step.value == 0:
             hint = "a step above 0 counts up, one below 0 counts down"
             self._fail("the step of this range is 0", step.span, hint)
-        return s.Range(self._expr(item, "compared"), start, stop, step, span)
+        return s.Range(self._compared(item), start, stop, step, span)
 
     # ------------------------------------------------------------------------ expressions
 
@@ -292,7 +282,7 @@ class NameResolution:
             case s.Param(name) | s.ListParam(name):
                 if name not in self.params:
                     self._no_param(expr)
-                elif (wrong := one_for_many(expr, self.params[name])) is not None:
+                elif (wrong := _one_for_many(expr, self.params[name])) is not None:
                     self._fail(wrong[0], expr.span, wrong[1])
                 return expr
             case s.FunctionCall():
@@ -309,6 +299,9 @@ class NameResolution:
                 if self.lifted is not None:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
+
+    def _compared(self, expr: s.Expr) -> s.Expr:
+        return self._expr(expr, "compared")
 
     def _no_param(self, param: s.Param | s.ListParam) -> None:
         close = nearest(param.name, self.params)
@@ -430,21 +423,6 @@ class NameResolution:
         return value
 
 
-def conjunction(items: list[s.Literal], span: Span) -> s.Literal:
-    """One literal that holds if all of these hold; an And is never nested in another."""
-    flat: list[s.Literal] = []
-    for item in items:
-        flat.extend(item.items if isinstance(item, s.And) else (item,))
-    return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
-
-
-def disjunction(items: list[s.Literal], span: Span) -> s.Literal:
-    flat: list[s.Literal] = []
-    for item in items:
-        flat.extend(item.items if isinstance(item, s.Or) else (item,))
-    return s.Or(tuple(flat), span)
-
-
 def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
     """The types that an argument may have, in a fixed order."""
     kinds = param if isinstance(param, frozenset) else param[1]
@@ -457,6 +435,18 @@ def _as_constant(arg: s.Expr) -> s.Expr:
         return arg
     lower = arg.name.lower()
     return s.Const("bool", lower == "true") if lower in _BOOLS else s.Const("symbol", arg.name)
+
+
+def _one_for_many(param: s.Param | s.ListParam, kind: ParamType) -> tuple[str, str] | None:
+    """The error and the hint for one value in place of a list, or a list in place of a value."""
+    name, many = param.name, isinstance(kind, ListOf)
+    if isinstance(param, s.ListParam) == many:
+        return None
+    if many:
+        message = f"`${name}` is a list, but one value is expected here"
+        return message, f"`x in ${name}` takes its values"
+    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
+    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
 
 
 def _is_range(expr: s.Expr) -> bool:

@@ -13,19 +13,12 @@ defines. Relations that read a broken one are broken too; all others are evaluat
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
-from gdatalog.errors import Caution, Error, Span, TypeMismatchError, raise_together
-from gdatalog.parser.syntax import (
-    Decl,
-    Directive,
-    Pragma,
-    Program,
-    Query,
-    Rule,
-    Statement,
-    TypeDecl,
-)
+from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import (
     NOTHING_BROKEN,
     Cause,
@@ -35,7 +28,7 @@ from gdatalog.planner.check import (
     Schema,
     either,
 )
-from gdatalog.planner.check.catalog import Catalog, CatalogRelation, collect
+from gdatalog.planner.check.catalog import collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
@@ -49,40 +42,28 @@ from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
 
-def check(
-    program: Program,
-    known: Mapping[str, Schema],
-    params: Mapping[str, ParamType] | None = None,
-    *,
-    whole: bool = True,
-) -> Checked:
-    """Check a program over relations that have data (`known`) and parameters of these types.
-
-    `whole`: the program is all there is, so that a declared relation without data is worth a
-    warning; not so for a line in the REPL.
-    """
-    checked, errors = examine(program, known, params or {}, whole=whole)
-    raise_together(errors)
-    assert checked is not None
-    return checked
-
-
 def examine(
-    program: Program,
+    program: s.Program,
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     *,
     whole: bool = True,
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> tuple[Checked | None, list[Error]]:
-    """As `check`, but returns all errors. `broken`: relations that cannot be evaluated; the program
-    must not use them."""
+    """Checks a program over relations that have data (`known`) and parameters of these types;
+    returns all errors.
+
+    `whole`: the program is all there is, so that a declared relation without data is worth a
+    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the
+    program must not use them.
+    """
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
     program, placed = place_named(program, catalog, errors)
-    facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
-    types = _infer(catalog, facts, rules, params, errors)
+    names = NameResolution(catalog, params, errors, cautions)
+    facts, rules, queries = _resolve(program, names)
+    types = _infer(TypeInference(catalog, params, errors), facts, rules)
     typed = list(types.checked_rules())
     asked = {query.relation: query.span for query in queries}
     inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
@@ -94,20 +75,22 @@ def examine(
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_lattice(stratum, errors)
-    schemas = _schemas(catalog, types, typed, placed, errors)
+    named = {**names_of_columns([rule.head for rule in typed]), **placed}
+    schemas = _schemas(types, named)
     if errors:
         return None, errors
     schemas |= lists.schemas()
+    own = [each for each in program.statements if isinstance(each, s.Rule)]
     checked = Checked(
         schemas=schemas,
         strata=strata,
         facts={name: facts.typed(name, schemas[name].types) for name in facts.atoms},
         queries=tuple(queries),
         directives=tuple(catalog.directives),
-        pragmas=tuple(s.args for s in program.statements if isinstance(s, Pragma)),
+        pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
         param_types=types.param_types(),
         cautions=cautions_of(program, catalog, whole, cautions),
-        last=_last(program),
+        last=next((rule.heads[0].name for rule in reversed(own)), None),
         inline=inlined.names,
         unbound=inlined.unbound,
         lists=lists.found,
@@ -116,22 +99,17 @@ def examine(
 
 
 def _resolve(
-    program: Program,
-    catalog: Catalog,
-    params: Mapping[str, ParamType],
-    errors: list[Error],
-    cautions: list[Caution],
+    program: s.Program, names: NameResolution
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
     """Separates facts, resolves the names of rules, and makes the rules that answer queries."""
-    names = NameResolution(catalog, params, errors, cautions)
     facts = Facts()
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []
     for statement in program.statements:
-        if isinstance(statement, Rule):
+        if isinstance(statement, s.Rule):
             if not facts.take(statement):
                 rules += names.rule(statement)
-        elif isinstance(statement, Query):
+        elif isinstance(statement, s.Query):
             query, rule = names.query(statement)
             if query is not None:
                 queries.append(query)
@@ -142,26 +120,19 @@ def _resolve(
     return facts, rules, queries
 
 
-def _infer(
-    catalog: Catalog,
-    facts: Facts,
-    rules: Sequence[CheckedRule],
-    params: Mapping[str, ParamType],
-    errors: list[Error],
-) -> TypeInference:
-    types = TypeInference(catalog, params, errors)
+def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> TypeInference:
     for rule in rules:
-        if rule.head.name not in catalog.relations:
+        if rule.head.name not in types.catalog.relations:
             types.add_relation(rule.head.name, len(rule.head.args))
     for fact in facts.examples():
         types.see_fact(fact)
     by_rules = {rule.head.name for rule in rules}
     for name in facts.atoms:
-        if name not in by_rules and not errors:
+        if name not in by_rules and not types.errors:
             types.settle_facts(name)
     for rule in rules:
         types.see(rule)
-    if not errors:
+    if not types.errors:
         types.settle_lists()
     return types
 
@@ -169,73 +140,47 @@ def _infer(
 # -------------------------------------------------------------------------------- schemas
 
 
-def _schemas(
-    catalog: Catalog,
-    types: TypeInference,
-    rules: Sequence[CheckedRule],
-    placed: Mapping[str, tuple[str, ...]],
-    errors: list[Error],
-) -> dict[str, Schema]:
-    """The columns of every relation; an error for each column whose type nothing settles."""
-    named = {**names_of_columns([rule.head for rule in rules]), **placed}
+def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict[str, Schema]:
+    """The columns of every relation, `named` where no declaration does; an error for each column
+    whose type nothing settles."""
     schemas: dict[str, Schema] = {}
     for name in types.columns:
-        relation = catalog.relations.get(name)
+        relation = types.catalog.relations.get(name)
         if relation is not None and relation.schema is not None:
             schemas[name] = relation.schema
             continue
         kinds = types.column_types(name)
         columns = named.get(name) or tuple(f"c{at}" for at in range(len(kinds)))
         schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
-    if not errors:
-        _open_columns(catalog, types, schemas, errors)
+    if not types.errors:
+        _open_columns(types, schemas)
     return schemas
 
 
-def _open_columns(
-    catalog: Catalog, types: TypeInference, schemas: Mapping[str, Schema], errors: list[Error]
-) -> None:
+def _open_columns(types: TypeInference, schemas: Mapping[str, Schema]) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
+    relations = types.catalog.relations.values()
     # those that nothing defines first: to declare them may settle the others
-    for relation in sorted(catalog.relations.values(), key=lambda r: r.said == "is defined with"):
+    for relation in sorted(relations, key=lambda r: r.said == "is defined with"):
         name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
             continue
         if relation.arity is None:
             message = f"nothing says which columns `{name}` has"
             hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
-            errors.append(TypeMismatchError(message, relation.span, hint=hint))
+            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
         open_here = []
-        for at in types.open_columns(name):
-            same = types.open_class(name, at)
+        for at, same in types.open_columns(name).items():
             if same not in reported:
                 reported.add(same)
-                open_here.append(at)
+                open_here.append(f"`{schema.columns[at]}`")
         if open_here:
-            errors.append(_open_error(relation, schema, open_here))
-
-
-def _open_error(
-    relation: CatalogRelation, schema: Schema, open_here: Sequence[int]
-) -> TypeMismatchError:
-    declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
-    names = either([f"`{schema.columns[at]}`" for at in open_here], "and")
-    of = f"the column {names} of `{schema.name}` has"
-    if len(open_here) > 1:
-        of = f"the columns {names} of `{schema.name}` have"
-    return TypeMismatchError(
-        f"nothing says which type {of}",
-        relation.span,
-        hint=f"declare it, as in `.decl {schema.name}({declare})`",
-    )
-
-
-def _last(program: Program) -> str | None:
-    for statement in reversed(program.statements):
-        if isinstance(statement, Rule):
-            return statement.heads[0].name
-    return None
+            columns, have = ("columns", "have") if len(open_here) > 1 else ("column", "has")
+            of = f"the {columns} {either(open_here, 'and')} of `{name}` {have}"
+            hint = f"declare it, as in `.decl {show_schema(schema)}`"
+            message = f"nothing says which type {of}"
+            types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
 
 
 # Kept statements: which are valid, and which relations are broken.
@@ -249,12 +194,12 @@ class Validity:
     invalid: Mapping[int, Error] = field(default_factory=dict)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
-    def usable(self, statements: Iterable[Statement]) -> list[Statement]:
+    def usable(self, statements: Iterable[s.Statement]) -> list[s.Statement]:
         """The statements without invalid ones, and without rules of broken relations.
 
         A valid declaration stays: the relation is declared, broken or not.
         """
-        left: list[Statement] = []
+        left: list[s.Statement] = []
         for statement in statements:
             if self.fits(statement):
                 left.append(statement)
@@ -262,11 +207,11 @@ class Validity:
                 left += without([statement], self.broken)
         return left
 
-    def fits(self, statement: Statement) -> bool:
+    def fits(self, statement: s.Statement) -> bool:
         """Whether a statement is usable as it is."""
         if id(statement) in self.invalid:
             return False
-        return isinstance(statement, Decl) or self.broken.keys().isdisjoint(names_of(statement))
+        return isinstance(statement, s.Decl) or self.broken.keys().isdisjoint(names_of(statement))
 
 
 VALID = Validity()
@@ -274,8 +219,8 @@ SINGLY = 8  # attempts that take one invalid statement of each relation; later o
 
 
 def check_with(
-    kept: Sequence[Statement],
-    said: Sequence[Statement],
+    kept: Sequence[s.Statement],
+    said: Sequence[s.Statement],
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     unread: Mapping[int, Error],
@@ -289,21 +234,21 @@ def check_with(
     `unread`: kept statements, by their id, whose files cannot be read.
     """
     # A rule that is kept and stands in the text too is one rule.
-    own = {s for s in said if isinstance(s, Rule) and s.body is not None}
-    views = [s for s in kept if not (own and isinstance(s, Rule) and s.body and s in own)]
+    own = {r for r in said if isinstance(r, s.Rule) and r.body is not None}
+    views = [k for k in kept if not (own and isinstance(k, s.Rule) and k.body and k in own)]
     if not (unread if alone is None else alone.invalid):
-        checked, errors = examine(Program((*views, *said)), known, params, whole=whole)
+        checked, errors = examine(s.Program((*views, *said)), known, params, whole=whole)
         if checked is not None:
             return checked, VALID, alone
         alone = alone or isolate((), kept, known, params, unread)
         if not alone.invalid:
             raise_together(errors)
     validity = alone = alone or isolate((), kept, known, params, unread)
-    aside = [s for s in views if not alone.fits(s)]
+    aside = [view for view in views if not alone.fits(view)]
     if _mends(said, aside):
-        firm = [s for s in views if alone.fits(s)]
+        firm = [view for view in views if alone.fits(view)]
         validity = isolate((*firm, *said), aside, known, params, unread)
-    program = Program((*validity.usable(views), *said))
+    program = s.Program((*validity.usable(views), *said))
     checked, errors = examine(program, known, params, whole=whole, broken=validity.broken)
     raise_together(errors)
     assert checked is not None
@@ -311,8 +256,8 @@ def check_with(
 
 
 def isolate(
-    firm: Sequence[Statement],
-    kept: Sequence[Statement],
+    firm: Sequence[s.Statement],
+    kept: Sequence[s.Statement],
     known: Mapping[str, Schema],
     params: Mapping[str, ParamType],
     invalid: Mapping[int, Error],
@@ -328,7 +273,7 @@ def isolate(
     attempts = 0
     while True:
         validity = Validity(wrong, _broken(ordered, wrong))
-        program = Program((*firm, *validity.usable(ordered)))
+        program = s.Program((*firm, *validity.usable(ordered)))
         _, errors = examine(program, known, params, broken=validity.broken)
         blamed = _blamed(errors, ordered, validity)
         if not blamed:
@@ -337,9 +282,9 @@ def isolate(
         attempts += 1
 
 
-def _mends(own: Sequence[Statement], kept: Sequence[Statement]) -> bool:
+def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
     """Whether a text may make statements valid that are not: it defines what they speak of."""
-    if any(isinstance(statement, TypeDecl) for statement in own):
+    if any(isinstance(statement, s.TypeDecl) for statement in own):
         return True
     defined = {name for statement in own for name in names_of(statement)}
     return bool(defined) and any(
@@ -347,26 +292,26 @@ def _mends(own: Sequence[Statement], kept: Sequence[Statement]) -> bool:
     )
 
 
-def _by_dependency(statements: Sequence[Statement]) -> list[Statement]:
+def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
     """Declarations and facts first, then rules, those that others read before these."""
     reads: dict[str, set[str]] = {}
     for statement in statements:
-        if isinstance(statement, Rule) and statement.body is not None:
+        if isinstance(statement, s.Rule) and statement.body is not None:
             for name in names_of(statement):
                 reads.setdefault(name, set()).update(reads_of(statement))
     rank: dict[str, int] = {}
     for at, component in enumerate(components({name: sorted(of) for name, of in reads.items()})):
         rank.update(dict.fromkeys(component, at))
 
-    def place(statement: Statement) -> int:
-        if not isinstance(statement, Rule) or statement.body is None:
+    def place(statement: s.Statement) -> int:
+        if not isinstance(statement, s.Rule) or statement.body is None:
             return -1
         return max(rank[name] for name in names_of(statement))
 
     return sorted(statements, key=place)
 
 
-def _broken(ordered: Sequence[Statement], invalid: Mapping[int, Error]) -> dict[str, Cause]:
+def _broken(ordered: Sequence[s.Statement], invalid: Mapping[int, Error]) -> dict[str, Cause]:
     """The relations that invalid statements define, and all that depend on them."""
     broken: dict[str, Cause] = {}
     for statement in ordered:
@@ -386,15 +331,15 @@ def _broken(ordered: Sequence[Statement], invalid: Mapping[int, Error]) -> dict[
     return broken
 
 
-def _defines(statement: Statement) -> bool:
+def _defines(statement: s.Statement) -> bool:
     """Whether the relation needs this statement to be evaluated."""
-    if isinstance(statement, Directive):
+    if isinstance(statement, s.Directive):
         return statement.kind == "input"
-    return isinstance(statement, (Rule, Decl))
+    return isinstance(statement, (s.Rule, s.Decl))
 
 
 def _causes(
-    ordered: Sequence[Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
+    ordered: Sequence[s.Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
 ) -> dict[int, Error]:
     """The statements that errors are about, without those that only read what others break.
 
@@ -418,41 +363,28 @@ def _causes(
     return causes
 
 
-class _StatementPlaces:
-    """Statements by where they stand."""
-
-    def __init__(self, statements: Iterable[Statement]) -> None:
-        found: dict[int, list[tuple[int, int, int]]] = {}
-        for statement in statements:
-            span = statement.span
-            places = found.setdefault(id(span.source), [])
-            places.append((span.start, span.end, id(statement)))
-        self._found = {source: sorted(places) for source, places in found.items()}
-
-    def at(self, span: Span | None) -> int | None:
-        """The id of the statement that holds a place."""
-        places = [] if span is None else self._found.get(id(span.source), [])
-        if span is None or not places:
-            return None
-        at = bisect_right(places, span.start, key=lambda place: place[0]) - 1
-        if at < 0 or span.start > places[at][1]:
-            return None
-        return places[at][2]
-
-
 def _blamed(
-    errors: Sequence[Error], statements: Sequence[Statement], validity: Validity
+    errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
 ) -> dict[int, Error]:
     """The valid statements that errors are about, by their id: where each error stands, else where
     the first of its notes does."""
-    places = _StatementPlaces(s for s in statements if id(s) not in validity.invalid)
+    places: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for statement in statements:
+        if id(statement) not in validity.invalid:
+            span = statement.span
+            places[id(span.source)].append((span.start, span.end, id(statement)))
+    for those in places.values():
+        those.sort()
     causes = {id(cause.error.span) for cause in validity.broken.values()}
     blamed: dict[int, Error] = {}
     for error in errors:
         spans = [error.span, *(note.span for note in error.notes)]
         if not causes.isdisjoint(map(id, spans[1:])):
             continue  # the use of a broken relation by a statement that has to be valid
-        found = next((at for at in map(places.at, spans) if at is not None), None)
-        if found is not None:
-            blamed.setdefault(found, error)
+        for span in filter(None, spans):
+            those = places[id(span.source)]
+            at = bisect_right(those, span.start, key=itemgetter(0)) - 1
+            if at >= 0 and span.start <= those[at][1]:
+                blamed.setdefault(those[at][2], error)
+                break
     return blamed

@@ -7,23 +7,14 @@ has at most one error.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, as_rule, conjuncts, nearest, own_name, show, text_of
-from gdatalog.planner.check.scopes import (
-    bound_by,
-    expressions,
-    neighbours,
-    operands,
-    ready,
-    shared_by,
-    solvable,
-)
-from gdatalog.planner.check.walk import Node, variables, walk
+from gdatalog.planner.check import CheckedRule, as_rule, nearest, own_name, show, text_of
+from gdatalog.planner.check.scopes import bound_by, neighbours, ready, shared_by, solvable
+from gdatalog.planner.check.walk import Node, children, conjuncts, count_variables, variables
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]
@@ -75,7 +66,7 @@ class _Check:
                 self._negation(literal, bound)
                 self._inside(body, bound_by(body, bound, self.rule.types))
             case _:
-                for expr in expressions(literal):
+                for expr in children(literal):
                     self._expr(expr, f"in {show(literal)}", bound)
 
     def _inside(self, body: s.Literal, bound: Names) -> None:
@@ -83,29 +74,23 @@ class _Check:
         self.literal(body, bound)
         self.scopes.pop()
 
-    def _expr(self, expr: s.Expr, where: str, bound: Names) -> None:
+    def _expr(self, expr: Node, where: str, bound: Names) -> None:
         match expr:
-            case s.Var(name) if name not in bound:
-                self.unbound(expr, where, bound)
-            case s.FunctionCall(_, args):
-                for arg in args:
-                    self._expr(arg, where, bound)
-            case s.Chain():
-                for operand in operands(expr):
-                    self._expr(operand, where, bound)
-            case s.Cast(operand):
-                self._expr(operand, where, bound)
+            case s.Var(name):
+                if name not in bound:
+                    self.unbound(expr, where, bound)
             case s.Aggregate():
                 self._aggregate(expr, bound)
             case _:
-                pass
+                for part in children(expr):
+                    self._expr(part, where, bound)
 
     def _negation(self, negation: s.Not, bound: Names) -> None:
         """Variables that occur outside too must be bound outside."""
-        inside = _occurrences(negation)
+        inside = count_variables([negation])
         if all(name in bound for name in inside):
             return
-        everywhere = _occurrences(self.rule.head) + _occurrences(self.rule.body)
+        everywhere = count_variables((self.rule.head, self.rule.body))
         for name, var in variables(negation).items():
             if name not in bound and everywhere[name] > inside[name]:
                 self.unbound(var, f"in {show(negation)}", bound)
@@ -292,9 +277,3 @@ def _factor(side: s.Expr, name: str) -> str | None:
             return text_of(factor)
         case _:
             return None
-
-
-def _occurrences(node: Node | None) -> Counter[str]:
-    if node is None:
-        return Counter()
-    return Counter(part.name for part in walk(node) if isinstance(part, s.Var))

@@ -18,16 +18,17 @@ through `=`; a min or max also binds its exports. `;` binds the variables that e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import own_name
-from gdatalog.planner.check.walk import N, Node, children, rebuild, variables
+from gdatalog.planner.check.walk import N, Node, children, rebuild, variables, walk
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
+Types = Mapping[str, TypeName] | None
 
 
 def local_name(stem: str, numbers: Iterator[int]) -> str:
@@ -63,11 +64,11 @@ class Scopes:
         match literal:
             case s.And():
                 everywhere = Counter(n for item in literal.items for n in variables(item))
-                outside = Counter(n for item in literal.items for n in direct_variables(item))
+                outside = Counter(n for item in literal.items for n in variables(item, s.Aggregate))
                 items = []
                 for item in literal.items:
                     others = _others(everywhere, variables(item))
-                    beside = _others(outside, direct_variables(item))
+                    beside = _others(outside, variables(item, s.Aggregate))
                     items.append(self._literal(item, bound, used | others, direct | beside))
                 return replace(literal, items=tuple(items))
             case s.Or():
@@ -82,7 +83,7 @@ class Scopes:
             case s.Not():
                 return self._negation(literal, bound, used, direct)
             case _:
-                direct |= direct_variables(literal).keys()
+                direct |= variables(literal, s.Aggregate).keys()
                 return rebuild(literal, lambda expr: self._expr(expr, bound, direct))
 
     def _negation(self, negation: s.Not, bound: Names, used: Names, direct: Names) -> s.Not:
@@ -94,10 +95,8 @@ class Scopes:
         match expr:
             case s.Aggregate():
                 return self._aggregate(expr, bound, direct)
-            case s.FunctionCall() | s.Chain() | s.Cast():
-                return rebuild(expr, lambda part: self._expr(part, bound, direct))
             case _:
-                return expr
+                return rebuild(expr, lambda part: self._expr(part, bound, direct))
 
     def _aggregate(self, aggregate: s.Aggregate, bound: Names, direct: Names) -> s.Aggregate:
         own = _own_targets(aggregate, bound)
@@ -107,7 +106,7 @@ class Scopes:
         inside = [name for name in variables(aggregate) if name not in bound]
         exports = self._exports(aggregate, [name for name in inside if name in direct], own)
         if exports and aggregate.kind not in ("min", "max"):
-            self._escapes(aggregate, exports)
+            self._escapes(aggregate, exports[0])
         for name in exports:
             self._export_once(aggregate, name)
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
@@ -143,48 +142,33 @@ class Scopes:
 
     def _hides(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
-        self.cautions.append(
-            Caution(
-                f"the `{shown}` in this {aggregate.kind} is not the `{shown}` outside of it: the "
-                "variables of what is aggregated are the aggregate's own",
-                aggregate.span,
-                "rename one of the two",
-                cause="own",
-            )
-        )
+        message = f"the `{shown}` in this {aggregate.kind} is not the `{shown}` outside of it: the "
+        message += "variables of what is aggregated are the aggregate's own"
+        hint = "rename one of the two"
+        self.cautions.append(Caution(message, aggregate.span, hint, cause="own"))
+
+    def _fail(self, message: str, aggregate: s.Aggregate, name: str, hint: str) -> None:
+        self.errors.append(SafetyError(message, variables(aggregate)[name].span, hint=hint))
 
     def _of_another(self, aggregate: s.Aggregate, name: str) -> None:
         shown = own_name(name)
-        self.errors.append(
-            SafetyError(
-                f"`{shown}` is local to this {aggregate.kind}, and outside of it is the value of "
-                "another aggregate",
-                variables(aggregate)[name].span,
-                hint=f"to share it, compute `{shown}` in a rule of its own and read it here by an "
-                "atom; else rename one of the two",
-            )
-        )
+        message = f"`{shown}` is local to this {aggregate.kind}, and outside of it is the value of "
+        message += "another aggregate"
+        hint = f"to share it, compute `{shown}` in a rule of its own and read it here by an "
+        self._fail(message, aggregate, name, hint + "atom; else rename one of the two")
 
-    def _escapes(self, aggregate: s.Aggregate, names: list[str]) -> None:
-        name = own_name(names[0])
-        self.errors.append(
-            SafetyError(
-                f"`{name}` is local to this {aggregate.kind}, and is used outside of it too",
-                variables(aggregate)[names[0]].span,
-                hint=f"bind `{name}` by an atom outside to share it, or rename one of the two; "
-                "only min and max give out the values of their rows",
-            )
-        )
+    def _escapes(self, aggregate: s.Aggregate, name: str) -> None:
+        shown = own_name(name)
+        message = f"`{shown}` is local to this {aggregate.kind}, and is used outside of it too"
+        hint = f"bind `{shown}` by an atom outside to share it, or rename one of the two; "
+        hint += "only min and max give out the values of their rows"
+        self._fail(message, aggregate, name, hint)
 
     def _export_once(self, aggregate: s.Aggregate, name: str) -> None:
         if name in self.exported:
-            self.errors.append(
-                SafetyError(
-                    f"`{own_name(name)}` would come out of two aggregates",
-                    variables(aggregate)[name].span,
-                    hint="rename it in one of them, and compare the two with `=`",
-                )
-            )
+            message = f"`{own_name(name)}` would come out of two aggregates"
+            hint = "rename it in one of them, and compare the two with `=`"
+            self._fail(message, aggregate, name, hint)
         self.exported |= {name}
 
 
@@ -215,21 +199,6 @@ def rename(node: N, names: Mapping[str, str]) -> N:
     return rebuild(node, lambda part: rename(part, names))
 
 
-def direct_variables(node: Node) -> dict[str, s.Var]:
-    """The variables that occur outside of aggregates."""
-    found: dict[str, s.Var] = {}
-    _collect_direct(node, found)
-    return found
-
-
-def _collect_direct(node: Node, found: dict[str, s.Var]) -> None:
-    if isinstance(node, s.Var):
-        found.setdefault(node.name, node)
-    elif not isinstance(node, s.Aggregate):
-        for child in children(node):
-            _collect_direct(child, found)
-
-
 def _binds(literal: s.Literal, bound: Names) -> Names:
     return bound_by(literal, bound, aggregates=False)
 
@@ -244,87 +213,34 @@ def _others(counts: Counter[str], own: Iterable[str]) -> Names:
 
 
 def bound_by(
-    literal: s.Literal,
-    bound: frozenset[str],
-    types: Mapping[str, TypeName] | None = None,
-    *,
-    aggregates: bool = True,
-) -> frozenset[str]:
+    literal: s.Literal, bound: Names, types: Types = None, *, aggregates: bool = True
+) -> Names:
     """The variables that are bound after `literal`, including those of `bound`.
 
     `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
     `aggregates=False`, aggregates bind nothing.
     """
-    found = set(bound)
-    _bind(literal, found, types, aggregates)
-    return frozenset(found)
+    found = _Binding(set(bound), types, aggregates)
+    found.take(literal)
+    return frozenset(found.bound)
 
 
-def ready(expr: s.Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+def ready(expr: Node, bound: Set[str], aggregates: bool = True) -> bool:
     """Whether the expression can be computed: all its variables are bound."""
     match expr:
         case s.Var(name):
             return name in bound
-        case s.Const() | s.Param() | s.Values() | s.ListParam():
-            return True
-        case s.FunctionCall():
-            return all(ready(arg, bound, aggregates) for arg in expr.args)
-        case s.Chain():
-            return all(ready(operand, bound, aggregates) for operand in operands(expr))
-        case s.Cast(operand):
-            return ready(operand, bound, aggregates)
         case s.Aggregate():
             return aggregates and all(name in bound for name in shared_by(expr))
         case s.Wildcard():
             return False
+        case _:
+            return all(ready(part, bound, aggregates) for part in children(expr))
 
 
 def shared_by(aggregate: s.Aggregate) -> list[str]:
     """The variables of an aggregate that belong to the rule, and must be bound before it."""
     return [name for name in variables(aggregate) if name not in aggregate.locals]
-
-
-def aggregates_in(literal: s.Literal) -> Iterator[s.Aggregate]:
-    """The outermost aggregates in the expressions of a literal."""
-    for expr in expressions(literal):
-        yield from outermost(expr)
-
-
-def outermost(expr: s.Expr) -> Iterator[s.Aggregate]:
-    match expr:
-        case s.Aggregate():
-            yield expr
-        case s.FunctionCall():
-            for arg in expr.args:
-                yield from outermost(arg)
-        case s.Chain():
-            for operand in operands(expr):
-                yield from outermost(operand)
-        case s.Cast(operand):
-            yield from outermost(operand)
-        case _:
-            return
-
-
-def expressions(literal: s.Literal) -> tuple[s.Expr, ...]:
-    """The direct expressions of a literal; none for a group or a negation."""
-    match literal:
-        case s.Atom() | s.Distinct():
-            return literal.args
-        case s.Compare():
-            return (literal.first, *(side for _, side in literal.rest))
-        case s.Member():
-            return (literal.item, *literal.values)
-        case s.Test(expr):
-            return (expr,)
-        case s.Range():
-            return (literal.item, literal.start, literal.stop, literal.step)
-        case s.Not() | s.And() | s.Or():
-            return ()
-
-
-def operands(chain: s.Chain) -> tuple[s.Expr, ...]:
-    return (chain.first, *(operand for _, operand in chain.rest))
 
 
 def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
@@ -336,10 +252,7 @@ def neighbours(compare: s.Compare) -> Iterator[tuple[s.Expr, str, s.Expr]]:
 
 
 def solvable(
-    expr: s.Expr,
-    bound: frozenset[str] | set[str],
-    types: Mapping[str, TypeName] | None = None,
-    aggregates: bool = True,
+    expr: Node, bound: Set[str], types: Types = None, aggregates: bool = True
 ) -> str | None:
     """The only unbound variable of `expr`, if the expression's value determines it: it stands alone
     or under `+` and `-`."""
@@ -349,8 +262,7 @@ def solvable(
         case s.Cast(operand):
             return solvable(operand, bound, types, aggregates)
         case s.FunctionCall("+" | "-") | s.Chain(rest=(("+" | "-", _), *_)):
-            args = expr.args if isinstance(expr, s.FunctionCall) else operands(expr)
-            waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
+            waiting = [arg for arg in children(expr) if not ready(arg, bound, aggregates)]
             if len(waiting) != 1:
                 return None
             solved = solvable(waiting[0], bound, types, aggregates)
@@ -361,76 +273,63 @@ def solvable(
             return None
 
 
-Types = Mapping[str, TypeName] | None
+@dataclass(slots=True)
+class _Binding:
+    """What is bound once some literals hold."""
 
+    bound: set[str]
+    types: Types
+    aggregates: bool
 
-def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
-    match literal:
-        case s.And():
-            # alternate directions, so that a long chain of `=` is quick in either order
-            items, before = literal.items, -1
-            while before != len(bound):
-                before = len(bound)
-                for item in items:
-                    _bind(item, bound, types, aggregates)
-                items = items[::-1]
-            return
-        case s.Or():
-            branches: list[set[str]] = []
-            for item in literal.items:
-                branch = set(bound)
-                _bind(item, branch, types, aggregates)
-                branches.append(branch)
-            bound |= set.intersection(*branches)
-            return
-        case s.Not():
-            return
-        case s.Atom():
-            _bind_atom(literal, bound, types, aggregates)
-        case s.Compare():
-            # each pass moves values one step to the left in a chain of `=`
-            for _ in literal.rest:
-                for left, op, right in neighbours(literal):
-                    if op == "=":
-                        _bind_from(left, (right,), bound, types, aggregates)
-                        _bind_from(right, (left,), bound, types, aggregates)
-        case s.Member():
-            if isinstance(_bare(literal.item), s.Var):
-                _bind_from(literal.item, literal.values, bound, types, aggregates)
-        case s.Range():
-            if isinstance(_bare(literal.item), s.Var):
-                ends = (literal.start, literal.stop, literal.step)
-                _bind_from(literal.item, ends, bound, types, aggregates)
-        case _:
-            pass
-    if aggregates:
-        for aggregate in aggregates_in(literal):
-            if aggregate.exports and ready(aggregate, bound):
-                bound.update(aggregate.exports)
+    def take(self, literal: s.Literal) -> None:
+        bound = self.bound
+        match literal:
+            case s.And(items):
+                # alternate directions, so that a long chain of `=` is quick in either order
+                before = -1
+                while before != len(bound):
+                    before = len(bound)
+                    for item in items:
+                        self.take(item)
+                    items = items[::-1]
+                return
+            case s.Or(items):
+                branches = [replace(self, bound=set(bound)) for _ in items]
+                for item, branch in zip(items, branches, strict=True):
+                    branch.take(item)
+                bound |= set.intersection(*(branch.bound for branch in branches))
+                return
+            case s.Not():
+                return
+            case s.Atom():
+                self._atom(literal)
+            case s.Compare():
+                # each pass moves values one step to the left in a chain of `=`
+                for _ in literal.rest:
+                    for left, op, right in neighbours(literal):
+                        if op == "=":
+                            self._solve(left, right)
+                            self._solve(right, left)
+            case s.Member() | s.Range():
+                if isinstance(_bare(literal.item), s.Var):
+                    self._solve(*children(literal))
+        for part in walk(literal, s.Aggregate) if self.aggregates else ():
+            if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
+                bound.update(part.exports)
 
+    def _atom(self, atom: s.Atom) -> None:
+        args = [_bare(arg) for arg in atom.args]
+        self.bound.update(arg.name for arg in args if isinstance(arg, s.Var))
+        waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
+        for _ in waiting:
+            for arg in waiting:
+                self._solve(arg)
 
-def _bind_atom(atom: s.Atom, bound: set[str], types: Types, aggregates: bool) -> None:
-    waiting: list[s.Expr] = []
-    for arg in atom.args:
-        bare = _bare(arg)
-        if isinstance(bare, s.Var):
-            bound.add(bare.name)
-        elif isinstance(bare, s.FunctionCall | s.Chain):
-            waiting.append(bare)
-    for _ in range(len(waiting)):
-        for arg in waiting:
-            solved = solvable(arg, bound, types, aggregates)
-            if solved is not None:
-                bound.add(solved)
-
-
-def _bind_from(
-    item: s.Expr, values: tuple[s.Expr, ...], bound: set[str], types: Types, aggregates: bool
-) -> None:
-    if all(ready(value, bound, aggregates) for value in values):
-        name = solvable(item, bound, types, aggregates)
-        if name is not None:
-            bound.add(name)
+    def _solve(self, item: Node, *values: Node) -> None:
+        if all(ready(value, self.bound, self.aggregates) for value in values):
+            name = solvable(item, self.bound, self.types, self.aggregates)
+            if name is not None:
+                self.bound.add(name)
 
 
 def _bare(expr: s.Expr) -> s.Expr:

@@ -9,34 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gdatalog.errors import Error, Note, Span, StratificationError
-from gdatalog.parser.syntax import (
-    Aggregate,
-    Atom,
-    Compare,
-    Expr,
-    FunctionCall,
-    HeadAggregate,
-    Literal,
-    Not,
-    Var,
-)
-from gdatalog.planner.check import (
-    CheckedRule,
-    Stratum,
-    as_rule,
-    conjuncts,
-    either,
-    own_name,
-    text_of,
-)
+from gdatalog.errors import Error, Note, StratificationError
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check import CheckedRule, Stratum, as_rule, either, own_name, text_of
 from gdatalog.planner.check.walk import (
     Node,
+    atoms_in,
     children,
+    conjuncts,
     contains_head_aggregate,
     head_aggregates,
     variables,
-    walk,
 )
 from gdatalog.records import dataclass
 
@@ -55,38 +38,36 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
         if not defined:
             continue
         inside = set(component)
-        recursive = any(step.body in inside for name in defined for step in steps[name])
-        forbidden = _forbidden(inside, defined, steps, by_head) if recursive else None
+        every = [step for name in defined for step in steps[name] if step.body in inside]
+        forbidden = next((step for step in every if step.through), None)
         if forbidden is not None:
-            errors.append(forbidden)
+            path = _path(forbidden.body, forbidden.head, inside, steps)
+            errors.append(cycle_error([forbidden, *path], by_head))
             continue
         of_stratum = tuple(rule for name in defined for rule in by_head[name])
-        strata.append(Stratum(defined, of_stratum, recursive))
+        strata.append(Stratum(defined, of_stratum, bool(every)))
     return tuple(strata)
 
 
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
     if rule.body is None:
         return
-    through = ""
-    for part in head_aggregates(rule.head):
-        if part.kind not in ("min", "max"):
-            through = f"the aggregate {part.kind}"
-    yield from _steps(rule, rule.body, through)
+    kinds = [part.kind for part in head_aggregates(rule.head) if part.kind not in ("min", "max")]
+    yield from _steps(rule, rule.body, f"the aggregate {kinds[-1]}" if kinds else "")
 
 
 def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -> Iterator[Step]:
     match node:
-        case Atom(name):
+        case s.Atom(name):
             yield Step(rule.head.name, name, node, rule, through, negated)
-        case Not():
+        case s.Not():
             through = through or "negation"
-        case Aggregate(kind):
+        case s.Aggregate(kind):
             through = f"the aggregate {kind}"
         case _:
             pass
     for child in children(node):
-        yield from _steps(rule, child, through, isinstance(node, Not))
+        yield from _steps(rule, child, through, isinstance(node, s.Not))
 
 
 def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
@@ -125,19 +106,6 @@ def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
                 low[name] = min(low[name], index[read])
 
 
-def _forbidden(
-    inside: set[str],
-    defined: Sequence[str],
-    steps: Mapping[str, Sequence[Step]],
-    rules: Mapping[str, Sequence[CheckedRule]],
-) -> Error | None:
-    for name in defined:
-        for step in steps[name]:
-            if step.through and step.body in inside:
-                return cycle_error([step, *_path(step.body, name, inside, steps)], rules)
-    return None
-
-
 def _path(
     start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
 ) -> list[Step]:
@@ -153,9 +121,9 @@ def _path(
     path: list[Step] = []
     at = came[goal]
     while at is not None:
-        path.append(at)
+        path.insert(0, at)
         at = came[at.head]
-    return path[::-1]
+    return path
 
 
 # What to say of a cycle that cannot be evaluated: the cycle drawn, and a rewriting.
@@ -171,14 +139,10 @@ class Step:
 
     head: str
     body: str
-    atom: Atom
+    atom: s.Atom
     rule: CheckedRule
     through: str = ""  # "", "negation", or "the aggregate count"
     negated: bool = False  # the atom stands directly behind a `!`
-
-    @property
-    def span(self) -> Span:
-        return self.atom.span
 
 
 def cycle_error(
@@ -192,7 +156,7 @@ def cycle_error(
         message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
     drawing = Note("the cycle\n" + "\n".join(f"    {line}" for line in drawn(cycle)))
     hint = _rewriting(first, {step.head for step in cycle}, rules)
-    return StratificationError(message, first.span, hint=hint, notes=[drawing])
+    return StratificationError(message, first.atom.span, hint=hint, notes=[drawing])
 
 
 def drawn(cycle: Sequence[Step]) -> list[str]:
@@ -204,7 +168,7 @@ def drawn(cycle: Sequence[Step]) -> list[str]:
     for at, step in enumerate(cycle):
         last = at == len(cycle) - 1
         lead = "┌─> " if at == 0 else "└── " if last else "│   "
-        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.span.where()}"
+        line = f"{lead}{step.head:{wide}}  reads  {reads[at]:{deep}}  at {step.atom.span.where()}"
         lines.append(line)
         if not last:
             lines.append("│   ↓")
@@ -231,7 +195,11 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
         best = _by_min(step)
         if best is not None:
             return f"if the least is meant, `min` may be recursive: `{best}`"
-    below = [rule for rule in rules.get(step.body, ()) if not _reads_any(rule, inside)]
+    below = [
+        rule
+        for rule in rules.get(step.body, ())
+        if inside.isdisjoint(a.name for a in atoms_in(rule.body))
+    ]
     if below and step.body != step.head:
         base = f"{step.body}_base"
         kept = text_of(below[0].head).replace(step.body, base, 1)
@@ -259,17 +227,19 @@ def _by_min(step: Step) -> str | None:
     computed = [
         at
         for at, arg in enumerate(head.args)
-        if isinstance(arg, FunctionCall) and arg.name in ("+", "-")
+        if isinstance(arg, s.FunctionCall) and arg.name in ("+", "-")
     ]
     if len(computed) != 1 or body is None:
         return None
-    args: list[Expr | HeadAggregate] = list(head.args)
+    args: list[s.Expr | s.HeadAggregate] = list(head.args)
     texts = [text_of(arg) for arg in args]
     texts[computed[0]] = f"min({texts[computed[0]]})"
-    kept = [item for item in conjuncts(body) if not _holds(item, step.atom)]
-    held = {name for item in kept if not isinstance(item, Compare) for name in variables(item)}
     kept = [
-        item for item in kept if not isinstance(item, Compare) or variables(item).keys() <= held
+        item for item in conjuncts(body) if not any(atom is step.atom for atom in atoms_in(item))
+    ]
+    held = {name for item in kept if not isinstance(item, s.Compare) for name in variables(item)}
+    kept = [
+        item for item in kept if not isinstance(item, s.Compare) or variables(item).keys() <= held
     ]
     rule = as_rule(f"{head.name}({', '.join(texts)})", map(text_of, kept))
     return rule if kept and len(rule) <= LONGEST else None
@@ -295,14 +265,4 @@ def _leaves_out_values(step: Step) -> bool:
     """Whether the cycle reads no column that the head aggregates: it needs no values to go on."""
     values = [at for at, arg in enumerate(step.rule.head.args) if contains_head_aggregate(arg)]
     read = [step.atom.args[at] for at in values]
-    return bool(values) and all(isinstance(a, Var) and own_name(a.name) == "_" for a in read)
-
-
-def _holds(item: Literal, atom: Atom) -> bool:
-    return any(part is atom for part in walk(item))
-
-
-def _reads_any(rule: CheckedRule, names: set[str]) -> bool:
-    if rule.body is None:
-        return False
-    return any(isinstance(part, Atom) and part.name in names for part in walk(rule.body))
+    return bool(values) and all(isinstance(a, s.Var) and own_name(a.name) == "_" for a in read)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
+from gdatalog.plan.functions import FUNCTIONS, TYPES
 from gdatalog.planner.check import CheckedRule, either, show
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.scopes import neighbours
@@ -201,14 +201,12 @@ class TypeInference:
             if given.type is not None:
                 self.unifier.narrow(self.params[name], BIT[given.type], Why(None, "as it is given"))
             else:
-                self.errors.append(
-                    TypeMismatchError(
-                        f"the list `${name}` is empty, and nothing says which type its values have",
-                        span,
-                        hint="compare them with something that has a type, or give an array that "
-                        f'has one: params={{"{name}": numpy.array([], "int64")}}',
-                    )
+                message = (
+                    f"the list `${name}` is empty, and nothing says which type its values have"
                 )
+                hint = "compare them with something that has a type, or give an array that "
+                hint += f'has one: params={{"{name}": numpy.array([], "int64")}}'
+                self.errors.append(TypeMismatchError(message, span, hint=hint))
 
     def _literal(self, literal: s.Literal) -> None:
         match literal:
@@ -238,17 +236,15 @@ class TypeInference:
     def _atom(self, atom: s.Atom) -> None:
         columns = self.columns.get(atom.name, [])
         nodes = [self._expr(arg) for arg in atom.args]
-        for at, (arg, node) in enumerate(zip(atom.args, nodes, strict=True)):
-            if at >= len(columns):
-                return  # a wrong number of arguments has been reported
-            self._column(atom, at, arg, node, columns[at])
+        # a wrong number of arguments has been reported
+        for at, (arg, node, column) in enumerate(zip(atom.args, nodes, columns, strict=False)):
+            self._column(atom, at, arg, node, column)
 
     def _column(self, atom: s.Atom, at: int, arg: s.Expr, node: int, column: int) -> None:
-        unifier = self.unifier
         name, subject = self._column_name(atom.name, at), show(arg)
         why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
-        if not unifier.unify(node, column, why_arg, why_column):
-            self._clash(arg.span, subject, node, self._column_name(atom.name, at), column)
+        if not self.unifier.unify(node, column, why_arg, why_column):
+            self._clash(arg.span, subject, node, name, column)
 
     def _column_name(self, relation: str, at: int) -> str:
         found = self.catalog.relations.get(relation)  # the relation of a query is not in there
@@ -271,25 +267,20 @@ class TypeInference:
                 if node is None:
                     node = self.rule.variables[name] = self.unifier.node()
                 return node
-            case s.Const("int"):
-                node = self.unifier.node(NUMBER, Why(expr.span, "as a literal"), literal=True)
+            case s.Const(kind) | s.Values(kind):
+                text = "as a literal" if isinstance(expr, s.Const) else "as literals"
+                if kind != "int":
+                    return self.unifier.node(BIT[kind], Why(expr.span, text))
+                node = self.unifier.node(NUMBER, Why(expr.span, text), literal=True)
                 self.rule.literals.append(node)
                 return node
-            case s.Const(kind):
-                return self.unifier.node(BIT[kind], Why(expr.span, "as a literal"))
-            case s.Values("int"):
-                node = self.unifier.node(NUMBER, Why(expr.span, "as literals"), literal=True)
-                self.rule.literals.append(node)
-                return node
-            case s.Values(kind):
-                return self.unifier.node(BIT[kind], Why(expr.span, "as literals"))
             case s.Param(name) | s.ListParam(name):
                 if isinstance(expr, s.ListParam):
                     self.lists.setdefault(name, expr.span)
                 # a parameter without a value was reported before
                 return self.params[name] if name in self.params else self.unifier.node()
             case s.FunctionCall():
-                return self._call(expr)
+                return self._called(expr, [self._expr(arg) for arg in expr.args])
             case s.Chain():
                 return self._chain(expr)
             case s.Cast(operand, type_name):
@@ -299,12 +290,11 @@ class TypeInference:
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
                 return node
-            case s.Aggregate():
+            case s.Aggregate() | s.HeadAggregate():
                 nodes = [self._expr(target) for target in expr.targets]
-                self._literal(expr.body)
+                if isinstance(expr, s.Aggregate):
+                    self._literal(expr.body)
                 return self._aggregated(expr, nodes)
-            case s.HeadAggregate():
-                return self._aggregated(expr, [self._expr(target) for target in expr.targets])
         raise AssertionError(f"not an expression after name resolution: {expr!r}")
 
     def _aggregated(self, aggregate: s.Aggregate | s.HeadAggregate, nodes: list[int]) -> int:
@@ -316,22 +306,23 @@ class TypeInference:
             return self.unifier.node(_RESULTS[kind], Why(aggregate.span, f"as a {kind}"))
         return nodes[0]
 
-    def _call(self, call: s.FunctionCall) -> int:
-        return self._called(call, [self._expr(arg) for arg in call.args])
-
     def _called(self, call: s.FunctionCall, nodes: list[int]) -> int:
         signature = next(own for own in FUNCTIONS[call.name] if own.accepts(len(nodes)))
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
             param = signature.param(at)
-            kinds = param if isinstance(param, frozenset) else param[1]
-            fits = self._argument(call, arg, node, kinds)
+            mask = mask_of(param if isinstance(param, frozenset) else param[1])
+            reason = f"`{call.name}` takes {self.unifier.words(self.unifier.node(mask))}"
+            fits = self._narrow(node, mask, arg, reason, f"as an argument of `{call.name}`")
             if isinstance(param, tuple) and fits:
                 if shared is None:
                     shared, first = node, arg
                 else:
                     self._same(first, shared, arg, node, f"`{call.name}` takes")
-        return self._result(call, signature, shared)
+        if signature.result in BIT:
+            why = Why(call.span, f"as the result of `{call.name}`")
+            return self.unifier.node(BIT[signature.result], why)
+        return self.unifier.node() if shared is None else shared
 
     def _chain(self, chain: s.Chain) -> int:
         """As calls within calls, from left to right; what is left of an operator is told by its
@@ -344,21 +335,6 @@ class TypeInference:
             left = right
         return node
 
-    def _argument(
-        self, call: s.FunctionCall, arg: s.Expr, node: int, kinds: frozenset[str]
-    ) -> bool:
-        reason = f"`{call.name}` takes {self._kinds(kinds)}"
-        return self._narrow(node, mask_of(kinds), arg, reason, f"as an argument of `{call.name}`")
-
-    def _kinds(self, kinds: frozenset[str]) -> str:
-        return self.unifier.words(self.unifier.node(mask_of(kinds)))
-
-    def _result(self, call: s.FunctionCall, signature: Signature, shared: int | None) -> int:
-        if signature.result in BIT:
-            why = Why(call.span, f"as the result of `{call.name}`")
-            return self.unifier.node(BIT[signature.result], why)
-        return self.unifier.node() if shared is None else shared
-
     # ----------------------------------------------------------------------------- errors
 
     def _same(self, left: s.Expr, one: int, right: s.Expr, other: int, what: str) -> None:
@@ -370,29 +346,21 @@ class TypeInference:
     def _narrow(self, node: int, mask: int, expr: s.Expr, reason: str, why: str) -> bool:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):
             return True
-        subject = show(expr)
-        self.errors.append(
-            TypeMismatchError(
-                f"{reason}, but {subject} is {self.unifier.words(node)}",
-                expr.span,
-                hint=_conversion(subject, self.unifier.words(node), mask),
-                notes=self._note(subject, node, expr.span),
-            )
-        )
+        subject, words = show(expr), self.unifier.words(node)
+        message = f"{reason}, but {subject} is {words}"
+        hint = _conversion(subject, words, mask)
+        notes = self._note(subject, node, expr.span)
+        self.errors.append(TypeMismatchError(message, expr.span, hint=hint, notes=notes))
         return False
 
     def _clash(
         self, span: Span, subject: str, node: int, other: str, there: int, lead: str = ""
     ) -> None:
         words, other_words = self.unifier.words(node), self.unifier.words(there)
-        self.errors.append(
-            TypeMismatchError(
-                f"{lead}{subject} is {words}, but {other} is {other_words}",
-                span,
-                hint=_conversion(subject, words, self.unifier.masks[self.unifier.find(there)]),
-                notes=[*self._note(subject, node, span), *self._note(other, there, span)],
-            )
-        )
+        message = f"{lead}{subject} is {words}, but {other} is {other_words}"
+        hint = _conversion(subject, words, self.unifier.masks[self.unifier.find(there)])
+        notes = [*self._note(subject, node, span), *self._note(other, there, span)]
+        self.errors.append(TypeMismatchError(message, span, hint=hint, notes=notes))
 
     def _note(self, subject: str, node: int, span: Span) -> list[Note]:
         """The reason for its type, unless the error is at that very place."""
@@ -424,14 +392,11 @@ class TypeInference:
     def column_types(self, relation: str) -> tuple[TypeName, ...]:
         return tuple(self._settle(node) for node in self.columns[relation])
 
-    def open_columns(self, relation: str) -> list[int]:
-        """The columns whose type nothing determines."""
-        nodes = self.columns[relation]
-        return [at for at, node in enumerate(nodes) if self.unifier.settled(node) is None]
-
-    def open_class(self, relation: str, at: int) -> int:
-        """Columns that one declaration would determine together have the same number."""
-        return self.unifier.find(self.columns[relation][at])
+    def open_columns(self, relation: str) -> dict[int, int]:
+        """The columns whose type nothing determines, each with a number: one declaration would
+        determine all columns of a number."""
+        nodes = enumerate(self.columns[relation])
+        return {at: self.unifier.find(n) for at, n in nodes if self.unifier.settled(n) is None}
 
     def param_types(self) -> dict[str, TypeName]:
         return {name: self._settle(node) for name, node in self.params.items()}

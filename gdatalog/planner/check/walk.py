@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
+from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
@@ -15,49 +17,83 @@ N = TypeVar("N", bound=Node)
 
 LEAVES = (s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam)
 
+# The fields with the nodes directly below, in the order of the text. Those of `rest` stand behind
+# operators.
+_BELOW: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((s.FunctionCall, s.Atom, s.Distinct), ("args",)),
+    **dict.fromkeys((s.Compare, s.Chain), ("first", "rest")),
+    **dict.fromkeys((s.And, s.Or), ("items",)),
+    s.HeadAggregate: ("targets",),
+    s.Cast: ("operand",),
+    s.Aggregate: ("targets", "body"),
+    s.Member: ("item", "values"),
+    s.Test: ("expr",),
+    s.Not: ("body",),
+    s.Range: ("item", "start", "stop", "step"),
+}
 
-def children(node: Node) -> tuple[Node, ...]:
+
+def children(node: Node) -> list[Node]:
     """The nodes directly below, in the order of the text."""
-    match node:
-        case s.FunctionCall() | s.HeadAggregate() | s.Atom() | s.Distinct():
-            return node.targets if isinstance(node, s.HeadAggregate) else node.args
-        case s.Cast():
-            return (node.operand,)
-        case s.Aggregate():
-            return (*node.targets, node.body)
-        case s.Compare() | s.Chain():
-            return (node.first, *(side for _, side in node.rest))
-        case s.Member():
-            return (node.item, *node.values)
-        case s.Test():
-            return (node.expr,)
-        case s.Not():
-            return (node.body,)
-        case s.And() | s.Or():
-            return node.items
-        case s.Range():
-            return (node.item, node.start, node.stop, node.step)
-        case _:
-            return ()
+    found: list[Node] = []
+    for name in _BELOW.get(type(node), ()):
+        part = getattr(node, name)
+        if name == "rest":
+            found += [side for _, side in part]
+        elif isinstance(part, tuple):
+            found += part
+        else:
+            found.append(part)
+    return found
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it, in the order of the text."""
-    waiting = [node]
+def walk(node: Node | None, *closed: type[Node]) -> Iterator[Node]:
+    """The node and all below it, in the order of the text, but nothing below `closed` nodes."""
+    waiting = [] if node is None else [node]
     while waiting:
         part = waiting.pop()
         yield part
-        if type(part) not in LEAVES:
+        if type(part) not in LEAVES and type(part) not in closed:
             waiting += children(part)[::-1]
 
 
-def variables(node: Node) -> dict[str, s.Var]:
-    """Every variable that occurs, with its first occurrence, in the order of the text."""
+def atoms_in(*nodes: Node | None) -> list[s.Atom]:
+    return [part for node in nodes for part in walk(node) if isinstance(part, s.Atom)]
+
+
+def conjuncts(literal: s.Literal | None) -> tuple[s.Literal, ...]:
+    """The literals of a conjunction; a `;` and a negation are one literal."""
+    if literal is None:
+        return ()
+    return literal.items if isinstance(literal, s.And) else (literal,)
+
+
+def conjunction(items: Iterable[s.Literal], span: Span) -> s.Literal:
+    """One literal that holds if all of these hold; an And is never nested in another."""
+    flat = [part for item in items for part in conjuncts(item)]
+    return flat[0] if len(flat) == 1 else s.And(tuple(flat), span)
+
+
+def disjunction(items: Iterable[s.Literal], span: Span) -> s.Literal:
+    flat: list[s.Literal] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, s.Or) else (item,))
+    return s.Or(tuple(flat), span)
+
+
+def variables(node: Node | None, *closed: type[Node]) -> dict[str, s.Var]:
+    """Every variable that occurs, with its first occurrence, in the order of the text; none below
+    `closed` nodes."""
     found: dict[str, s.Var] = {}
-    for part in walk(node):
+    for part in walk(node, *closed):
         if isinstance(part, s.Var):
             found.setdefault(part.name, part)
     return found
+
+
+def count_variables(nodes: Iterable[Node | None]) -> Counter[str]:
+    """The number of occurrences of each variable."""
+    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
 
 
 def head_aggregates(node: Node) -> list[s.HeadAggregate]:
@@ -70,53 +106,47 @@ def contains_head_aggregate(node: Node) -> bool:
     )
 
 
-def variables_beside(node: Node) -> set[str]:
-    """The variables of a head's term that stand outside of its aggregates."""
-    if isinstance(node, s.Var):
-        return {node.name}
-    if isinstance(node, s.HeadAggregate):
-        return set()
-    return {name for child in children(node) for name in variables_beside(child)}
-
-
 def contains_aggregate(node: Node) -> bool:
     return any(isinstance(part, s.Aggregate) for part in walk(node))
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
-    """The same node with `change` applied to each node directly below it."""
-    match node:
-        case s.FunctionCall() | s.Atom() | s.Distinct():
-            return replace(node, args=tuple(map(change, node.args)))
-        case s.HeadAggregate():
-            return replace(node, targets=tuple(map(change, node.targets)))
-        case s.Cast():
-            return replace(node, operand=change(node.operand))
-        case s.Aggregate():
-            return replace(node, targets=tuple(map(change, node.targets)), body=change(node.body))
-        case s.Compare() | s.Chain():
-            first = change(node.first)  # before the others: some changes go by the order
-            return replace(
-                node, first=first, rest=tuple((op, change(side)) for op, side in node.rest)
-            )
-        case s.Member():
-            return replace(node, item=change(node.item), values=tuple(map(change, node.values)))
-        case s.Test():
-            return replace(node, expr=change(node.expr))
-        case s.Not():
-            return replace(node, body=change(node.body))
-        case s.And() | s.Or():
-            return replace(node, items=tuple(map(change, node.items)))
-        case s.Range():
-            return replace(
-                node,
-                item=change(node.item),
-                start=change(node.start),
-                stop=change(node.stop),
-                step=change(node.step),
-            )
-        case _:
-            return node
+    """The same node with `change` applied to each node directly below it, in the order of the
+    text."""
+    new: dict[str, Any] = {}
+    for name in _BELOW.get(type(node), ()):
+        part = getattr(node, name)
+        if name == "rest":
+            new[name] = tuple((op, change(side)) for op, side in part)
+        else:
+            new[name] = tuple(map(change, part)) if isinstance(part, tuple) else change(part)
+    return replace(node, **new) if new else node
+
+
+def reached(start: str, reads: Callable[[str], Iterable[str]]) -> set[str]:
+    """What a name reads, directly or through others; among these itself, if it is in a cycle."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = set(reads(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
+    """The numbers of the sets, in groups of those that share names, directly or through others."""
+    parts: list[tuple[set[str], list[int]]] = []
+    for at, names in enumerate(sets):
+        own, numbers, apart = set(names), [at], []
+        for part in parts:
+            if part[0].isdisjoint(own):
+                apart.append(part)
+            else:
+                own |= part[0]
+                numbers += part[1]
+        parts = [*apart, (own, numbers)]
+    return sorted(sorted(numbers) for _, numbers in parts)
 
 
 # The relations that a statement defines or reads, and facts among statements.
@@ -136,8 +166,8 @@ def reads_of(statement: s.Statement) -> set[str]:
     """The relations that a rule reads (functions that stand as literals are among them)."""
     if not isinstance(statement, s.Rule) or statement.body is None:
         return set()
-    parts = [statement.body, *(arg for head in statement.heads for arg in head.args)]
-    return {part.name for node in parts for part in walk(node) if isinstance(part, s.Atom)}
+    heads = (arg for head in statement.heads for arg in head.args)
+    return {atom.name for atom in atoms_in(statement.body, *heads)}
 
 
 def is_fact(statement: s.Statement) -> bool:
@@ -222,13 +252,8 @@ class Facts:
             return False
         for head, shape in zip(rule.heads, shapes, strict=True):
             assert shape is not None
-            atoms = self.atoms.get(head.name)
-            if atoms is None:
-                self.atoms[head.name] = [head]
-                self.shapes[head.name] = {shape: head}
-            else:
-                atoms.append(head)
-                self.shapes[head.name].setdefault(shape, head)
+            self.atoms.setdefault(head.name, []).append(head)
+            self.shapes.setdefault(head.name, {}).setdefault(shape, head)
         return True
 
     def examples(self) -> Iterator[s.Atom]:

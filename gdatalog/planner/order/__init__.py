@@ -6,13 +6,14 @@ Here is the interface to relations' statistics, with assumed statistics where th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import lru_cache
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from gdatalog.plan import Constant, Expr, Parameter, Version
 from gdatalog.records import dataclass, field
+from gdatalog.storage.degrees import MOMENTS, AdjacencyLists, Degrees
+from gdatalog.storage.statistics import Statistics as RowStatistics
 from gdatalog.values import Value
 
 # A test between two columns of a row, as (left column, operator, right column).
@@ -21,127 +22,6 @@ ColumnTest = tuple[int, str, int]
 Bound = tuple[str, Value]
 # Default selectivity of a test, by its operator.
 PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
-MOMENTS = 8  # number of degree moments
-
-
-class DegreeMoments(Protocol):
-    """The degrees of a column's values: the greatest, and the sums of their powers."""
-
-    @property
-    def most(self) -> int: ...
-
-    @property
-    def powers(self) -> tuple[float, ...]: ...
-
-
-class ListSizes(Protocol):
-    """A binary relation as a list of `children` for each of the ascending `values`."""
-
-    @property
-    def values(self) -> Any: ...
-
-    @property
-    def starts(self) -> Any: ...
-
-    @property
-    def ends(self) -> Any: ...
-
-    @property
-    def children(self) -> Any: ...
-
-    @property
-    def picked(self) -> dict[Any, Any]:
-        """A cache of the values that samplers have picked."""
-
-
-class GraphStatistics(Protocol):
-    """Statistics of a finished binary relation over one type; computed on demand, and slow.
-
-    `symmetric`: it contains every row reversed. `loops`: it contains some (x, x). `skew`: the
-    number of pairs of higher neighbours by key divided by the number by degree.
-    """
-
-    @property
-    def symmetric(self) -> bool: ...
-    @property
-    def loops(self) -> bool: ...
-    @property
-    def skew(self) -> float: ...
-    @property
-    def degree_steps(self) -> Mapping[int, int]:
-        """For each power of two: the first rank with at least such a degree."""
-
-    def list_length(
-        self, column: int, tests: tuple[ColumnTest, ...], bounds: Sequence[tuple[str, int]]
-    ) -> float:
-        """The expected length of a list at a rank that was reached by an edge, within bounds."""
-
-    def rank_walks(self) -> AbstractContextManager[None]:
-        """Within this context there are lists of ranks, which samples follow."""
-
-    def paths(self, ways: tuple[tuple[int, tuple[ColumnTest, ...]], ...]) -> float | None:
-        """The number of ways in which rows of ranks meet in a value, one row for each column and
-        its tests; None if unknown."""
-
-
-class RelationStatistics(Protocol):
-    """The statistics of one relation."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def assumed(self) -> bool:
-        """Whether the relation does not exist yet, so that all statistics are guesses."""
-
-    @property
-    def rises(self) -> frozenset[tuple[int, int]]:
-        """Pairs of columns whose values ascend in every row."""
-
-    @property
-    def graph(self) -> GraphStatistics | None:
-        """The relation as a graph, if it is binary and finished; a growing relation does not stay
-        symmetric."""
-
-    @property
-    def symmetric(self) -> bool: ...
-
-    @property
-    def loopless(self) -> bool: ...
-
-    @property
-    def balanced(self) -> bool:
-        """Whether it seems to be a symmetric binary relation."""
-
-    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        """The number of rows that pass the tests."""
-
-    def distinct(self, columns: frozenset[int]) -> int:
-        """The number of distinct combinations of values in some columns."""
-
-    def degrees(
-        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> DegreeMoments:
-        """The degrees of a column's values."""
-
-    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
-        """The number of rows to sort for an index that starts with a column."""
-
-    def lists(
-        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> ListSizes | None:
-        """The lists of the other column by this one, if they exist."""
-
-    def set(self) -> Any:
-        """The sorted values of a relation with one column; None for others."""
-
-    def within(
-        self, column: int, bounds: Sequence[Bound], ranked: bool = False
-    ) -> tuple[float, float]:
-        """The shares of a column's values, and of the rows, within these bounds."""
-
-
-Statistics = Callable[[str, Version], RelationStatistics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +49,12 @@ class Params:
         return self.values.get(bound.name) if isinstance(bound, Parameter) else None
 
 
-@dataclass(frozen=True, slots=True)
-class AssumedDegrees:
-    most: int
-    powers: tuple[float, ...]
-
-
 @lru_cache(maxsize=1 << 8)
-def _even(rows: int, values: int) -> AssumedDegrees:
+def _even(rows: int, values: int) -> Degrees:
     """The degrees of values that have the same number of rows each."""
     mean = max(1.0, rows / values)
     powers = tuple(values * mean**k for k in range(MOMENTS + 1))
-    return AssumedDegrees(int(mean), powers)
+    return Degrees(int(mean), powers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +67,7 @@ class Assumed:
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
     assumed: bool = True
-    graph: GraphStatistics | None = None
+    graph: None = None
     symmetric: bool = False
     loopless: bool = False
     each: tuple[int, ...] | None = None  # the same by column, if known
@@ -210,7 +84,7 @@ class Assumed:
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> AssumedDegrees:
+    ) -> Degrees:
         return _even(self.size(tests), self.distinct(frozenset((column,))))
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
@@ -239,7 +113,7 @@ class Alike:
     ranked: bool = False
     rises: frozenset[tuple[int, int]] = frozenset()
     assumed: bool = False
-    graph: GraphStatistics | None = None
+    graph: None = None
     symmetric: bool = False
     loopless: bool = False
 
@@ -255,7 +129,7 @@ class Alike:
 
     def degrees(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> DegreeMoments:
+    ) -> Degrees:
         return self.other.degrees(column, tests, ranked or self.ranked)
 
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
@@ -263,7 +137,7 @@ class Alike:
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
-    ) -> ListSizes | None:
+    ) -> AdjacencyLists | None:
         return self.other.lists(column, tests, ranked or self.ranked)
 
     def set(self) -> Any:
@@ -286,3 +160,8 @@ class OfEdges(Alike):
 
     def set(self) -> Any:
         return None
+
+
+# What is known of the rows of a relation, or assumed.
+RelationStatistics = RowStatistics | Assumed | Alike
+Statistics = Callable[[str, Version], RelationStatistics]

@@ -23,9 +23,8 @@ from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.records import dataclass
 
-Made = frozenset[
-    tuple[int, int]
-]  # intersections: their kind, and the variables whose lists they intersect
+# Intersections: their kind, and the variables whose lists they intersect.
+Made = frozenset[tuple[int, int]]
 NONE: Made = frozenset()
 
 
@@ -70,9 +69,8 @@ class Estimates:
         ]
         self._rows: dict[int, float] = {}
         self._last = 0  # the last argument of `whole`
-        self._levels: dict[
-            tuple[int, int], LevelCost
-        ] = {}  # by the variable, and the bound ones it depends on
+        # by the variable, and the bound ones it depends on
+        self._levels: dict[tuple[int, int], LevelCost] = {}
         self._refined: dict[tuple[int, int, int, int], LevelCost] = {}
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._kinds: dict[object, int] = {}
@@ -84,10 +82,7 @@ class Estimates:
         """For each variable, the variables whose value ranges change the length of its lists."""
         found: list[list[int]] = [[] for _ in self.pattern.names]
         for other, cut in self.pattern.ranges.items():
-            near = 1 << other
-            for others, _, _ in cut.rows:
-                near |= others
-            for at in bits(near):
+            for at in bits(cut.near | 1 << other):
                 found[at].append(other)
         return found
 
@@ -424,7 +419,7 @@ class _Work:
         parent = node.terms[-1]
         bounds = self.bounds.get(parent.name, []) if isinstance(parent, Slot) else []
         if bounds and size.graph is not None:
-            return max(1.0, size.graph.list_length(columns[0], ref.tests, bounds))
+            return max(1.0, float(size.graph.list_length(columns[0], ref.tests, bounds)))
         powers = size.degrees(columns[0], ref.tests, ref.ranked).powers
         return float(max(1.0, powers[2] / max(1.0, powers[1])))
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
+from math import factorial
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
@@ -38,40 +39,44 @@ def rankable(size: RelationStatistics) -> bool:
     return size.graph is not None and (bool(size.rises) or size.graph.symmetric)
 
 
-def edge_of(atom: AtomItem) -> Pair | None:
-    """The variables of an atom with two different variables."""
-    if len(atom.args) != 2 or len(atom.variables) != 2:
-        return None
-    a, b = atom.args
-    return (a.name, b.name) if isinstance(a, Slot) and isinstance(b, Slot) else None
+def edge_of(item: Item) -> Pair | None:
+    """The variables of an atom with two different variables; None for other items."""
+    match item:
+        case AtomItem(_, (Slot(a), Slot(b))) if a != b:
+            return a, b
+        case _:
+            return None
+
+
+def edges_in(items: Iterable[Item]) -> list[AtomItem]:
+    return [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+
+
+def pairs_of(items: Iterable[Item]) -> set[Names]:
+    """The pairs of variables that edges connect."""
+    return {frozenset(edge) for item in items if (edge := edge_of(item)) is not None}
 
 
 def operator(item: Item) -> str | None:
     """The operator of a comparison between two variables' keys; None for other items."""
-    test = item.test if isinstance(item, TestItem) else None
-    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
-        return None
-    a, b = test.args
-    if not (isinstance(a, Slot) and isinstance(b, Slot)) or a == b:
-        return None
-    return None if test.function != "!=" and a.type == "symbol" else test.function
+    match item:
+        case TestItem(Apply("!=", (Slot(a), Slot(b)))) if a != b:
+            return "!="
+        case TestItem(Apply("<" | "<=" | ">" | ">=" as op, (Slot(a, kind), Slot(b)))) if a != b:
+            return None if kind == "symbol" else op
+    return None
 
 
 def ends(item: Item) -> Pair:
-    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
-    a, b = item.test.args
-    assert isinstance(a, Slot) and isinstance(b, Slot)
-    return a.name, b.name
+    match item:
+        case TestItem(Apply(_, (Slot(a), Slot(b)))):
+            return a, b
+    raise AssertionError(item)
 
 
 def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
-    return {
-        frozenset(edge)
-        for item in items
-        if isinstance(item, AtomItem) and (edge := edge_of(item)) is not None
-        if sizes(item.relation, item.version).loopless
-    }
+    return pairs_of(i for i in edges_in(items) if sizes(i.relation, i.version).loopless)
 
 
 def unlike_pairs(items: Sequence[Item], sizes: Statistics) -> set[Names]:
@@ -173,28 +178,28 @@ class Literal:
         return self.shape, tuple(sorted(names) if self.unordered else names)
 
 
-def literals_of(
-    items: Sequence[Item], symmetric: Callable[[AtomItem], bool]
-) -> list[Literal] | None:
-    """The items as literals; None if automorphisms do not support one of them."""
+def literals_of(items: Sequence[Item], sizes: Statistics | None) -> list[Literal] | None:
+    """The items as literals; None if automorphisms do not support one of them. Without `sizes`, all
+    relations are symmetric."""
     outside = frozenset().union(*(item.variables for item in items))
     found = []
     for item in items:
         if isinstance(item, (AggregateItem, RestoreItem)):
             return None
         unordered = plain = False
-        if isinstance(item, TestItem) and isinstance(item.test, Apply) and len(item.test.args) == 2:
-            test = item.test
-            plain = all(isinstance(arg, Slot) for arg in test.args)
-            if test.function == "!=" and plain:
-                ends = tuple(arg.name for arg in test.args if isinstance(arg, Slot))
-                found.append(Literal("!=", ends, unordered=True))
+        match item:
+            case TestItem(Apply("!=", (Slot(a), Slot(b)))):
+                found.append(Literal("!=", (a, b), unordered=True))
                 continue
-            if test.function in (">", ">="):
-                item = TestItem(Apply(FLIPPED[test.function], test.args[::-1], test.type))
-        elif isinstance(item, AtomItem):
-            plain = all(isinstance(arg, Slot) for arg in item.args)
-            unordered = plain and len(item.args) == 2 and symmetric(item)
+            case TestItem(Apply(op, (one, other), kind)):
+                plain = isinstance(one, Slot) and isinstance(other, Slot)
+                if op in (">", ">="):
+                    item = TestItem(Apply(FLIPPED[op], (other, one), kind))
+            case AtomItem(relation, args, version):
+                plain = all(isinstance(arg, Slot) for arg in args)
+                unordered = plain and len(args) == 2
+                if unordered and sizes is not None:
+                    unordered = sizes(relation, version).symmetric
         shape, names = _plain(item) if plain else _with_holes(item, outside)
         found.append(Literal(shape, names, unordered))
     return found
@@ -229,6 +234,35 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
         parts = (getattr(node, field.name) for field in fields(node) if field.compare)
         return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
     return type(node), node  # 1 is not 1.0 nor True
+
+
+def restrictions_of(
+    items: Sequence[Item],
+    sizes: Statistics,
+    by_degree: bool = False,
+    last: Sequence[str] = (),
+    fixed: Collection[str] = (),
+) -> Restrictions | None:
+    """The restrictions that select one solution of each orbit, by value or by degree; None if
+    automorphisms do not support an item.
+
+    Permutations of the variables `last` alone are not restricted; automorphisms fix `fixed` ones.
+    """
+    literals = literals_of(items, sizes)
+    if literals is None:
+        return None
+    types, unlike = types_of(items), unlike_pairs(items, sizes)
+    atoms = [item for item in items if isinstance(item, AtomItem)]
+
+    def distinct(a: str, b: str) -> bool:
+        ordered = by_degree or types.get(a, "symbol") != "symbol"
+        return ordered and frozenset((a, b)) in unlike
+
+    def near(a: str, b: str) -> bool:
+        return any({a, b} <= atom.variables for atom in atoms)
+
+    names = [*(name for name in in_order(items) if name not in last), *last]
+    return Symmetries(literals, names).restrictions(distinct, near, last, fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +372,7 @@ class Symmetries:
                 ways = self.orbit(name, stay)
                 seen.update(ways)
                 others = [other for other in ways if other != name]
-                if others and _pairwise(distinct, list(ways)):
+                if others and all(distinct(b, a) for a, b in combinations(ways, 2)):
                     score = len(ways), sum(near(name, other) for other in others)
                     if best is None or score > best[0]:
                         best = score, name, ways
@@ -377,11 +411,8 @@ def share_of(
             least = min(ways, key=place.__getitem__)
             place = {other: place[ways[least][other]] for other in members}
         of_orbit[tuple(sorted(members, key=place.__getitem__))] += 1
-    orbits = 1
-    for number in range(2, len(members) + 1):
-        orbits *= number
     shares = set(of_orbit.values())
-    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != orbits:
+    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != factorial(len(members)):
         return None
     return shares.pop()
 
@@ -400,10 +431,6 @@ def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[s
         if len(lines) > MOST_STEPS // 4:
             return None
     return lines
-
-
-def _pairwise(distinct: Callable[[str, str], bool], names: Sequence[str]) -> bool:
-    return all(distinct(a, b) for at, a in enumerate(names) for b in names[:at])
 
 
 def _places(names: Iterable[str], name: str) -> tuple[int, ...]:

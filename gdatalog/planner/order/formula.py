@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gdatalog.planner.order import MOMENTS
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
+from gdatalog.storage.degrees import MOMENTS
 
 TINY = 1e-9
 HUGE = 1e200  # products saturate here
@@ -78,10 +78,7 @@ class Formula:
         # By variable: the other variables whose value ranges depend on it.
         self._ranges: list[list[int]] = [[] for _ in names]
         for at, cut in pattern.ranges.items():
-            near = 0
-            for others, _, _ in cut.rows:
-                near |= others
-            for other in bits(near):
+            for other in bits(cut.near):
                 self._ranges[other].append(at)
 
     # ------------------------------------------------------------------- of a set of variables
@@ -238,23 +235,20 @@ class Formula:
 
     def _most(self, groups: list[list[int]], at: int) -> float:
         """The number of values in a variable's domain: by existing relations if there are any."""
-        values = [powers[0] for powers in self._spreads[at]]
-        assumed = [self.holding[at][group[0]].size.assumed for group in groups]
-        known = [count for count, guess in zip(values, assumed, strict=True) if not guess]
-        return max([TINY, *(known or values)])
+        holding = self.holding[at]
+        values = [(p[0], holding[g[0]]) for g, p in zip(groups, self._spreads[at], strict=True)]
+        known = [count for count, atom in values if not atom.size.assumed]
+        return max([TINY, *(known or [count for count, _ in values])])
 
     def _domain(self, whole: int) -> float:
         """The number of values that the side of an equation can have, by its atoms.
 
         A variable without atoms takes whatever value there is.
         """
-        most = 1.0
         if not all(self.holding[at] for at in bits(whole)):
-            return most
-        for at in bits(whole):
-            for atom in self.holding[at]:
-                most = max(most, atom.spread(at).powers[0])
-        return most
+            return 1.0
+        sides = ((at, atom) for at in bits(whole) for atom in self.holding[at])
+        return max((1.0, *(atom.spread(at).powers[0] for at, atom in sides)))
 
     def roots(self, atom: PatternAtom, at: int) -> float:
         """The number of values of a variable in an atom."""

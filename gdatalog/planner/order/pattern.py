@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce
+from operator import or_
 
-from gdatalog.planner.order import ColumnTest, DegreeMoments, ListSizes, RelationStatistics
+from gdatalog.planner.order import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
+from gdatalog.storage.degrees import AdjacencyLists, Degrees
 
 
 @lru_cache(maxsize=1 << 12)
@@ -17,6 +20,19 @@ def bits(mask: int) -> tuple[int, ...]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return tuple(found)
+
+
+def parts_of(left: int, around: Sequence[int]) -> Iterator[int]:
+    """The connected components of some variables; `around`: those that each is connected to."""
+    while left:
+        part = new = left & -left
+        while new:
+            low = new & -new
+            more = around[low.bit_length() - 1] & left & ~part
+            part |= more
+            new = new ^ low | more
+        left &= ~part
+        yield part
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +49,7 @@ class PatternAtom:
     mirrored: bool  # whether the relation is symmetric, apart from comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row
-    known: dict[int, DegreeMoments] = field(default_factory=dict)  # cached degrees, by variable
+    known: dict[int, Degrees] = field(default_factory=dict)  # cached degrees, by variable
     paths: dict[int, float] = field(default_factory=dict)  # see `Formula.paths`
 
     @property
@@ -41,7 +57,7 @@ class PatternAtom:
         """Whether its two columns are interchangeable."""
         return self.mirrored and self.source == self.kind
 
-    def spread(self, at: int) -> DegreeMoments:
+    def spread(self, at: int) -> Degrees:
         """Like `degrees`, but without the comparisons of a mirrored atom.
 
         For these, the share of orders of all variables that satisfy them is more accurate.
@@ -50,7 +66,7 @@ class PatternAtom:
             return self.degrees(at)
         return self.size.degrees(0, (), self.ranked)
 
-    def degrees(self, at: int) -> DegreeMoments:
+    def degrees(self, at: int) -> Degrees:
         """The degree moments of a variable's column."""
         found = self.known.get(at)
         if found is None:
@@ -58,7 +74,7 @@ class PatternAtom:
             self.known[at] = found
         return found
 
-    def lists(self, at: int, ranked: bool = True) -> ListSizes | None:
+    def lists(self, at: int, ranked: bool = True) -> AdjacencyLists | None:
         """The lists of the other variable's values by this one's, if they exist; `ranked`: lists of
         ranks if the atom is ranked."""
         return self.size.lists(self.columns[at], self.tests, self.ranked and ranked)
@@ -86,6 +102,11 @@ class ValueRange:
     values: float
     rows: tuple[tuple[int, bool, float], ...] = ()
     ranks: tuple[int, int] | None = None
+
+    @property
+    def near(self) -> int:
+        """The variables that share an atom with the variable."""
+        return reduce(or_, (others for others, _, _ in self.rows), 0)
 
     def share(self, bound: int) -> float:
         """The share that is left of the bindings of the variable and some others."""
@@ -140,10 +161,7 @@ class QueryPattern:
     before: list[int] = field(default_factory=list)  # by variable: earlier twins
     behind: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)  # by rank variable: neighbours of lower rank
-    solved: list[list[tuple[int, int]]] = field(
-        default_factory=list
-    )  # equations, by what they need
-
+    solved: list[list[tuple[int, int]]] = field(default_factory=list)  # equations, by their needs
     held: int = 0  # variables of atoms and generators
     around_each: list[int] = field(default_factory=list)  # by variable: those that share a literal
 
@@ -189,20 +207,8 @@ class QueryPattern:
 
     def components(self, among: int) -> list[int]:
         """The connected components of some unbound variables."""
-        parts: list[int] = []
         around = self.around_each
-        left = among
-        while left:
-            part = new = left & -left
-            while new:
-                low = new & -new
-                more = around[low.bit_length() - 1] & left & ~part
-                part |= more
-                new = new ^ low | more
-            left &= ~part
-            if around[part.bit_length() - 1]:
-                parts.append(part)
-        return sorted(parts)
+        return sorted(p for p in parts_of(among, around) if around[p.bit_length() - 1])
 
     def widens(self, part: int) -> bool:
         """Whether some of the variables can have several values; otherwise they are computed."""
@@ -210,20 +216,11 @@ class QueryPattern:
 
     def around(self, part: int) -> int:
         """The variables that share a literal with these, and these."""
-        found = 0
-        for at in bits(part):
-            found |= self.around_each[at]
-        return found
+        return reduce(or_, (self.around_each[at] for at in bits(part)), 0)
 
     def apart_from(self, rest: int, some: int) -> int:
         """Those of `some` that share no literal with `rest`."""
-        found = left = some
-        while left:
-            low = left & -left
-            left ^= low
-            if self.around_each[low.bit_length() - 1] & rest:
-                found ^= low
-        return found
+        return sum(1 << at for at in bits(some) if not self.around_each[at] & rest)
 
     def closed(self, bound: int, among: int, new: int | None = None) -> int:
         """The bound variables after solving equations.

@@ -27,7 +27,7 @@ from gdatalog.planner.items import (
     given_out,
     item_may_fail,
 )
-from gdatalog.planner.order import PASSES, Looked, OfEdges, Params, RelationStatistics
+from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, Params, RelationStatistics
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -51,19 +51,18 @@ class PatternMaker:
         items: Sequence[Item],
         outer: Collection[str],
         live: Collection[str],
-        outputs: Sequence[str] = (),
-        params: Params | None = None,
+        outputs: Sequence[str],
+        params: Params,
     ) -> None:
-        self.params = params or Params()
+        self.params = params
         names = in_canonical_order(items, outputs, live, outer)
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
         # Variables that aggregates bind: equations do not solve for these.
         self.given_out = given_out(items)
-        self.bounds: dict[
-            int, list[tuple[str, Expr]]
-        ] = {}  # by variable: comparisons with constants and parameters
+        # by variable: comparisons with constants and parameters
+        self.bounds: dict[int, list[tuple[str, Expr]]] = {}
         self.pattern.outputs = tuple(self.place[name] for name in asked)
 
     def mask(self, names: Collection[str]) -> int:
@@ -100,7 +99,7 @@ class PatternMaker:
                 fixed.add(at)
             elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
                 columns.setdefault(self.place[arg.name], at)
-        tests: tuple[tuple[int, str, int], ...] = atom.tests
+        tests: tuple[ColumnTest, ...] = atom.tests
         variables = {column: variable for variable, column in columns.items()}
         pairs = [*atom.rises]
         pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
@@ -188,21 +187,19 @@ class PatternMaker:
             pattern.tests.append((whole, OTHERWISE))
             pattern.filters.append(whole)
             return
-        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+        (left, right), op = test.args, test.function
+        if op == "!=" and isinstance(left, Slot) and isinstance(right, Slot):
             return  # handled by the comparisons
         ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
-        if test.function in ("=", "!=") or not ordered:
+        if op in ("=", "!=") or not ordered:
             pattern.filters.append(whole)
         elif len(ordered) == 2:
             return  # handled by the comparisons
         elif whole & (whole - 1) == 0:
-            at = self.place[ordered[0].name]
-            left, right = test.args
-            op = test.function if isinstance(left, Slot) else FLIPPED[test.function]
-            other = right if isinstance(left, Slot) else left
-            self.bounds.setdefault(at, []).append((op, other))
+            bound = (op, right) if isinstance(left, Slot) else (FLIPPED[op], left)
+            self.bounds.setdefault(self.place[ordered[0].name], []).append(bound)
             return
-        pattern.tests.append((whole, PASSES[test.function]))
+        pattern.tests.append((whole, PASSES[op]))
 
     def _range(
         self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]

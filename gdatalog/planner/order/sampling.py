@@ -16,9 +16,9 @@ from weakref import ref
 
 import numpy as np
 
-from gdatalog.planner.order import ListSizes
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.records import dataclass
+from gdatalog.storage.degrees import AdjacencyLists
 
 TAKEN = 256  # values tried for each sample
 MOST_KEPT = 512  # samples and lengths kept with lists
@@ -48,7 +48,7 @@ class Cache:
         return value
 
 
-def cache_of(lists: ListSizes | None) -> Cache:
+def cache_of(lists: AdjacencyLists | None) -> Cache:
     """The cache of samples that begin with some lists; a new one once it is full."""
     if lists is None:
         return Cache()
@@ -88,7 +88,7 @@ class Lengths:
 # by either; `reaches`: by the bound one.
 class Edge(NamedTuple):
     place: int
-    lists: ListSizes
+    lists: AdjacencyLists
     reaches: bool
 
 
@@ -102,7 +102,7 @@ class Sampler:
         self.mixed = mixed
         self._atoms = [atom for atom in pattern.atoms if not (mixed and atom.size.assumed)]
         self.held = 0  # variables of atoms
-        self._lists: dict[tuple[int, int], ListSizes] = {}
+        self._lists: dict[tuple[int, int], AdjacencyLists] = {}
         self._sets: dict[int, Array] = {}
         self._samples: dict[int, Sample | None] = {}
         self._order: dict[int, tuple[int, ...]] = {}  # by set: its variables as a sample binds them
@@ -377,7 +377,7 @@ def _met(edge: Edge, sample: Sample, rows: Array, values: Array) -> Array:
     return found & (lists.values[places] == values)
 
 
-def _picked(count: int, lists: list[ListSizes]) -> tuple[Array, Array]:
+def _picked(count: int, lists: list[AdjacencyLists]) -> tuple[Array, Array]:
     """Positions of values with these lists, and the weight of each."""
     shares = np.full(count, 1.0 / count)
     for each in lists:
@@ -397,7 +397,7 @@ def _even(whole: float, places: int) -> tuple[Array, float]:
     return (np.arange(taken) + 0.5) * share, share
 
 
-def _within(lists: ListSizes, parents: Array, values: Array) -> Array:
+def _within(lists: AdjacencyLists, parents: Array, values: Array) -> Array:
     """Which values are in their parents' lists, by a vectorised binary search."""
     first, last = lists.starts[parents], lists.ends[parents] - 1
     children = lists.children

@@ -23,11 +23,13 @@ from math import frexp, inf
 
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.atoms import FEW, single_order
+from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.planner.order.search_space import (
     FREE,
+    NOTHING,
     Order,
     SearchSpace,
     SearchState,
@@ -103,23 +105,18 @@ class Search(SearchSpace):
                 found = choice
         if not least:
             later = self.late(place)
-            known = (
-                self.best(later) if later.rest != place.rest else VariableChoice(0.0, 0.0, 0.0, -1)
-            )
+            known = self.best(later) if later.rest != place.rest else NOTHING
             found = known._replace(variable=-1)
         return found
 
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
         """The cost of binding a variable next; exact only up to `enough`."""
         turn = self.turn(at, place)
-        cost, work, indexes = self.step_cost(at, place, turn)
+        found = VariableChoice(*self.step_cost(at, place, turn), at)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
-            if below.rest and cost + indexes <= enough:
-                choice, share = self.best(below), self.share(below, rows)
-                cost += choice.cost * share
-                work += choice.work * share
-                indexes += choice.indexes
-        return VariableChoice(cost, work, indexes, at)
+            if below.rest and found.total <= enough:
+                found = found.plus(self.best(below), self.share(below, rows))
+        return found
 
     def _describe(self, place: SearchState, scale: float, order: Order) -> None:
         """Records the tree that was found, with `scale` rows for each row of the path."""
@@ -227,10 +224,8 @@ class Prefix:
     place: SearchState
     rows: float  # rows that reach it, relative to the bindings of its path
     cost: float
-    work: float
     indexes: float
     before: Prefix | None
-    variable: int
     own: VariableChoice  # the cost of its last variable, for each row
     share: float  # share of the rows of the state before
 
@@ -244,8 +239,13 @@ def extend(
 ) -> VariableChoice:
     """The best choice at a state, with `allowed` extensions of each level; adds the choices at
     later states to `found`."""
-    none = VariableChoice(0.0, 0.0, 0.0, -1)
-    prefixes = [Prefix(start, 1.0, 0.0, 0.0, 0.0, None, -1, none, 1.0)]
+
+    def promise(prefix: Prefix) -> tuple[float, float]:
+        """Cost so far plus remaining rows, then remaining rows."""
+        rows = prefix.rows * search.estimates.rows(prefix.place.path)
+        return prefix.total + rows, rows
+
+    prefixes = [Prefix(start, 1.0, 0.0, 0.0, None, NOTHING, 1.0)]
     best: Prefix | None = None
     while prefixes:
         search.watch.poll()
@@ -262,7 +262,7 @@ def extend(
                         best = other
                 elif place not in longer or other.total < longer[place].total:
                     longer[place] = other
-        prefixes = sorted(longer.values(), key=lambda prefix: _promise(search, prefix))
+        prefixes = sorted(longer.values(), key=promise)
     assert best is not None
     return _noted(best, found)
 
@@ -275,7 +275,7 @@ def _extended(search: SearchSpace, prefix: Prefix, allowed: int) -> list[Prefix]
         if later.rest == place.rest:
             later = later._replace(rest=0)  # nothing can bind the rest
         share = search.share(later, search.estimates.rows(place.path)) if later.rest else 1.0
-        return [_longer(prefix, later, VariableChoice(0.0, 0.0, 0.0, -1), share)]
+        return [_longer(prefix, later, NOTHING, share)]
     if len(candidates) > allowed:
         candidates = nsmallest(allowed, candidates, key=lambda at: search.near(at, place))
     return [_with(search, prefix, at) for at in candidates]
@@ -283,7 +283,7 @@ def _extended(search: SearchSpace, prefix: Prefix, allowed: int) -> list[Prefix]
 
 def _with(search: SearchSpace, prefix: Prefix, at: int) -> Prefix:
     turn = search.turn(at, prefix.place)
-    cost, work, indexes = search.step_cost(at, prefix.place, turn)
+    own = VariableChoice(*search.step_cost(at, prefix.place, turn), at)
     following, rows = turn.next, turn.rows
     parts = turn.parts
     if parts and not following.rest:
@@ -291,45 +291,21 @@ def _with(search: SearchSpace, prefix: Prefix, at: int) -> Prefix:
         following, rows = max(parts, key=lambda part: part[0].rest.bit_count())
         parts = [part for part in parts if part[0] is not following]
     for branch, come in parts:
-        found, share = search.branch(branch), search.share(branch, come)
-        cost += found.cost * share
-        work += found.work * share
-        indexes += found.indexes
+        own = own.plus(search.branch(branch), search.share(branch, come))
     share = search.share(following, rows) if following.rest else 1.0
-    return _longer(prefix, following, VariableChoice(cost, work, indexes, at), share)
+    return _longer(prefix, following, own, share)
 
 
 def _longer(prefix: Prefix, place: SearchState, own: VariableChoice, share: float) -> Prefix:
-    return Prefix(
-        place,
-        prefix.rows * share,
-        prefix.cost + own.cost * prefix.rows,
-        prefix.work + own.work * prefix.rows,
-        prefix.indexes + own.indexes,
-        prefix,
-        own.variable,
-        own,
-        share,
-    )
-
-
-def _promise(search: SearchSpace, prefix: Prefix) -> tuple[float, float]:
-    """The sort key of prefixes: cost so far plus remaining rows, then remaining rows."""
-    rows = prefix.rows * search.estimates.rows(prefix.place.path)
-    return prefix.total + rows, rows
+    cost, indexes = prefix.cost + own.cost * prefix.rows, prefix.indexes + own.indexes
+    return Prefix(place, prefix.rows * share, cost, indexes, prefix, own, share)
 
 
 def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableChoice:
     """Records the choices of an order, from its end to its start."""
-    choice = VariableChoice(0.0, 0.0, 0.0, -1)
+    choice = NOTHING
     while last.before is not None:
-        own, share = last.own, last.share
-        choice = VariableChoice(
-            own.cost + choice.cost * share,
-            own.work + choice.work * share,
-            own.indexes + choice.indexes,
-            last.variable,
-        )
+        choice = last.own.plus(choice, last.share)
         last = last.before
         found[last.place] = choice
     return choice
@@ -338,9 +314,6 @@ def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableCh
 # ------------------------------------------------------------------------- a cache of orders
 
 MOST = 1024  # cached orders
-
-# By variable number: its rank in the order; its expected bindings; and the work.
-Found = tuple[dict[int, int], dict[int, float], float]
 
 
 class Orders:
@@ -359,7 +332,7 @@ class Orders:
 
     def __init__(self) -> None:
         self.searched = 0  # number of searches
-        self._found: dict[Hashable, Found] = {}
+        self._found: dict[Hashable, tuple[list[str], Order]] = {}
 
     def clear(self) -> None:
         self._found.clear()
@@ -372,23 +345,26 @@ class Orders:
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            order = best_order(pattern, rows, tuning)
-            place = {name: at for at, name in enumerate(pattern.names)}
-            found = (
-                {place[name]: rank for name, rank in order.rank.items()},
-                {place[name]: count for name, count in order.estimates.items()},
-                order.work,
-            )
+            found = pattern.names, best_order(pattern, rows, tuning)
             while len(self._found) >= MOST:
                 del self._found[next(iter(self._found))]
         self._found[key] = found
-        ranks, estimates, work = found
-        names = pattern.names
-        return Order(
-            {names[at]: rank for at, rank in ranks.items()},
-            {names[at]: count for at, count in estimates.items()},
-            work,
-        )
+        first, order = found
+        names = dict(zip(first, pattern.names, strict=True))
+        ranks = {names[name]: rank for name, rank in order.rank.items()}
+        estimates = {names[name]: count for name, count in order.estimates.items()}
+        return Order(ranks, estimates, order.work)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What plans are made from: statistics of relations, the values of parameters, orders found
+    before, and thresholds."""
+
+    sizes: Statistics
+    params: Params
+    orders: Orders
+    tuning: Tuning
 
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:

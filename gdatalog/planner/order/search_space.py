@@ -310,11 +310,19 @@ class VariableChoice(NamedTuple):
     def total(self) -> float:
         return self.cost + self.indexes
 
+    def plus(self, later: VariableChoice, share: float) -> VariableChoice:
+        """The same with the cost of binding later ones, to which a share of the rows comes."""
+        cost, work = self.cost + later.cost * share, self.work + later.work * share
+        return VariableChoice(cost, work, self.indexes + later.indexes, self.variable)
+
     def better(self, other: VariableChoice) -> bool:
         """Whether it costs less, or the same with fewer values tried; tolerant of rounding."""
         if abs(self.total - other.total) > 1e-9 * other.total:
             return self.total < other.total
         return self.work < other.work * (1 - 1e-9)
+
+
+NOTHING = VariableChoice(0.0, 0.0, 0.0, -1)
 
 
 @dataclass(slots=True)

@@ -43,20 +43,24 @@ from gdatalog.planner.order.edges import (
     chains_of,
     comparison,
     edge_of,
+    edges_in,
     ends,
     has_triangle,
     in_order,
     literals_of,
     operator,
+    pairs_of,
     rank,
     rankable,
     ranked,
+    restrictions_of,
     share_of,
     strict_order,
     types_of,
     unlike_neighbours,
     unlike_pairs,
 )
+from gdatalog.planner.order.search import PlanInputs
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
@@ -82,13 +86,7 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 
 
 def in_degree_order(
-    items: Sequence[Item],
-    outer: Names,
-    live: Names,
-    bag: bool,
-    sizes: Statistics,
-    restores: bool,
-    tuning: Tuning,
+    items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool, inputs: PlanInputs
 ) -> tuple[Item, ...]:
     """The items, with the chains over a graph in degree order if that is sound.
 
@@ -100,7 +98,7 @@ def in_degree_order(
     edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
     for relation, count in edges.items():
         if count >= 3:  # a triangle has three
-            found = _Chains(items, relation, outer, sizes, tuning).ranked(live, bag, restores)
+            found = _Chains(items, relation, outer, inputs).ranked(live, bag, restores)
             if found is not None:
                 return found
     return tuple(items)
@@ -110,18 +108,15 @@ class _Chains:
     """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
 
     def __init__(
-        self, items: Sequence[Item], relation: str, outer: Names, sizes: Statistics, tuning: Tuning
+        self, items: Sequence[Item], relation: str, outer: Names, inputs: PlanInputs
     ) -> None:
-        self.sizes = sizes
-        self.tuning = tuning
+        self.sizes = inputs.sizes
+        self.tuning = inputs.tuning
         self.relation = relation
         self.atoms = [
             item
-            for item in items
-            if isinstance(item, AtomItem)
-            and item.relation == relation
-            and edge_of(item) is not None
-            and item.variables.isdisjoint(outer)
+            for item in edges_in(items)
+            if item.relation == relation and item.variables.isdisjoint(outer)
         ]
         names = variables_of(self.atoms)
         self.names = list(dict.fromkeys(name for a in self.atoms for name in edge_of(a) or ()))
@@ -132,7 +127,7 @@ class _Chains:
         ]
         own = {*self.atoms, *self.tests}
         self.late = [item for item in items if item not in own]
-        self.size = sizes(relation, "full")
+        self.size = inputs.sizes(relation, "full")
 
     def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
         """The items with ranks in place of the graph's vertices; None if that is not sound."""
@@ -151,7 +146,7 @@ class _Chains:
         unequal = [item for item in self.tests if operator(item) == "!="]
         rest: list[Item] = [*self.atoms, *unequal]
         rest += [comparison("!=", a, b) for a, b in sorted(order)]
-        literals = literals_of(rest, lambda atom: True)
+        literals = literals_of(rest, None)
         assert literals is not None
         symmetries = Symmetries(literals, self.names)
         chained = frozenset(name for chain in chains for name in chain)
@@ -177,7 +172,7 @@ class _Chains:
 
     def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
         """Whether degree order may be faster on skewed degrees."""
-        near = {frozenset(edge_of(atom) or ()) for atom in self.atoms}
+        near = pairs_of(self.atoms)
         if not any(has_triangle(chain, near) for chain in chains):
             return False
         for chain in chains:
@@ -221,15 +216,9 @@ def _by_value(
 ) -> tuple[tuple[Item, ...], int]:
     """For any body: restrictions compare values, whose type must have an order."""
     types = types_of(items)
-    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
-    if literals is None:
+    found = restrictions_of(items, sizes, fixed=fixed)
+    if found is None:
         return tuple(items), 1
-    unlike = unlike_pairs(items, sizes)
-    found = Symmetries(literals, in_order(items)).restrictions(
-        lambda a, b: types.get(a, "symbol") != "symbol" and frozenset((a, b)) in unlike,
-        lambda a, b: any({a, b} <= item.variables for item in items if isinstance(item, AtomItem)),
-        fixed=fixed,
-    )
     tests = [comparison("<", a, b, types[a]) for a, b in found.pairs]
     return (*items, *tests), found.orbit
 
@@ -242,7 +231,7 @@ def _by_degree(
     Existing comparisons can be dropped if each orbit has the same number of solutions that satisfy
     them, whatever the order.
     """
-    atoms = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    atoms = edges_in(items)
     tests = [item for item in items if isinstance(item, TestItem) and operator(item)]
     size = sizes(atoms[0].relation, atoms[0].version) if atoms else None
     if (
@@ -261,10 +250,10 @@ def _by_degree(
     unequal = [item for item in tests if operator(item) == "!="]
     apart = unlike_neighbours(atoms, sizes)  # implied by atoms
     unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
-    literals = literals_of([*atoms, *unequal], lambda atom: True)
+    literals = literals_of([*atoms, *unequal], None)
     assert literals is not None
     names = in_order(atoms)
-    near = {frozenset(edge_of(atom) or ()) for atom in atoms}
+    near = pairs_of(atoms)
     symmetries = Symmetries(literals, names)
     found = symmetries.restrictions(
         lambda a, b: frozenset((a, b)) in unlike, lambda a, b: frozenset((a, b)) in near

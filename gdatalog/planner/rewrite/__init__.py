@@ -19,13 +19,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog.errors import Span
-from gdatalog.parser.syntax import Const, Expr, Literal, Param
-from gdatalog.planner.check.walk import variables
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check.walk import connected, variables
 from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
 Columns = tuple[int, ...]
-Constants = tuple[Const | Param, ...]
+Constants = tuple[s.Const | s.Param, ...]
 
 _MADE = re.compile(r"(?<=[\w?'])\[(?:[bcf]+|given)\][?+]?")
 
@@ -70,15 +70,15 @@ class BindingSource:
     """An occurrence of an atom that demands rows of a relation: the values of the bound columns,
     and the literals that bind them."""
 
-    args: tuple[Expr, ...]  # each a variable, a constant or a parameter
-    body: tuple[Literal, ...]
+    args: tuple[s.Expr, ...]  # each a variable, a constant or a parameter
+    body: tuple[s.Literal, ...]
     types: Mapping[str, TypeName]
     span: Span
 
     @property
     def constants(self) -> Constants | None:
         """The values, if all are constants or parameters."""
-        found = tuple(arg for arg in self.args if isinstance(arg, Const | Param))
+        found = tuple(arg for arg in self.args if isinstance(arg, s.Const | s.Param))
         return found if len(found) == len(self.args) and not self.body else None
 
     def at(self, places: Sequence[int]) -> BindingSource:
@@ -95,16 +95,8 @@ def one_constant(sources: Sequence[BindingSource]) -> Constants | None:
     return first
 
 
-def relevant(body: Sequence[Literal], args: Sequence[Expr]) -> tuple[Literal, ...]:
+def relevant(body: Sequence[s.Literal], args: Sequence[s.Expr]) -> tuple[s.Literal, ...]:
     """The literals connected to some arguments, directly or through other literals."""
     names = {name for arg in args for name in variables(arg)}
-    kept: set[int] = set()
-    before = -1
-    while before != len(kept):
-        before = len(kept)
-        for at, literal in enumerate(body):
-            own = variables(literal).keys()
-            if at not in kept and own & names:
-                kept.add(at)
-                names |= own
-    return tuple(body[at] for at in sorted(kept))
+    group, *_ = connected([names, *(variables(literal).keys() for literal in body)])
+    return tuple(body[number - 1] for number in group if number)

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations
 from math import inf
 
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.items import (
     AggregateItem,
@@ -35,12 +33,13 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
     may_be_early,
+    places_of,
     variables_of,
 )
-from gdatalog.planner.order import Assumed, Params, RelationStatistics, Statistics
+from gdatalog.planner.order import Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import types_of
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite.elimination import Elimination
 from gdatalog.planner.rewrite.orbits import (
@@ -89,19 +88,15 @@ Found = tuple[tuple[JoinPlan, ...], tuple[Term, ...], float]
 def signed_sum(
     items: Conjunction,
     enumerated: JoinPlan,
-    sizes: Statistics,
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
+    inputs: PlanInputs,
     algebra: Algebra,
-    keys: tuple[str, ...] = (),
-    targets: tuple[str, ...] = (),
+    live: tuple[str, ...],
 ) -> Found | None:
     """The joins of a signed sum, its terms, and its cost; None if `enumerated` is better.
 
-    `keys`: the variables that group the count. `targets`: the variables whose values are summed.
+    `live`: the variables that group the count, and those whose values are summed.
     """
-    live = tuple(dict.fromkeys((*keys, *targets)))
+    sizes, tuning = inputs.sizes, inputs.tuning
     forced = algebra.mode not in ("auto", "never")
     if algebra.mode == "never" or not _rewritable(items, sizes):
         return None
@@ -112,7 +107,7 @@ def signed_sum(
     def found(enough: float) -> Found | None:
         if not forced and enough < tuning.algebra_from:
             return None
-        return _cheaper(items, enough, sizes, params, orders, tuning, algebra, live)
+        return _cheaper(items, enough, inputs, algebra, live)
 
     mixed = are_mixed(items) and is_cyclic(items)
     fewest = tuning.algebra_walks - mixed
@@ -120,11 +115,13 @@ def signed_sum(
         return found(enough)
     # Formulas do not see correlations such as clustering, and none between relations: sample walks
     # instead. A sum that costs less than the formulas' estimate does not need them.
-    tuning = replace(tuning, walked_from=-1 if mixed else 0)
+    inputs = replace(inputs, tuning=replace(tuning, walked_from=-1 if mixed else 0))
     first = found(enough) if enough >= tuning.algebra_halves else None
     if first is not None:
         return first
-    walked, work = _walked(items, sizes, params, orders, tuning, live)
+    body, orbit = (items, 1) if live else one_of_each(items, sizes, inputs.tuning)
+    walked = PlanBuilder(inputs).counting(body, frozenset(live), orbit)
+    work = work_of(walked, sizes, live)
     other = found(max(enough, work))
     if other is None and not forced and mixed and work >= tuning.algebra_from:
         return (walked,), (Term(label_of(items), 1),), work
@@ -132,27 +129,20 @@ def signed_sum(
 
 
 def _cheaper(
-    items: Conjunction,
-    enough: float,
-    sizes: Statistics,
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
-    algebra: Algebra,
-    live: tuple[str, ...],
+    items: Conjunction, enough: float, inputs: PlanInputs, algebra: Algebra, live: tuple[str, ...]
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
     forced = algebra.mode not in ("auto", "never")
-    large = forced or enough >= tuning.algebra_halves
+    large = forced or enough >= inputs.tuning.algebra_halves
     tables = algebra.tables, live, algebra.entries, algebra.word
-    none = Elimination(sizes, params, orders, tuning, *tables)
-    sums = _sums(items, sizes, live, large) if algebra.mode != "suffixes" else ()
+    none = Elimination(inputs, *tables)
+    sums = _sums(items, inputs.sizes, live, large) if algebra.mode != "suffixes" else ()
     best = _cheapest(sums, none, enough, forced)
     if not live and algebra.mode in ("auto", "split"):
         best = _split(items, none, best, enough, algebra.mode == "split") or best
     if algebra.mode not in ("quotients", "split"):
         for terms in _wholes(items):
-            found = Elimination(sizes, params, orders, tuning, *tables)
+            found = Elimination(inputs, *tables)
             whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
             if whole and (best is None or found.cost < best.cost):
                 best = found
@@ -174,7 +164,7 @@ def _cheapest(
         merged = found.isomorphic.merged(terms, found.live)
         for coefficient, term in _large_first(merged):
             found.term(times * coefficient, term, label_of(term))
-            found.cost += found.tuning.algebra_term
+            found.cost += found.inputs.tuning.algebra_term
             if found.cost >= (least if best is None else best.cost) and not forced:
                 break
         else:
@@ -195,12 +185,12 @@ def _split(
     light and those in which it is heavy; None if it does not cost much less than the best sum,
     `whole`. If it is still expensive, the light ones are split by another variable."""
     least = enough if whole is None else whole.cost
-    if least < none.tuning.algebra_split and not forced:
+    if least < none.inputs.tuning.algebra_split and not forced:
         return None
-    bodies = bodies_to_split(items, none.base)
+    bodies = bodies_to_split(items, none.inputs.sizes)
     if not bodies:
         return None
-    with graph_of(items, none.base).rank_walks():
+    with graph_of(items, none.inputs.sizes).rank_walks():
         return _split_bodies(bodies, none, least, forced)
 
 
@@ -209,7 +199,9 @@ def _split_bodies(
 ) -> Elimination | None:
     found: _Halves | None = None
     for body, orbit in bodies:
-        terms = [(orbit * sign, term) for sign, term in _terms(body, (), none.base, ()) or ()]
+        terms = [
+            (orbit * sign, term) for sign, term in _terms(body, (), none.inputs.sizes, ()) or ()
+        ]
         if not terms:
             continue
         (times, term), *rest = _large_first(none.isomorphic.merged(terms))
@@ -218,7 +210,7 @@ def _split_bodies(
         if start is not None:
             found = _halved(term, times, start, most, forced) or found
     best = None if found is None else found.both
-    while found is not None and found.both.cost >= none.tuning.algebra_split:
+    while found is not None and found.both.cost >= none.inputs.tuning.algebra_split:
         most = found.both.cost / AGAIN
         found = _halved(found.light, found.times, found.heavy, most, False)
         best = best if found is None else found.both
@@ -241,8 +233,8 @@ def _halved(
 ) -> _Halves | None:
     """The cheapest split of a term, after `start`; None if all cost more than `least`."""
     best: _Halves | None = None
-    sums = partial(_sums, sizes=start.base, live=(), large=True)
-    for ways in split_by_degree(term, start.base):
+    sums = partial(_sums, sizes=start.inputs.sizes, live=(), large=True)
+    for ways in split_by_degree(term, start.inputs.sizes):
         for light, heavy in ways:
             first = _cheapest(sums(heavy), start, least, forced, times)
             if first is None:
@@ -252,22 +244,6 @@ def _halved(
                 best = _Halves(light, times, first, both)
                 least = min(least, both.cost)
     return best
-
-
-def _walked(
-    items: Conjunction,
-    sizes: Statistics,
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
-    live: tuple[str, ...],
-) -> tuple[JoinPlan, float]:
-    """A plan that enumerates, and its cost, both by sampled walks."""
-    body, orbit = (items, 1) if live else one_of_each(items, sizes, tuning)
-    builder = PlanBuilder(sizes, (), False, params, orders, tuning)
-    steps = builder.whole(body, frozenset(live), True, frozenset(), 1.0)
-    plan = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
-    return plan, work_of(plan, sizes, live)
 
 
 def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
@@ -310,9 +286,7 @@ def _wholes(items: Conjunction) -> Iterator[list[Signed]]:
 def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
     """The sets of negated atoms to turn into differences: all, or none."""
     negated = [item for item in items if is_difference(item)]
-    if not negated or len(negated) > MOST_NEGATED:
-        return [()]
-    return [subset for size in (0, len(negated)) for subset in combinations(negated, size)]
+    return [(), tuple(negated)] if 0 < len(negated) <= MOST_NEGATED else [()]
 
 
 def _terms(
@@ -346,14 +320,12 @@ class Tabled:
 def tabled(
     items: Conjunction,
     plan_join: Callable[[Conjunction, frozenset[str]], JoinPlan],
-    sizes: Statistics,
-    params: Params | None,
-    orders: Orders,
-    tuning: Tuning,
+    inputs: PlanInputs,
     algebra: Algebra,
 ) -> Tabled | None:
     """The body with tables in place of counts; None if no count becomes a table. `plan_join` plans
     the join of a body grouped by some variables."""
+    sizes = inputs.sizes
     read: list[Item] = []
     rules: list[RulePlan] = []
     tables: dict[str, Assumed] = {}
@@ -368,9 +340,9 @@ def tabled(
         atoms = (i for i in body if isinstance(i, AtomItem))
         rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
         found = None
-        if name in types and (rows >= tuning.algebra_rows or algebra.mode != "auto"):
+        if name in types and (rows >= inputs.tuning.algebra_rows or algebra.mode != "auto"):
             whole = plan_join(body, item.reads)
-            found = signed_sum(body, whole, sizes, params, orders, tuning, algebra, (name,))
+            found = signed_sum(body, whole, inputs, algebra, (name,))
         if found is None:
             read.append(item)
             continue
@@ -380,7 +352,9 @@ def tabled(
         gathers = (Gather("count", (), count.name, "int", item.span),)
         numbers = (tuple(range(len(joins))),)
         rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
-        values = max(1, int(min(work, _values(body, name, sizes))))
+        places = places_of(name, body)
+        every = (sizes(a.relation, a.version).distinct(frozenset((at,))) for a, at in places)
+        values = max(1, int(min(work, *every)))
         tables[table] = Assumed(values, values, 2, each=(values, values))
         alternatives = ((AtomItem(table, (key, count)),),)
         read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
@@ -403,13 +377,3 @@ def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
 def _may_be_tabled(item: AggregateItem) -> bool:
     alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
     return item.kind == "count" and alone and may_be_early(item)
-
-
-def _values(body: Conjunction, name: str, sizes: Statistics) -> int:
-    return min(
-        sizes(item.relation, item.version).distinct(frozenset((at,)))
-        for item in body
-        if isinstance(item, AtomItem)
-        for at, arg in enumerate(item.args)
-        if isinstance(arg, Slot) and arg.name == name
-    )

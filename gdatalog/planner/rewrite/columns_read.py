@@ -11,14 +11,21 @@ each binding of the rest of the body then stands for as many bindings as there a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from gdatalog.parser.syntax import Aggregate, And, Atom, Expr, HeadAggregate, Literal, Not, Var
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema
-from gdatalog.planner.check.walk import Node, rebuild, walk
+from gdatalog.planner.check.walk import (
+    Node,
+    atoms_in,
+    conjunction,
+    conjuncts,
+    count_variables,
+    rebuild,
+    walk,
+)
 from gdatalog.records import replace
 
 Kept = Mapping[str, tuple[int, ...]]  # the columns that are kept, by relation
@@ -30,16 +37,13 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     read: dict[str, set[int]] = {}
     for stratum in checked.strata:
         for rule in stratum.rules:
-            if rule.body is None:
-                continue
-            nodes = (*rule.head.args, rule.body)
-            times = Counter(p.name for n in nodes for p in walk(n) if isinstance(p, Var))
+            times = count_variables((*rule.head.args, rule.body))
             for atom, counted in _atoms(rule.body, rule.aggregated):
                 if atom.name in names:
                     read.setdefault(atom.name, set()).update(
                         at
                         for at, arg in enumerate(atom.args)
-                        if counted or not isinstance(arg, Var) or times[arg.name] > 1
+                        if counted or not isinstance(arg, s.Var) or times[arg.name] > 1
                     )
     return {
         name: tuple(sorted(found or {0}))
@@ -48,13 +52,13 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     }
 
 
-def _atoms(node: Node, counted: bool) -> Iterator[tuple[Atom, bool]]:
+def _atoms(node: Node | None, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
     """The atoms of a body, and whether the multiplicity of each matters."""
     for part in walk(node):
-        if isinstance(part, Atom):
+        if isinstance(part, s.Atom):
             yield part, counted
-        elif isinstance(part, Aggregate):
-            yield from ((atom, True) for atom in walk(part.body) if isinstance(atom, Atom))
+        elif isinstance(part, s.Aggregate):
+            yield from ((atom, True) for atom in atoms_in(part.body))
 
 
 def reading_only(checked: Checked, kept: Kept) -> Checked:
@@ -75,15 +79,13 @@ def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
 
 
 def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:
-    if rule.body is None or not any(
-        isinstance(part, Atom) and part.name in kept for part in walk(rule.body)
-    ):
+    if rule.body is None or not any(atom.name in kept for atom in atoms_in(rule.body)):
         return rule
     return replace(rule, body=_literal(rule.body, kept))
 
 
-def _literal(node: Literal, kept: Kept) -> Literal:
-    if isinstance(node, Atom):
+def _literal(node: s.Literal, kept: Kept) -> s.Literal:
+    if isinstance(node, s.Atom):
         places = kept.get(node.name)
         return node if places is None else replace(node, args=tuple(node.args[p] for p in places))
     return rebuild(node, partial(_literal, kept=kept))
@@ -93,7 +95,7 @@ def _literal(node: Literal, kept: Kept) -> Literal:
 
 
 COUNTS = "~counts"  # names of users' relations have no ~
-_NUMBER = Var("rows~n")
+_NUMBER = s.Var("rows~n")
 
 # Aggregates that ignore multiplicity.
 _OF_SETS = frozenset({"min", "max", "any_value", "count_distinct"})
@@ -110,60 +112,52 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     Rules that read none of the relations are unchanged."""
     if rule.body is None:
         return rule
-    nodes: list[Node] = [*rule.head.args, rule.body]
-    read = [part for node in nodes for part in walk(node) if _reads(part, columns)]
+    nodes = (*rule.head.args, rule.body)
+    read = [atom for atom in atoms_in(*nodes) if atom.name in columns]
     if not read:
         return rule
-    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
-    items = rule.body.items if isinstance(rule.body, And) else (rule.body,)
+    uses = count_variables(nodes)
+    items = conjuncts(rule.body)
     changed = tuple(_counted(item, columns, uses) for item in items)
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
     if None in changed or len(rewritten) != 1 or len(read) != 1:
         return None
-    kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, HeadAggregate)}
-    if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], Not)):
+    kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, s.HeadAggregate)}
+    if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], s.Not)):
         return None
-    literals = tuple(item for item in changed if item is not None)
-    body = And(literals, rule.body.span) if len(literals) > 1 else literals[0]
+    body = conjunction((item for item in changed if item is not None), rule.body.span)
     head = replace(rule.head, args=tuple(map(_summed, rule.head.args)))
     return replace(rule, head=head, body=body, types={**rule.types, _NUMBER.name: "int"})
 
 
 def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether, for some column of each relation, counts are enough for the rule."""
-    if rule.body is None:
-        return True
-    read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
     return all(
-        bool(atom.args) and counted_rule(rule, {atom.name: column}) is not None
-        for atom in read
-        if isinstance(atom, Atom)
-        for column in [_asked(rule, atom)]
+        bool(atom.args) and counted_rule(rule, {atom.name: _asked(rule, atom)}) is not None
+        for atom in atoms_in(rule.body)
+        if atom.name in names
     )
 
 
-def _asked(rule: CheckedRule, atom: Atom) -> int:
+def _asked(rule: CheckedRule, atom: s.Atom) -> int:
     """The first column of an atom that the rest of the rule reads; 0 if there is none."""
-    nodes: list[Node] = [*rule.head.args, *([rule.body] if rule.body else [])]
-    uses = Counter(part.name for node in nodes for part in walk(node) if isinstance(part, Var))
+    uses = count_variables((*rule.head.args, rule.body))
     asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
     return asked[0] if asked else 0
 
 
-def _reads(part: Node, columns: Mapping[str, int]) -> bool:
-    return isinstance(part, Atom) and part.name in columns
+def _unused(arg: s.Expr, uses: Mapping[str, int]) -> bool:
+    return isinstance(arg, s.Var) and uses[arg.name] == 1
 
 
-def _unused(arg: Expr, uses: Mapping[str, int]) -> bool:
-    return isinstance(arg, Var) and uses[arg.name] == 1
-
-
-def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int]) -> Literal | None:
+def _counted(
+    item: s.Literal, columns: Mapping[str, int], uses: Mapping[str, int]
+) -> s.Literal | None:
     """A literal over counts; None if it needs the rows."""
-    if isinstance(item, Not) and isinstance(item.body, Atom):
+    if isinstance(item, s.Not) and isinstance(item.body, s.Atom):
         inner = _counted(item.body, columns, uses)
         return None if inner is None else item if inner is item.body else replace(item, body=inner)
-    if not isinstance(item, Atom) or item.name not in columns:
+    if not isinstance(item, s.Atom) or item.name not in columns:
         return item
     split = columns[item.name]
     others = [arg for at, arg in enumerate(item.args) if at != split]
@@ -174,6 +168,6 @@ def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int])
 
 def _summed(arg: Any) -> Any:
     """An argument of the head with sums of counts in place of counts."""
-    if isinstance(arg, HeadAggregate) and arg.kind == "count":
-        return HeadAggregate("sum", (_NUMBER,), arg.span)
+    if isinstance(arg, s.HeadAggregate) and arg.kind == "count":
+        return s.HeadAggregate("sum", (_NUMBER,), arg.span)
     return rebuild(arg, _summed)

@@ -18,28 +18,23 @@ bindings as before. Rules with aggregates, and strata with lattice aggregates, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 
 from gdatalog.parser import format_node
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Cast,
-    Chain,
-    Compare,
-    Distinct,
-    FunctionCall,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Test,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import N, Node, rebuild, variables, walk
+from gdatalog.planner.check.walk import (
+    N,
+    Node,
+    conjunction,
+    conjuncts,
+    connected,
+    rebuild,
+    variables,
+    walk,
+)
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
@@ -110,11 +105,13 @@ class RuleSplitting:
 
     def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
         """A rule for each alternative, if one of them can be split."""
-        if rule.body is None or not any(isinstance(part, Or) for part in walk(rule.body)):
+        kinds = set(map(type, walk(rule.body)))
+        if rule.body is None or s.Or not in kinds or s.Aggregate in kinds:
             return [rule]
-        if any(isinstance(part, Aggregate) for part in walk(rule.body)):
-            return [rule]
-        rules = [replace(rule, body=all_of(parts)) for parts in alternatives_of(rule.body)]
+        rules = [
+            replace(rule, body=conjunction(parts, rule.span))
+            for parts in alternatives_of(rule.body)
+        ]
         return rules if any(cuts_of(part, self._recursive) for part in rules) else [rule]
 
     def _recursive(self, name: str) -> bool:
@@ -133,9 +130,9 @@ class RuleSplitting:
         dies = "dies" if len(cut.dead) == 1 else "die"
         head, part = format_node(rule.head), format_node(atom)
         self.notes.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
-        return self._split(replace(rule, body=all_of((atom, *cut.rest))))
+        return self._split(replace(rule, body=conjunction((atom, *cut.rest), rule.span)))
 
-    def _part(self, rule: CheckedRule, cut: Cut) -> Atom:
+    def _part(self, rule: CheckedRule, cut: Cut) -> s.Atom:
         """The atom that replaces a part; derives a new relation unless a rule already has the same
         part."""
         signature, numbers = signature_of(cut.part, cut.live)
@@ -149,7 +146,9 @@ class RuleSplitting:
         self.made[name] = Schema(name, cut.live, tuple(rule.types[v] for v in cut.live))
         self.estimates.made[name] = self._estimate(cut)
         head = _atom(name, cut.live, rule)
-        own = CheckedRule(head, all_of(cut.part), {**rule.types, **cut.types}, rule.span)
+        own = CheckedRule(
+            head, conjunction(cut.part, rule.span), {**rule.types, **cut.types}, rule.span
+        )
         self.rules.append(self._split(own))
         return head
 
@@ -159,7 +158,7 @@ class RuleSplitting:
         if not cuts or rule.body is None:
             return None
         work = [self._work(rule, cut) for cut in cuts]
-        whole = self._cost(literals_of(rule.body), names_in(rule.head.args))
+        whole = self._cost(conjuncts(rule.body), names_in(rule.head.args))
         if not self.always and min(work) > WORTH * whole:
             return None
         return cuts[work.index(min(work))]
@@ -180,15 +179,15 @@ class RuleSplitting:
         recursive = [atom.name for atom in atoms if self._recursive(atom.name)]
         return self.estimates.made_of(atoms, cut.live, recursive)
 
-    def _cost(self, literals: Sequence[Literal], wanted: frozenset[str]) -> float:
+    def _cost(self, literals: Sequence[s.Literal], wanted: frozenset[str]) -> float:
         atoms = atoms_of(literals)
-        others = [literal for literal in literals if not isinstance(literal, Atom)]
+        others = [literal for literal in literals if not isinstance(literal, s.Atom)]
         recursive = {atom.name for atom in atoms if self._recursive(atom.name)}
         return self.estimates.work(atoms, wanted | names_in(others), recursive)
 
     def _with_witnesses(self, cut: Cut) -> Cut:
         """Adds semi-joins with atoms of the rest to the part, if they seem to filter rows."""
-        found: list[Atom] = []
+        found: list[s.Atom] = []
         types: dict[str, TypeName] = {}
         for atom in atoms_of(cut.rest):
             shared = names_of(atom) & set(cut.live)
@@ -198,24 +197,24 @@ class RuleSplitting:
                 continue
             args = list(atom.args)
             for at, arg in enumerate(args):
-                if isinstance(arg, Var) and arg.name not in shared:
+                if isinstance(arg, s.Var) and arg.name not in shared:
                     name = f"_~w{len(types)}"
                     types[name] = self.schemas[atom.name].types[at]
-                    args[at] = Var(name, arg.span)
+                    args[at] = s.Var(name, arg.span)
             found.append(replace(atom, args=tuple(args)))
         return replace(cut, part=(*cut.part, *found), types=types)
 
-    def _refuses(self, atom: Atom, shared: Collection[str], chosen: Sequence[Atom]) -> bool:
-        for at, arg in enumerate(atom.args):
-            if isinstance(arg, Var) and arg.name in shared:
-                there = self.estimates.values(arg.name, chosen)
-                if self.estimates.distinct(atom.name, (at,)) < REFUSES * there:
-                    return True
-        return False
+    def _refuses(self, atom: s.Atom, shared: Collection[str], chosen: Sequence[s.Atom]) -> bool:
+        return any(
+            self.estimates.distinct(atom.name, (at,))
+            < REFUSES * self.estimates.values(arg.name, chosen)
+            for at, arg in enumerate(atom.args)
+            if isinstance(arg, s.Var) and arg.name in shared
+        )
 
 
-def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> Atom:
-    return Atom(name, tuple(Var(arg, rule.span) for arg in args), rule.span)
+def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> s.Atom:
+    return s.Atom(name, tuple(s.Var(arg, rule.span) for arg in args), rule.span)
 
 
 # Signatures: conjunctions that are equal up to the names of variables share a relation.
@@ -228,7 +227,7 @@ Signature = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 def signature_of(
-    part: Sequence[Literal], live: Collection[str]
+    part: Sequence[s.Literal], live: Collection[str]
 ) -> tuple[Signature, dict[str, int]]:
     """The signature of a part, independent of names, and the number of each variable."""
     blank = sorted(part, key=lambda literal: format_node(_renamed(literal, {})))
@@ -236,7 +235,9 @@ def signature_of(
     return min((_numbered(order, live) for order in orders), key=lambda found: found[0])
 
 
-def _numbered(order: Sequence[Literal], live: Collection[str]) -> tuple[Signature, dict[str, int]]:
+def _numbered(
+    order: Sequence[s.Literal], live: Collection[str]
+) -> tuple[Signature, dict[str, int]]:
     numbers: dict[str, int] = {}
     for literal in order:
         for name in variables(literal):
@@ -248,7 +249,7 @@ def _numbered(order: Sequence[Literal], live: Collection[str]) -> tuple[Signatur
 
 def _renamed(node: N, names: Mapping[str, str]) -> N:
     """The node with renamed variables; "v" for those without a new name."""
-    if isinstance(node, Var):
+    if isinstance(node, s.Var):
         return replace(node, name=names.get(node.name, "v"))
     return rebuild(node, lambda part: _renamed(part, names))
 
@@ -257,104 +258,81 @@ def _renamed(node: N, names: Mapping[str, str]) -> N:
 
 
 MOST_ATOMS = 7  # larger bodies are not split
-TESTS = (Compare, Member, Distinct, Not, Test)
+TESTS = (s.Compare, s.Member, s.Distinct, s.Not, s.Test)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A rule split in two: `part` derives the live variables, and `rest` joins them."""
 
-    part: tuple[Literal, ...]
+    part: tuple[s.Literal, ...]
     live: tuple[str, ...]
     dead: tuple[str, ...]
-    rest: tuple[Literal, ...]
-    types: Mapping[str, TypeName] = field(
-        default_factory=dict
-    )  # of variables that occur only in witnesses
+    rest: tuple[s.Literal, ...]
+    # of variables that occur only in witnesses
+    types: Mapping[str, TypeName] = field(default_factory=dict)
 
 
 def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
     """The ways to split a rule in two; `recursive`: whether a relation has a delta."""
     if rule.body is None:
         return []
-    literals = literals_of(rule.body)
+    literals = conjuncts(rule.body)
     atoms = atoms_of(literals)
     if not 2 <= len(atoms) <= MOST_ATOMS or not any(recursive(a.name) for a in atoms):
         return []
-    if any(isinstance(part, (Aggregate, Or)) for part in walk(rule.body)):
+    if any(isinstance(part, (s.Aggregate, s.Or)) for part in walk(rule.body)):
         return []
-    head = names_in(rule.head.args)
-    found = []
-    for count in range(1, len(atoms)):
-        for chosen in combinations([a for a in atoms if plain(a)], count):
-            if any(recursive(atom.name) for atom in chosen) and _connected(chosen):
-                cut = _cut(rule, literals, chosen, head, recursive)
-                if cut is not None:
-                    found.append(cut)
-    return found
+    sizes = range(1, len(atoms))
+    plain_ones = [atom for atom in atoms if plain(atom)]
+    cuts = (
+        _cut(rule, literals, chosen, recursive)
+        for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
+        if any(recursive(atom.name) for atom in chosen)
+        and len(connected(map(names_of, chosen))) == 1
+    )
+    return [cut for cut in cuts if cut is not None]
 
 
 def _cut(
     rule: CheckedRule,
-    literals: Sequence[Literal],
-    chosen: Sequence[Atom],
-    head: frozenset[str],
+    literals: Sequence[s.Literal],
+    chosen: Sequence[s.Atom],
     recursive: Callable[[str], bool],
 ) -> Cut | None:
-    bound = names_in(chosen)
-    inside = [
-        literal
-        for literal in literals
-        if any(literal is atom for atom in chosen) or _tests(rule, literal, bound)
-    ]
-    rest = [literal for literal in literals if not any(literal is part for part in inside)]
+    head, bound = names_in(rule.head.args), names_in(chosen)
+    own = set(map(id, chosen))
+    inside = [each for each in literals if id(each) in own or _tests(rule, each, bound)]
+    own.update(map(id, inside))
+    rest = [each for each in literals if id(each) not in own]
     needed = head | names_in(rest)
     live = tuple(name for name in _in_order(rule) if name in bound & needed)
-    once = {
-        name
-        for atom in chosen
-        if not recursive(atom.name)
-        for name in names_in([atom])
-        if sum(name in names_in([part]) for part in inside) == 1
-    }
-    dead = tuple(
-        name
-        for name in _in_order(rule)
-        if name in bound and name not in needed and name not in once
-    )
+    uses = Counter(name for part in inside for name in names_in([part]))
+    others = names_in(atom for atom in chosen if not recursive(atom.name))
+    once = {name for name in others if uses[name] == 1}
+    dead = tuple(name for name in _in_order(rule) if name in bound - needed - once)
     # If the rest binds no variable of the head, it only filters rows.
     if not live or not dead or head <= bound:
         return None
     return Cut(tuple(inside), live, dead, tuple(rest))
 
 
-def _tests(rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
+def _tests(rule: CheckedRule, literal: s.Literal, bound: frozenset[str]) -> bool:
     """Whether a literal only tests variables that atoms bind; its other variables are local."""
     if not isinstance(literal, TESTS) or not plain(literal):
         return False
-    outside = [*rule.head.args, *(p for p in literals_of(rule.body) if p is not literal)]
+    outside = [*rule.head.args, *(p for p in conjuncts(rule.body) if p is not literal)]
     return names_in([literal]) & (names_in(outside) | bound) <= bound
 
 
-def plain(literal: Literal) -> bool:
+def plain(literal: s.Literal) -> bool:
     """Whether a literal computes nothing, so that it can be evaluated earlier."""
-    return not any(
-        isinstance(part, (FunctionCall, Chain, Cast, Aggregate)) for part in walk(literal)
-    )
+    computes = (s.FunctionCall, s.Chain, s.Cast, s.Aggregate)
+    return not any(isinstance(part, computes) for part in walk(literal))
 
 
-def literals_of(body: Literal | None) -> tuple[Literal, ...]:
-    if body is None:
-        return ()
-    return body.items if isinstance(body, And) else (body,)
-
-
-def all_of(literals: Sequence[Literal]) -> Literal:
-    return literals[0] if len(literals) == 1 else And(tuple(literals))
-
-
-def atoms_of(literals: Sequence[Literal]) -> list[Atom]:
-    return [literal for literal in literals if isinstance(literal, Atom)]
+def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:
+    return [literal for literal in literals if isinstance(literal, s.Atom)]
 
 
 def names_in(nodes: Iterable[Node]) -> frozenset[str]:
@@ -363,14 +341,5 @@ def names_in(nodes: Iterable[Node]) -> frozenset[str]:
 
 def _in_order(rule: CheckedRule) -> list[str]:
     """A rule's variables in order of appearance, the head's first."""
-    nodes = [*rule.head.args, *literals_of(rule.body)]
+    nodes = [*rule.head.args, *conjuncts(rule.body)]
     return list(dict.fromkeys(name for node in nodes for name in variables(node)))
-
-
-def _connected(atoms: Sequence[Atom]) -> bool:
-    """Whether atoms are connected by their variables."""
-    reached, left = names_of(atoms[0]), list(atoms[1:])
-    while near := [atom for atom in left if names_of(atom) & reached]:
-        reached = reached.union(*map(names_of, near))
-        left = [atom for atom in left if atom not in near]
-    return not left

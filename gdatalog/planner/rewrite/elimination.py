@@ -26,12 +26,7 @@ from gdatalog.planner.rewrite.orbits import (
     turned_images,
 )
 from gdatalog.planner.rewrite.outer_loops import CountJoins
-from gdatalog.planner.rewrite.parts import (
-    hanging,
-    hanging_at_edges,
-    is_cyclic,
-    label_of,
-)
+from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
 from gdatalog.planner.rewrite.suffix import Suffixes
 from gdatalog.records import dataclass, field, replace
 
@@ -55,9 +50,9 @@ class Elimination(CountJoins):
         best = self.copied()
         rests = [best._without_hanging(items)]
         best._add(best._cheapest(rests[0]), term)
-        alike = items if self.live else in_ranks(items, self.sizes, self.tuning)
+        alike = items if self.live else in_ranks(items, self.sizes, self.inputs.tuning)
         for cycles, peaked in ((False, False), (True, False), (True, True)) if self.tally else ():
-            if peaked and best.cost - self.cost < self.tuning.algebra_peaks:
+            if peaked and best.cost - self.cost < self.inputs.tuning.algebra_peaks:
                 break
             way = replace(self.copied(), peaked=peaked)
             rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)
@@ -81,8 +76,7 @@ class Elimination(CountJoins):
     def whole(self, coefficient: int, items: Conjunction, label: str) -> bool:
         """Adds a body with its `!=`, whose last variables are counted by list lengths; False if
         that is impossible."""
-        args = self.base, self.params, self.orders, self.tuning, self.tally, self.live
-        found = Suffixes(items, *args).best()
+        found = Suffixes(items, self.inputs, self.tally, self.live).best()
         if found is not None:
             self._add(found[1], Term(label, coefficient))
         return found is not None
@@ -205,7 +199,7 @@ class Elimination(CountJoins):
                 return None
             self._take(min(ways, key=lambda way: way.cost))
             table = self.terms[-1].table
-            size = self.base(atom.relation, atom.version)
+            size = self.inputs.sizes(atom.relation, atom.version)
             self.tables[table] = OfEdges(
                 size,
                 size.rows,

@@ -19,31 +19,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, Note, Span
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Compare,
-    Const,
-    Decl,
-    Expr,
-    Literal,
-    Not,
-    Or,
-    Param,
-    Program,
-    Test,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, own_name
 from gdatalog.planner.check.catalog import Catalog
-from gdatalog.planner.check.names import conjunction, disjunction
 from gdatalog.planner.check.safety import check_safety
+from gdatalog.planner.check.strata import components
 from gdatalog.planner.check.walk import (
     N,
     Node,
-    children,
+    atoms_in,
+    conjunction,
     contains_aggregate,
+    disjunction,
     head_aggregates,
     rebuild,
     variables,
@@ -65,7 +52,7 @@ class Inlined:
 
 
 def expand_inline(
-    program: Program,
+    program: s.Program,
     catalog: Catalog,
     rules: Sequence[CheckedRule],
     facts: Collection[str],
@@ -104,11 +91,11 @@ def expand_inline(
     return found
 
 
-def _declared_inline(program: Program) -> dict[str, Span]:
+def _declared_inline(program: s.Program) -> dict[str, Span]:
     return {
         name: statement.span
         for statement in program.statements
-        if isinstance(statement, Decl) and "inline" in statement.qualifiers
+        if isinstance(statement, s.Decl) and "inline" in statement.qualifiers
         for name in statement.names
     }
 
@@ -117,10 +104,8 @@ def _within(inner: Span, outer: Span) -> bool:
     return inner.source is outer.source and outer.start <= inner.start <= outer.end
 
 
-def _atoms(rule: CheckedRule) -> Iterator[Atom]:
-    nodes: list[Node] = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    for node in nodes:
-        yield from (part for part in walk(node) if isinstance(part, Atom))
+def _atoms(rule: CheckedRule) -> list[s.Atom]:
+    return atoms_in(*rule.head.args, rule.body)
 
 
 def _reads(rule: CheckedRule) -> set[str]:
@@ -146,22 +131,19 @@ class _Inlining:
         self.by_name = {name: [r for r in rules if r.head.name == name] for name in spans}
         done_otherwise = {name: d.kind for d in catalog.directives for name in d.names}
         waiting: list[str] = []
-        for name in spans:
-            why = None
+        for name, own in self.by_name.items():
+            if not own:
+                continue
             if name in done_otherwise:
-                why = f".{done_otherwise[name]} names it"
+                self._made(name, f".{done_otherwise[name]} names it")
             elif catalog.relations[name].has_data:
-                why = "it has data"
-            elif any(rule.aggregated for rule in self.by_name[name]):
-                why = "its rules aggregate in the head"
+                self._made(name, "it has data")
+            elif any(rule.aggregated for rule in own):
+                self._made(name, "its rules aggregate in the head")
             elif name in facts:
-                why = "it has facts beside its rules"
-            if not self.by_name[name]:
-                continue  # it has no rules
-            if why is None:
-                waiting.append(name)
+                self._made(name, "it has facts beside its rules")
             else:
-                self._made(name, why)
+                waiting.append(name)
         self._define(waiting)
 
     def placed(self, error: Error, rule: CheckedRule) -> Error:
@@ -172,26 +154,23 @@ class _Inlining:
             error.notes = (*error.notes, self.made[rule.head.name])
         if span is None or _within(span, rule.span):
             return error
-        inline = [atom for atom in _atoms(rule) if atom.name in self.definitions]
-        for atom in inline:
-            if any(_within(span, own.span) for own in self.definitions[atom.name]):
+        for atom in _atoms(rule):
+            if any(_within(span, own.span) for own in self.definitions.get(atom.name, ())):
                 note = Note(f"`{atom.name}` is inline, and is read here", atom.span)
                 error.notes = (*error.notes, note)
                 return error
         return error
 
-    def _define(self, waiting: list[str]) -> None:
-        """Expands relations in topological order; the rest are recursive."""
-        while waiting:
-            reads = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
-            free = [name for name in waiting if reads[name].isdisjoint(waiting)]
-            for name in free:
-                self.definitions[name] = list(map(self.rule, self.by_name[name]))
-            if not free:
-                free = [name for name in waiting if name in _reached(name, reads)]
-                for name in free:
+    def _define(self, waiting: Collection[str]) -> None:
+        """Expands relations after those that they read, and none that is recursive."""
+        every = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
+        reads = {name: sorted(own.intersection(waiting)) for name, own in every.items()}
+        for group in components(reads):
+            for name in group:
+                if len(group) > 1 or name in reads[name]:
                     self._made(name, "it is recursive")
-            waiting = [name for name in waiting if name not in free]
+                else:
+                    self.definitions[name] = list(map(self.rule, self.by_name[name]))
 
     def all(self) -> list[CheckedRule]:
         """All rules, in their order."""
@@ -202,26 +181,14 @@ class _Inlining:
     def rule(self, rule: CheckedRule) -> CheckedRule:
         if rule.body is None or self.definitions.keys().isdisjoint(_reads(rule)):
             return rule
-        expansion = RuleExpansion(rule, self.definitions)
-        expanded = expansion.expanded()
-        self.cautions += expansion.cautions
-        return expanded
+        expansion = RuleExpansion(rule, self.definitions, self.cautions)
+        body = expansion.literal(rule.body, positive=True)
+        return replace(rule, body=body, types=expansion.types)
 
     def _made(self, name: str, why: str) -> None:
         message = f"`{name}` is declared inline, and is made all the same: {why}"
         self.made[name] = Note(message, self.spans[name])
         self.cautions.append(Caution(message, self.spans[name], WITHOUT))
-
-
-def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    todo = [name]
-    while todo:
-        for other in reads.get(todo.pop(), ()):
-            if other not in found:
-                found.add(other)
-                todo.append(other)
-    return found
 
 
 # The expansion of one rule.
@@ -240,10 +207,14 @@ class RuleExpansion:
     kept.
     """
 
-    def __init__(self, rule: CheckedRule, definitions: Mapping[str, Sequence[CheckedRule]]) -> None:
+    def __init__(
+        self,
+        rule: CheckedRule,
+        definitions: Mapping[str, Sequence[CheckedRule]],
+        cautions: list[Caution],
+    ) -> None:
         self.definitions = definitions
-        self.cautions: list[Caution] = []
-        self.rule = rule
+        self.cautions = cautions
         self.types: dict[str, TypeName] = dict(rule.types)
         self.alternatives = 1
         self.parts = 0  # syntax nodes added
@@ -252,36 +223,30 @@ class RuleExpansion:
         self.counting = not kinds.isdisjoint(COUNTING)
         self.aggregated = not kinds <= {"min", "max"}  # the rule may not have `;`
 
-    def expanded(self) -> CheckedRule:
-        assert self.rule.body is not None
-        body = self._literal(self.rule.body, positive=True)
-        return replace(self.rule, body=body, types=self.types)
-
-    def _literal(self, literal: Literal, positive: bool) -> Literal:
+    def literal(self, literal: s.Literal, positive: bool) -> s.Literal:
         match literal:
-            case And():
-                items = [self._literal(item, positive) for item in literal.items]
+            case s.And():
+                items = [self.literal(item, positive) for item in literal.items]
                 return conjunction(items, literal.span)
-            case Or():
-                items = [self._literal(item, positive) for item in literal.items]
+            case s.Or():
+                items = [self.literal(item, positive) for item in literal.items]
                 return disjunction(items, literal.span)
-            case Not():
-                body = self._literal(literal.body, positive=False)
-                return body.body if isinstance(body, Not) else replace(literal, body=body)
-            case Atom() if literal.name in self.definitions:
+            case s.Not():
+                body = self.literal(literal.body, positive=False)
+                return body.body if isinstance(body, s.Not) else replace(literal, body=body)
+            case s.Atom() if literal.name in self.definitions:
                 return self._atom(literal, positive)
             case _:
                 self._aggregates(literal)
                 return literal
 
-    def _aggregates(self, literal: Literal) -> None:
-        if contains_aggregate(literal):
-            for part in walk(literal):
-                if isinstance(part, Atom) and part.name in self.definitions:
-                    self._made_for(part, "an aggregate ranges over its rows")
-                    return
+    def _aggregates(self, literal: s.Literal) -> None:
+        for atom in atoms_in(literal) if contains_aggregate(literal) else ():
+            if atom.name in self.definitions:
+                self._made_for(atom, "an aggregate ranges over its rows")
+                return
 
-    def _atom(self, atom: Atom, positive: bool) -> Literal:
+    def _atom(self, atom: s.Atom, positive: bool) -> s.Literal:
         definitions = self.definitions[atom.name]
         if positive and not self._may_expand(definitions):
             self._made_for(atom, "an aggregate ranges over its rows")
@@ -290,16 +255,16 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = sum(sum(1 for _ in walk(d.body)) for d in definitions if d.body is not None)
-        if self.parts + parts > MOST_PARTS:
+        parts = self.parts + sum(len(list(walk(each.body))) for each in definitions)
+        if parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom
-        self.parts += parts
+        self.parts = parts
         self.alternatives *= len(definitions)
         found = [self._instance(definition, atom) for definition in definitions]
         return disjunction(found, atom.span) if len(found) > 1 else found[0]
 
-    def _made_for(self, atom: Atom, why: str) -> None:
+    def _made_for(self, atom: s.Atom, why: str) -> None:
         message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
         self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
@@ -311,45 +276,44 @@ class RuleExpansion:
             return False
         return not self.counting or _adds_no_variable(definitions[0])
 
-    def _instance(self, definition: CheckedRule, atom: Atom) -> Literal:
+    def _instance(self, definition: CheckedRule, atom: s.Atom) -> s.Literal:
         """The body of one rule in place of an atom."""
         head, body = definition.head, definition.body
         exported = {
-            name
-            for part in (() if body is None else walk(body))
-            if isinstance(part, Aggregate)
-            for name in part.exports
+            name for part in walk(body) if isinstance(part, s.Aggregate) for name in part.exports
         }
-        put: dict[str, Expr] = {}
-        equal: list[tuple[Expr, Expr]] = []
+        put: dict[str, s.Expr] = {}
+        equal: list[tuple[s.Expr, s.Expr]] = []
         for own, given in zip(head.args, atom.args, strict=True):
-            simple = isinstance(given, Var | Const | Param)
-            if isinstance(own, Var) and own.name not in put and own.name not in exported and simple:
+            simple = isinstance(given, s.Var | s.Const | s.Param)
+            if (
+                isinstance(own, s.Var)
+                and own.name not in put
+                and own.name not in exported
+                and simple
+            ):
                 put[own.name] = given
-            elif not isinstance(own, Const) or own != given:
+            elif not isinstance(own, s.Const) or own != given:
                 equal.append((given, own))
-        inside = dict.fromkeys(variables(head))
-        if body is not None:
-            inside |= dict.fromkeys(variables(body))
-        for name in inside:
+        for name in dict.fromkeys((*variables(head), *variables(body))):
             if name not in put:
                 self.made += 1
                 new = f"{own_name(name)}~i{self.made}"
-                put[name] = Var(new)
+                put[name] = s.Var(new)
                 self.types[new] = definition.types[name]
         items = [] if body is None else [_substituted(body, put)]
         for given, own in equal:
-            items.append(Compare(given, (("=", _substituted(own, put)),), atom.span))
-        return conjunction(items, atom.span) if items else Test(Const("bool", True, atom.span))
+            items.append(s.Compare(given, (("=", _substituted(own, put)),), atom.span))
+        return conjunction(items, atom.span) if items else s.Test(s.Const("bool", True, atom.span))
 
 
-def _substituted(node: N, put: Mapping[str, Expr]) -> N:
-    if isinstance(node, Var):
+def _substituted(node: N, put: Mapping[str, s.Expr]) -> N:
+    if isinstance(node, s.Var):
         new = put[node.name]
         return replace(new, span=node.span)  # type: ignore[return-value]  # any expression for a variable
     changed = rebuild(node, lambda part: _substituted(part, put))
-    if isinstance(changed, Aggregate):
-        names = {old: new.name for old, new in put.items() if isinstance(new, Var)}
+    if isinstance(changed, s.Aggregate):
+        names = {old: new.name for old, new in put.items() if isinstance(new, s.Var)}
         return replace(
             changed,
             exports=tuple(names[name] for name in changed.exports),
@@ -360,18 +324,18 @@ def _substituted(node: N, put: Mapping[str, Expr]) -> N:
 
 def _adds_no_variable(definition: CheckedRule) -> bool:
     """Whether all variables are in the head, so that an expanded atom keeps its multiplicity."""
-    if not all(isinstance(arg, Var) for arg in definition.head.args) or definition.body is None:
+    head, body = definition.head, definition.body
+    if not all(isinstance(arg, s.Var) for arg in head.args) or body is None:
         return False
-    heads = variables(definition.head).keys()
-    return set(_binding(definition.body)) <= heads
+    return variables(head).keys() >= set(_binding(body))
 
 
-def _branches(body: Literal | None) -> bool:
+def _branches(body: s.Literal | None) -> bool:
     """Whether there is a `;` outside negations and aggregates."""
     match body:
-        case Or():
+        case s.Or():
             return True
-        case And():
+        case s.And():
             return any(map(_branches, body.items))
         case _:
             return False
@@ -379,13 +343,8 @@ def _branches(body: Literal | None) -> bool:
 
 def _binding(node: Node) -> Iterator[str]:
     """The variables that a literal can bind, without those local to negations and aggregates."""
-    match node:
-        case Var(name):
-            yield name
-        case Not():
-            return
-        case Aggregate():
-            yield from node.exports
-        case _:
-            for child in children(node):
-                yield from _binding(child)
+    for part in walk(node, s.Not, s.Aggregate):
+        if isinstance(part, s.Var):
+            yield part.name
+        elif isinstance(part, s.Aggregate):
+            yield from part.exports

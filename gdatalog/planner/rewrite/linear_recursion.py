@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gdatalog.parser.syntax import And, Atom, Const, Or, Var
+from gdatalog.parser import syntax as s
 from gdatalog.plan import JoinPlan, RulePlan, Slot
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts
 from gdatalog.records import dataclass, replace
 
 
@@ -46,8 +46,8 @@ Pairs = frozenset[tuple[int, int]]
 def two_atoms_of(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether a rule joins two atoms of these relations. Then no column partitions them, which is
     known before planning."""
-    literals = rule.body.items if isinstance(rule.body, And) else ()
-    return sum(isinstance(each, Atom) and each.name in names for each in literals) > 1
+    literals = conjuncts(rule.body)
+    return sum(isinstance(each, s.Atom) and each.name in names for each in literals) > 1
 
 
 def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Partitioning | None:
@@ -60,19 +60,14 @@ def partitioning_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Pa
         if plan.gathers:
             return None
         for join in plan.joins:
-            if join.given is None or _recursive(join, arities):
-                return None
+            if join.given is None or any(ref.relation in arities for ref in join.tries):
+                return None  # it reads other rows of the stratum than its given ones
             edges.append((join.given.relation, plan.relation, _passed_on(join)))
     chosen: dict[str, int] = {}
     for relations in _connected(edges, arities):
         if not _choose(relations, edges, arities, chosen):
             return None
     return Partitioning(chosen)
-
-
-def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
-    """Whether a join reads other rows of the stratum than its given ones."""
-    return any(ref.relation in names for ref in join.tries)
 
 
 def _passed_on(join: JoinPlan) -> Pairs:
@@ -146,17 +141,11 @@ def _choose(
 KEY = "~key"  # names of users' columns have no ~
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """A stratum whose relations have a key as first column, and their schemas."""
-
-    stratum: Stratum
-    schemas: Mapping[str, Schema]
-
-
-def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
-    """The stratum with keys; None if a rule joins rows of the stratum, aggregates, or has
-    alternatives that read it."""
+def with_key(
+    stratum: Stratum, schemas: Mapping[str, Schema]
+) -> tuple[Stratum, dict[str, Schema]] | None:
+    """The stratum with a key as first column of its relations, and their schemas; None if a rule
+    joins rows of the stratum, aggregates, or has alternatives that read it."""
     if any(not schemas[name].arity for name in stratum.relations):
         return None
     rules = [_with_key(rule, frozenset(stratum.relations)) for rule in stratum.rules]
@@ -166,29 +155,28 @@ def with_key(stratum: Stratum, schemas: Mapping[str, Schema]) -> Keyed | None:
         name: Schema(name, (KEY, *schemas[name].columns), ("int", *schemas[name].types))
         for name in stratum.relations
     }
-    return Keyed(replace(stratum, rules=tuple(filter(None, rules))), keyed)
+    return replace(stratum, rules=tuple(filter(None, rules))), keyed
 
 
 def _with_key(rule: CheckedRule, names: frozenset[str]) -> CheckedRule | None:
     if rule.aggregated:
         return None
     if rule.body is None:
-        return replace(rule, head=_keyed(rule.head, Const("int", 0)))
-    literals = rule.body.items if isinstance(rule.body, And) else (rule.body,)
-    reads = [each for each in literals if isinstance(each, Atom) and each.name in names]
-    below = sum(isinstance(part, Atom) and part.name in names for part in walk(rule.body))
-    if len(reads) > 1 or len(reads) != below:
+        return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
+    literals = conjuncts(rule.body)
+    reads = [each for each in literals if isinstance(each, s.Atom) and each.name in names]
+    if len(reads) > 1 or len(reads) != sum(atom.name in names for atom in atoms_in(rule.body)):
         return None
     if not reads:
-        return replace(rule, head=_keyed(rule.head, Const("int", 0)))
+        return replace(rule, head=_keyed(rule.head, s.Const("int", 0)))
     (atom,) = reads
-    keyed = tuple(_keyed(atom, Var(KEY)) if each is atom else each for each in literals)
-    body = And(keyed, rule.body.span) if isinstance(rule.body, And) else keyed[0]
-    head = _keyed(rule.head, Var(KEY))
+    keyed = tuple(_keyed(atom, s.Var(KEY)) if each is atom else each for each in literals)
+    body = conjunction(keyed, rule.body.span)
+    head = _keyed(rule.head, s.Var(KEY))
     return replace(rule, head=head, body=body, types={**rule.types, KEY: "int"})
 
 
-def _keyed(atom: Atom, key: Const | Var) -> Atom:
+def _keyed(atom: s.Atom, key: s.Const | s.Var) -> s.Atom:
     return replace(atom, args=(key, *atom.args))
 
 
@@ -226,42 +214,51 @@ def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
     if len(recursive) != 1:
         return None
     (rule,) = recursive
-    if not isinstance(rule.body, And) or len(rule.body.items) != 2:
+    composed = composition(rule)
+    if composed is None:
         return None
-    for left, right in (rule.body.items, rule.body.items[::-1]):
-        if isinstance(left, Atom) and isinstance(right, Atom) and _composes(rule.head, left, right):
-            base = replace(right, name=name + FIRST)
-            step = replace(rule, body=And((left, base), rule.body.span))
-            others = tuple(other for other in rules if other is not rule)
-            return LinearStratum(
-                Stratum(stratum.relations, others, False),
-                Stratum(stratum.relations, (_copy(schema, rule), step), True),
-                rule,
-            )
+    left, right = composed
+    step = replace(rule, body=s.And((left, replace(right, name=name + FIRST)), rule.span))
+    others = tuple(other for other in rules if other is not rule)
+    return LinearStratum(
+        Stratum(stratum.relations, others, False),
+        Stratum(stratum.relations, (_copy(schema, rule), step), True),
+        rule,
+    )
+
+
+def composition(rule: CheckedRule) -> tuple[s.Atom, s.Atom] | None:
+    """The two atoms of a rule's body, if the rule composes rows of its own relation."""
+    items = conjuncts(rule.body)
+    for left, right in (items, items[::-1]) if len(items) == 2 else ():
+        if not isinstance(left, s.Atom) or not isinstance(right, s.Atom):
+            return None
+        if _composes(rule.head, left, right):
+            return left, right
     return None
 
 
 def _copy(schema: Schema, rule: CheckedRule) -> CheckedRule:
     """`p(x, y) <- p~first(x, y).`"""
-    args = tuple(Var(f"c{at}") for at in range(schema.arity))
+    args = tuple(s.Var(f"c{at}") for at in range(schema.arity))
     types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
-    return CheckedRule(Atom(schema.name, args), Atom(schema.name + FIRST, args), types, rule.span)
+    return CheckedRule(
+        s.Atom(schema.name, args), s.Atom(schema.name + FIRST, args), types, rule.span
+    )
 
 
 def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
     """A rule for each alternative of a recursive rule, with variables of their own."""
-    if not isinstance(rule.body, Or) or not _reads(rule, name):
+    if not isinstance(rule.body, s.Or) or not _reads(rule, name):
         return [rule]
     return [replace(rule, body=item) for item in rule.body.items]
 
 
 def _reads(rule: CheckedRule, name: str) -> bool:
-    return rule.body is not None and any(
-        isinstance(part, Atom) and part.name == name for part in walk(rule.body)
-    )
+    return any(atom.name == name for atom in atoms_in(rule.body))
 
 
-def _composes(head: Atom, left: Atom, right: Atom) -> bool:
+def _composes(head: s.Atom, left: s.Atom, right: s.Atom) -> bool:
     """Whether the head is the composition of two atoms of its relation."""
     if not left.name == right.name == head.name:
         return False
@@ -284,7 +281,7 @@ def _composes(head: Atom, left: Atom, right: Atom) -> bool:
     return len(links) == len(starts) > 0 and sorted(links) == sorted(starts)
 
 
-def _variables(atom: Atom) -> list[str] | None:
+def _variables(atom: s.Atom) -> list[str] | None:
     """An atom's arguments, if they are distinct variables."""
-    names = [arg.name for arg in atom.args if isinstance(arg, Var)]
+    names = [arg.name for arg in atom.args if isinstance(arg, s.Var)]
     return names if len(names) == len(set(names)) == len(atom.args) else None

@@ -11,42 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gdatalog.parser.syntax import (
-    MANY,
-    Aggregate,
-    And,
-    Atom,
-    Compare,
-    Const,
-    Expr,
-    ListParam,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Values,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, ValueList
-from gdatalog.planner.check.walk import LEAVES, rebuild, walk
+from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild, walk
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import ListOf, ParamType, TypeName, list_name
-
-
-def one_for_many(param: Param | ListParam, kind: ParamType) -> tuple[str, str] | None:
-    """The error and the hint for a single value in place of a list, or a list in place of a
-    value."""
-    name, many = param.name, isinstance(kind, ListOf)
-    if isinstance(param, ListParam) == many:
-        return None
-    if many:
-        return (
-            f"`${name}` is a list, but one value is expected here",
-            f"`x in ${name}` takes its values",
-        )
-    hint = f'write `x = ${name}`, or give a list, as in params={{"{name}": [...]}}'
-    return f"`in` needs a list, and `${name}` is one value: {kind}", hint
+from gdatalog.values import TypeName, list_name
 
 
 @dataclass(slots=True)
@@ -73,16 +42,18 @@ class ListRelations:
 
     def _node(self, node: Any) -> Any:
         match node:
-            case Member() if _is_long(node):
+            case s.Member() if _is_long(node):
                 return self._member(replace(node, item=self._node(node.item)))
-            case Compare(first, ((op, Values() as many),)):
+            case s.Compare(first, ((op, s.Values() as many),)):
                 item = self._node(first)
                 if op == "!=":
-                    return Not(self._member(Member(item, (many,), node.span)), node.span)
-                return Compare(item, ((op, _narrowest(op, many)),), node.span)
-            case And() | Or():
-                return _flat(rebuild(node, self._node))
-            case Aggregate():
+                    return s.Not(self._member(s.Member(item, (many,), node.span)), node.span)
+                return s.Compare(item, ((op, _narrowest(op, many)),), node.span)
+            case s.And(items):
+                return conjunction(map(self._node, items), node.span)
+            case s.Or(items):
+                return disjunction(map(self._node, items), node.span)
+            case s.Aggregate():
                 before = set(self._types)
                 changed = rebuild(node, self._node)
                 new = self._types.keys() - before
@@ -90,33 +61,33 @@ class ListRelations:
             case _:
                 return node if type(node) in LEAVES else rebuild(node, self._node)
 
-    def _member(self, member: Member) -> Literal:
+    def _member(self, member: s.Member) -> s.Literal:
         """An atom; if the list also has computed values, `;` a list of these."""
         parts = tuple(v for v in member.values if isinstance(v, _KNOWN))
         rest = tuple(v for v in member.values if not isinstance(v, _KNOWN))
         (first, *_) = parts
-        kind = first.type if isinstance(first, Const | Values) else self.param_types[first.name]
+        kind = first.type if isinstance(first, s.Const | s.Values) else self.param_types[first.name]
         name = self._name(ValueList(kind, parts))
         item = member.item
         if not rest:
-            return Atom(name, (item,), member.span)
-        before: list[Literal] = []
-        if not isinstance(item, Var):  # compute the item once
+            return s.Atom(name, (item,), member.span)
+        before: list[s.Literal] = []
+        if not isinstance(item, s.Var):  # compute the item once
             new = f"in~{len(self._types) + 1}"
             self._types[new] = kind
-            before.append(Compare(Var(new, item.span), (("=", item),), member.span))
-            item = Var(new, item.span)
-        either = Or(
-            (Atom(name, (item,), member.span), Member(item, rest, member.span)), member.span
+            before.append(s.Compare(s.Var(new, item.span), (("=", item),), member.span))
+            item = s.Var(new, item.span)
+        either = s.Or(
+            (s.Atom(name, (item,), member.span), s.Member(item, rest, member.span)), member.span
         )
-        return And((*before, either), member.span) if before else either
+        return conjunction((*before, either), member.span)
 
     def _name(self, values: ValueList) -> str:
         """The relation's name: a short form for users, and a hash of the content."""
         content = repr((values.type, values.parts)).encode("utf-8", "surrogatepass")
         (first, *_) = values.parts
         shown = f"{{{_count(values.parts):,} values}}"
-        if isinstance(first, ListParam):
+        if isinstance(first, s.ListParam):
             shown = f"${first.name}"
         from hashlib import blake2b
 
@@ -128,39 +99,28 @@ class ListRelations:
         return name
 
 
-_KNOWN = (Const, Values, Param, ListParam)  # values known before evaluation
+_KNOWN = (s.Const, s.Values, s.Param, s.ListParam)  # values known before evaluation
 
 
-def _narrowest(op: str, many: Values) -> Const:
+def _narrowest(op: str, many: s.Values) -> s.Const:
     """The constant whose comparison implies those with all the others."""
     least = op in ("<", "<=")
     value = min(many.values) if least else max(many.values)
-    return Const(many.type, value, many.span)
+    return s.Const(many.type, value, many.span)
 
 
 def _is_long(member: Any) -> bool:
-    if isinstance(member, Compare):
-        return isinstance(member.rest[0][1], Values)
-    if not isinstance(member, Member):
+    if isinstance(member, s.Compare):
+        return isinstance(member.rest[0][1], s.Values)
+    if not isinstance(member, s.Member):
         return False
-    if isinstance(member.values[0], ListParam):
+    if isinstance(member.values[0], s.ListParam):
         return True
-    return _count(member.values) >= MANY
+    return _count(member.values) >= s.MANY
 
 
-def _count(values: tuple[Expr, ...]) -> int:
+def _count(values: tuple[s.Expr, ...]) -> int:
     return sum(
-        len(value.values) if isinstance(value, Values) else isinstance(value, _KNOWN)
+        len(value.values) if isinstance(value, s.Values) else isinstance(value, _KNOWN)
         for value in values
     )
-
-
-def _flat(literal: And | Or) -> And | Or:
-    """Flattens nested And or Or."""
-    kind = type(literal)
-    if not any(type(item) is kind for item in literal.items):
-        return literal
-    items: list[Literal] = []
-    for item in literal.items:
-        items.extend(item.items if isinstance(item, And | Or) and type(item) is kind else (item,))
-    return replace(literal, items=tuple(items))

@@ -32,19 +32,21 @@ rules read a magic set even for one constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from gdatalog.parser.syntax import Atom, Expr, Literal, Var
-from gdatalog.planner.check import Checked, CheckedRule
-from gdatalog.planner.check.names import conjunction
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check import Checked, CheckedRule, Stratum
+from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts, rebuild
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
+    branches,
+    closures,
     handed_on,
     is_plain,
     kept,
     linear,
-    literals,
     narrower,
     recursive_atoms,
 )
@@ -52,9 +54,9 @@ from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.planner.rewrite.rewriting import (
     Attempt,
     Measured,
-    Rewriting,
-    atoms_read,
+    SidewaysPassing,
     exported,
+    loses_groups,
     with_constants,
 )
 from gdatalog.records import dataclass, field, replace
@@ -78,7 +80,7 @@ def magic_program(
     checked: Checked, wanted: str, world: World, forced: bool = False
 ) -> MagicProgram:
     """The program rewritten for one of its relations; `forced`: even if that does not pay."""
-    stratum = next((s for s in checked.strata if wanted in s.relations), None)
+    stratum = next((each for each in checked.strata if wanted in each.relations), None)
     if stratum is None or stratum.recursive:
         return MagicProgram(None)
     worth = Worth(checked, world)
@@ -111,7 +113,7 @@ def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str
         if stratum is None or name in found:
             continue
         found |= {**dict.fromkeys(stratum.relations, ""), name: why}
-        below = {other for rule in stratum.rules for other in atoms_read(rule)}
+        below = {atom.name for rule in stratum.rules for atom in atoms_in(rule.body)}
         waiting += [(other, "") for other in below - found.keys()]
     return found
 
@@ -133,8 +135,118 @@ def _rewritten(attempt: Attempt) -> bool:
 # Rewrites the rules of one stratum for the demand on its relations.
 
 
-class Specialised(Rewriting):
+class Specialised:
     """The relations of one stratum, rewritten for all demand on them."""
+
+    def __init__(self, attempt: Attempt, stratum: Stratum) -> None:
+        self.attempt = attempt
+        self.stratum = stratum
+        rules = list(stratum.rules)
+        if stratum.recursive:
+            rules = [branch for rule in rules for branch in branches(rule)]
+        rules += [rule for name in stratum.relations for rule in self._data(name)]
+        # a closure has a choice of rules, for either bound end
+        self.choices = list(closures(stratum, rules)) if stratum.recursive else [rules]
+        self.rules = rules
+        self.fixable = not any(map(loses_groups, rules))
+
+    def of(self, name: str) -> list[CheckedRule]:
+        return [rule for rule in self.rules if rule.head.name == name]
+
+    def _data(self, name: str) -> list[CheckedRule]:
+        """A rule for the rows that a relation has without rules."""
+        attempt = self.attempt
+        facts = attempt.checked.facts.get(name, ())
+        if not facts and not attempt.world.has_data(name):
+            return []
+        schema = attempt.checked.schemas[name]
+        given = f"{name}[given]"
+        attempt.given[given] = name
+        attempt.schema(given, range(schema.arity), name)
+        span = self.stratum.rules[0].span
+        args: list[Any] = [s.Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
+        head = list(args)
+        for at, kind in attempt.optima(name).items():
+            head[at] = s.HeadAggregate(kind, (args[at],), span)
+        types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
+        body = s.Atom(given, tuple(args), span)
+        return [CheckedRule(s.Atom(name, tuple(head), span), body, types, span)]
+
+    def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
+        """The rule with recursive atoms renamed to their adorned relations."""
+
+        def change(node: Any) -> Any:
+            if isinstance(node, s.Atom) and node.name in places:
+                name = self.adorned(node.name, places[node.name])
+                return replace(node, name=name)
+            return rebuild(node, change)
+
+        return replace(rule, body=None if rule.body is None else change(rule.body))
+
+    def _magic(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> str:
+        """The magic set, with a rule for each source: path[bf]?(x) <- small(x)."""
+        attempt = self.attempt
+        magic = f"{self.adorned(name, columns)}?"
+        attempt.schema(magic, columns, name)
+        facts: dict[Constants, s.Atom] = {}
+        for source in sources:
+            head = s.Atom(magic, source.args, source.span)
+            constants = source.constants
+            if constants is not None:
+                facts.setdefault(constants, head)
+            elif head not in source.body:
+                body = conjunction(source.body, source.span) if source.body else None
+                attempt.rules.append(CheckedRule(head, body, source.types, source.span))
+        if facts:
+            attempt.facts[magic] = tuple(facts.values())
+        return magic
+
+    def adorned(self, name: str, columns: Collection[int], bound: str = "b") -> str:
+        return adorned(name, self.attempt.arity(name), columns, bound)
+
+    def _with_schema(self, name: str, columns: Columns) -> str:
+        """The adorned relation, which has all columns."""
+        found = self.adorned(name, columns)
+        self.attempt.schema(found, range(self.attempt.arity(name)), name)
+        return found
+
+    def _others(self, name: str, columns: Columns) -> Columns:
+        return tuple(at for at in range(self.attempt.arity(name)) if at not in columns)
+
+    def _left_out(self, name: str, columns: Columns) -> str:
+        """The relation without columns of one constant: atoms that demand it read this one."""
+        final, target = self.attempt.final, self.adorned(name, columns)
+        final.setdefault(target, (target, ()))
+        cut = self.adorned(name, columns, "c")
+        for placeholder, (there, _) in list(final.items()):
+            if there == target:
+                final[placeholder] = cut, columns
+        self.attempt.schema(cut, self._others(name, columns), name)
+        return cut
+
+    def _guarded(
+        self, rule: CheckedRule, columns: Columns, magic: str, constants: Constants | None = None
+    ) -> None:
+        """A rule restricted to demanded values: it reads the magic set first, whose values may be
+        known constants."""
+        args = tuple(rule.head.args[at] for at in columns)
+        items = [s.Atom(magic, args, rule.head.span), *conjuncts(rule.body)]
+        pairs = zip(args, constants or (), strict=False)
+        values = {arg.name: value for arg, value in pairs if isinstance(arg, s.Var)}
+        name = self._with_schema(rule.head.name, columns)
+        self._emit(rule, name, rule.head.args, items, values)
+
+    def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
+        """path[cf](z) <- E(1, z): constants in place of variables."""
+        for name, columns in places.items():
+            cut = self._left_out(name, columns)
+            for rule in self.of(name):
+                inner = self._within(rule, places) if self.stratum.recursive else rule
+                fixed = with_constants(inner, columns, constants)
+                if fixed is not None:
+                    args = tuple(fixed.head.args[at] for at in self._others(name, columns))
+                    fixed = replace(fixed, head=replace(fixed.head, args=args))
+                    self.attempt.add(fixed, cut, KnownBindings())
 
     def run(self) -> None:
         attempt = self.attempt
@@ -158,16 +270,14 @@ class Specialised(Rewriting):
     def _whole(self, name: str) -> None:
         """A view that is needed in full; its own rules may still restrict what they read."""
         attempt = self.attempt
-        arity = attempt.arity(name)
-        whole = adorned(name, arity, ())
+        whole = self._with_schema(name, ())
         before = sum(map(len, attempt.asks.values()))
         for rule in self.of(name):
             attempt.add(rule, whole, KnownBindings())
         if sum(map(len, attempt.asks.values())) == before:
             attempt.needs(name)
         for columns in attempt.asks[name]:
-            attempt.final[adorned(name, arity, columns)] = whole, ()
-        attempt.schema(whole, range(arity), name)
+            attempt.final[self.adorned(name, columns)] = whole, ()
 
     # ------------------------------------------------------------------------------ recursion
 
@@ -179,8 +289,8 @@ class Specialised(Rewriting):
             for columns, sources in attempt.asks.get(name, {}).items():
                 own, rules_of_own = self._choice(name, columns)
                 indexes = [columns.index(at) for at in own]
-                target = adorned(name, attempt.arity(name), own)
-                attempt.final[adorned(name, attempt.arity(name), columns)] = target, ()
+                target = self.adorned(name, own)
+                attempt.final[self.adorned(name, columns)] = target, ()
                 rules[name, own] = rules_of_own
                 found = chosen.setdefault((name, own), [])
                 found += [source.at(indexes) for source in sources]
@@ -253,38 +363,34 @@ class Specialised(Rewriting):
                 return
             assert constants is not None
             changed = with_constants(changed, columns, constants)
-        self._schema_of(rule.head.name, columns)
+        head = self._with_schema(rule.head.name, columns)
         if changed is not None:
-            head = adorned(rule.head.name, self.attempt.arity(rule.head.name), columns)
             self.attempt.add(changed, head, KnownBindings())
 
     def _handing(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> None:
         """One value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
         Several: m(s, s) <- asked(s).  m(s, y) <- m(s, x), E(x, y). ...  Rows carry s along."""
         attempt = self.attempt
-        arity = attempt.arity(name)
-        others = tuple(at for at in range(arity) if at not in columns)
+        others = self._others(name, columns)
         constants = one_constant(sources)
-        carried: tuple[Expr, ...] = ()
+        carried: tuple[s.Expr, ...] = ()
         if constants is not None:
-            self._left_out(name, columns)
-            head, on_the_way = adorned(name, arity, columns, "c"), f"{self._cut(name, columns)}?"
-            attempt.schema(head, others, name)
+            head = self._left_out(name, columns)
+            on_the_way = f"{head}?"
             attempt.schema(on_the_way, columns, name)
-            attempt.facts[on_the_way] = (Atom(on_the_way, constants, sources[0].span),)
+            attempt.facts[on_the_way] = (s.Atom(on_the_way, constants, sources[0].span),)
         else:
-            head = adorned(name, arity, columns)
-            self._schema_of(name, columns)
+            head = self._with_schema(name, columns)
             asked = self._magic(name, columns, sources)
             on_the_way = f"{head}+"
             attempt.schema(on_the_way, columns, name, twice=True)
             kinds = [attempt.checked.schemas[name].types[at] for at in columns]
             names = [f"{attempt.checked.schemas[name].columns[at]}~0" for at in columns]
-            carried = tuple(map(Var, names))
+            carried = tuple(map(s.Var, names))
             own = dict(zip(names, kinds, strict=True))
             span = sources[0].span
-            start = Atom(on_the_way, (*carried, *carried), span)
-            attempt.rules.append(CheckedRule(start, Atom(asked, carried, span), own, span))
+            start = s.Atom(on_the_way, (*carried, *carried), span)
+            attempt.rules.append(CheckedRule(start, s.Atom(asked, carried, span), own, span))
         for rule in self.of(name):
             if carried:
                 rule = replace(rule, types={**rule.types, **own})
@@ -294,20 +400,20 @@ class Specialised(Rewriting):
             if one is not None and one.keeps(columns):
                 # path(s, z) <- path(s, y), E(y, z)
                 inner = tuple(one.atom.args[at] for at in others)
-                first = Atom(head, self._laid(columns, carried, inner), one.atom.span)
+                first = s.Atom(head, self._laid(columns, carried, inner), one.atom.span)
                 self._emit(rule, head, self._laid(columns, carried, found), [first, *one.rest])
                 continue
-            way = Atom(on_the_way, (*carried, *at_head), rule.head.span)
+            way = s.Atom(on_the_way, (*carried, *at_head), rule.head.span)
             if one is not None:  # m(s, y) <- m(s, x), E(x, y)
                 inner = tuple(one.atom.args[at] for at in columns)
                 self._emit(rule, on_the_way, (*carried, *inner), [way, *one.rest])
             else:  # path(s, z) <- m(s, x), E(x, z)
-                items = [way, *literals(rule.body)]
+                items = [way, *conjuncts(rule.body)]
                 self._emit(rule, head, self._laid(columns, carried, found), items)
 
     def _laid(
-        self, columns: Columns, carried: tuple[Expr, ...], others: Sequence[Expr]
-    ) -> tuple[Expr, ...]:
+        self, columns: Columns, carried: tuple[s.Expr, ...], others: Sequence[s.Expr]
+    ) -> tuple[s.Expr, ...]:
         """The columns of a row, with carried values in the demanded columns."""
         if not carried:
             return tuple(others)
@@ -317,20 +423,27 @@ class Specialised(Rewriting):
         return tuple(by_column[at] if at in by_column else next(rest) for at in range(arity))
 
     def _emit(
-        self, rule: CheckedRule, name: str, args: Sequence[Expr], items: Sequence[Literal]
+        self,
+        rule: CheckedRule,
+        name: str,
+        args: Sequence[s.Expr],
+        items: Sequence[s.Literal],
+        constants: Mapping[str, s.Const | s.Param] | None = None,
     ) -> None:
+        """Adds a rule, in which the first item passes its values on to the others."""
         first, *rest = items
         known = KnownBindings()
         if is_plain(first):
             known.learn(first)
-        new = replace(rule, head=Atom(name, tuple(args), rule.head.span))
-        whole = first
+            known.constants.update(constants or {})
+        body = first
         if rest:
-            body = conjunction(rest, rule.span)
-            whole = conjunction(
-                [first, self.attempt.sideways(rule).literal(body, known)], rule.span
+            passed = SidewaysPassing(self.attempt, rule).literal(
+                conjunction(rest, rule.span), known
             )
-        self.attempt.rules.append(replace(new, body=whole))
+            body = conjunction([first, passed], rule.span)
+        head = s.Atom(name, tuple(args), rule.head.span)
+        self.attempt.rules.append(replace(rule, head=head, body=body))
 
     def _textbook(self, chosen: dict[tuple[str, Columns], list[BindingSource]]) -> None:
         """Magic sets: sg[bf](x, y) <- sg[bf]?(x), up(x, a), sg[bf](a, b), down(b, y), and
@@ -342,10 +455,9 @@ class Specialised(Rewriting):
             if len(columns) > 1:
                 own = asked.get(name, {})
                 target = next((c for c in own if set(c) <= set(columns)), columns[:1])
-                arity = attempt.arity(name)
                 for placeholder, (final, dropped) in list(attempt.final.items()):
-                    if final == adorned(name, arity, columns):
-                        attempt.final[placeholder] = adorned(name, arity, target), dropped
+                    if final == self.adorned(name, columns):
+                        attempt.final[placeholder] = self.adorned(name, target), dropped
             places = [columns.index(at) for at in target]
             own = asked.setdefault(name, {})
             own.setdefault(target, []).extend(source.at(places) for source in sources)
@@ -366,7 +478,7 @@ class Specialised(Rewriting):
                 if len(attempt.asks[name]) > 1 and not attempt.forced:
                     why = "its recursive rules would ask for it by different columns"
                     attempt.needs(name, why)
-                magic = f"{adorned(name, attempt.arity(name), columns)}?"
+                magic = f"{self.adorned(name, columns)}?"
                 for rule in self.of(name):
                     self._guarded(rule, columns, magic)
         for name, columns in done:

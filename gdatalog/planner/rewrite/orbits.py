@@ -32,18 +32,18 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.order import GraphStatistics, Statistics
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import (
     Restrictions,
-    Symmetries,
     comparison,
-    edge_of,
+    edges_in,
     ends,
-    in_order,
     literals_of,
     operator,
+    pairs_of,
     rankable,
     ranked,
+    restrictions_of,
     types_of,
     unlike_neighbours,
     unlike_pairs,
@@ -51,6 +51,7 @@ from gdatalog.planner.order.edges import (
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
+from gdatalog.storage.graph import RankedEdges
 
 # Least degrees of heavy vertices: the square root of the number of edges divided by these.
 HEAVY = (4, 16, 1)
@@ -76,7 +77,7 @@ class Restricted:
 def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
     """Whether the items are edges of one symmetric graph and `!=` tests, so that ranks can replace
     their values."""
-    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+    edges = edges_in(items)
     tests = [item for item in items if operator(item) == "!="]
     relations = {(atom.relation, atom.version) for atom in edges}
     return (
@@ -91,20 +92,8 @@ def restricted(
     items: Sequence[Item], sizes: Statistics, by_degree: bool = False
 ) -> Restricted | None:
     """The restrictions of the items; None if automorphisms are not supported."""
-    edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
-    types = types_of(items)
-    literals = literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric)
-    if literals is None or any(map(item_may_fail, items)):
-        return None
-    unlike = unlike_pairs(items, sizes)
-    near = {frozenset(edge_of(atom) or ()) for atom in edges}
-    found = Symmetries(literals, in_order(items)).restrictions(
-        lambda a, b: (
-            (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
-        ),
-        lambda a, b: frozenset((a, b)) in near,
-    )
-    return Restricted(tuple(items), found, by_degree)
+    found = None if any(map(item_may_fail, items)) else restrictions_of(items, sizes, by_degree)
+    return None if found is None else Restricted(tuple(items), found, by_degree)
 
 
 def partly_restricted(
@@ -143,9 +132,11 @@ def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, in
         yield ways, found.whole(pairs), orbit
 
 
-def graph_of(items: Conjunction, sizes: Statistics) -> GraphStatistics:
+def graph_of(items: Conjunction, sizes: Statistics) -> RankedEdges:
     """The graph whose edges a body has."""
-    found = next(sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem))
+    found: RankedEdges | None = next(
+        sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)
+    )
     assert found is not None
     return found
 
@@ -186,7 +177,7 @@ def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
     types = types_of(items)
     unlike = unlike_pairs(items, sizes)
     isomorphic, seen = Isomorphic(sizes, {}), set[Hashable]()
-    if literals_of(items, lambda atom: sizes(atom.relation, atom.version).symmetric) is None:
+    if literals_of(items, sizes) is None:
         return
     for a, b in combinations(sorted(types), 2):
         if frozenset((a, b)) in unlike or not (by_degree or types[a] == types[b] != "symbol"):
@@ -252,8 +243,7 @@ def local_counts(
     body = without_implied(found.whole(found.found.pairs), sizes)
     live = frozenset(name for image in images for name in image)
     builder.ascending = len(key) == 2  # so that all edges are entries of one trie
-    steps = builder.whole(body, live, True, frozenset(), 1.0)
-    join = JoinPlan(builder.tries(), steps, (), True, times, builder.cost)
+    join = builder.counting(body, live, times)
     turned = turned_images(join, images)
     return None if turned is None else LocalCounts(join, tuple(turned))
 
@@ -297,7 +287,7 @@ def peaks(items: Conjunction, key: tuple[str, ...], sizes: Statistics) -> Iterat
     whose variables may be equal. The automorphisms of the body map these to each other, so one
     case of each kind is enough. The body must be edges between ranks of one graph."""
     names = sorted(variables_of(items))
-    edges = {frozenset(edge_of(i) or ()) for i in items if isinstance(i, AtomItem) and i.ranked}
+    edges = pairs_of(i for i in items if isinstance(i, AtomItem) and i.ranked)
     relations = {i.relation for i in items if isinstance(i, AtomItem)}
     if len(edges) < len(items) or len(relations) > 1 or len(names) > MOST_PEAKS:
         return

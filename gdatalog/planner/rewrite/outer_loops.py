@@ -14,15 +14,14 @@ from itertools import combinations
 from math import inf, prod
 
 from gdatalog.plan import Constant, JoinPlan, Slot, Step, Tally, Version
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, variables_of
-from gdatalog.planner.order import Assumed, Params, RelationStatistics, Statistics
+from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, places_of, variables_of
+from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import ends, operator, types_of
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite.parts import (
@@ -51,10 +50,7 @@ class CountJoins:
     """Finds the joins of one signed sum. `tally`: loops may keep tables. `live`: the variables that
     all terms bind: group keys, and variables to sum."""
 
-    base: Statistics
-    params: Params | None
-    orders: Orders
-    tuning: Tuning
+    inputs: PlanInputs
     tally: bool
     live: tuple[str, ...] = ()
     entries: float = inf  # most entries of a table by edge or by vertex
@@ -65,7 +61,7 @@ class CountJoins:
     _fresh: int = 0
 
     def sizes(self, name: str, version: Version) -> RelationStatistics:
-        return self.tables[name] if name in self.tables else self.base(name, version)
+        return self.tables[name] if name in self.tables else self.inputs.sizes(name, version)
 
     @property
     def isomorphic(self) -> Isomorphic:
@@ -83,13 +79,8 @@ class CountJoins:
 
     def _values(self, name: str, items: Sequence[Item]) -> float:
         """The greatest number of values of a variable."""
-        counts = [
-            self.sizes(item.relation, item.version).distinct(frozenset((at,)))
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
-        ]
+        places = places_of(name, items)
+        counts = (self.sizes(a.relation, a.version).distinct(frozenset((at,))) for a, at in places)
         return float(max(1, min(counts, default=1)))
 
     def _share(self, name: str, items: Sequence[Item]) -> float:
@@ -97,18 +88,15 @@ class CountJoins:
         limits = Comparisons(items).limits.get(name, ())
         bounds = [(op, bound.value) for op, bound in limits if isinstance(bound, Constant)]
         shares = (
-            self.sizes(item.relation, item.version).within(at, bounds, item.ranked)[0]
-            for item in items
-            if isinstance(item, AtomItem)
-            for at, arg in enumerate(item.args)
-            if isinstance(arg, Slot) and arg.name == name
+            self.sizes(atom.relation, atom.version).within(at, bounds, atom.ranked)[0]
+            for atom, at in places_of(name, items)
         )
         return min(shares, default=1.0) if bounds else 1.0
 
     # ------------------------------------------------------------------------------- one join
 
     def _builder(self) -> PlanBuilder:
-        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+        builder = PlanBuilder(replace(self.inputs, sizes=self.sizes))
         builder.whole_lists = self.whole_lists
         return builder
 
@@ -159,10 +147,8 @@ class CountJoins:
         """The cheapest join of a body without hanging parts."""
         if self.live:
             return self._by_value(items)
-        restricted, orbit = one_of_each(items, self.sizes, self.tuning)
-        builder = self._builder()
-        steps = builder.whole(restricted, frozenset(), True, frozenset(), 1.0)
-        best = JoinPlan(builder.tries(), steps, (), True, orbit, builder.cost)
+        restricted, orbit = one_of_each(items, self.sizes, self.inputs.tuning)
+        best = self._builder().counting(restricted, orbit=orbit)
         core = sorted(shared_variables(items))
         if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
             return best
@@ -186,7 +172,7 @@ class CountJoins:
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
         """The same grouped by live variables, which can be the outer loop."""
-        restricted, orbit = one_of_each(items, self.sizes, self.tuning, self.live)
+        restricted, orbit = one_of_each(items, self.sizes, self.inputs.tuning, self.live)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         best, least = None, inf
         for joins in self._joins_by_value, self._joins_by_others:
@@ -201,9 +187,7 @@ class CountJoins:
         return best
 
     def _joins_by_value(self, items: Conjunction) -> Iterator[JoinPlan]:
-        builder = self._builder()
-        steps = builder.whole(items, frozenset(self.live), True, frozenset(), 1.0)
-        yield JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
+        yield self._builder().counting(items, frozenset(self.live))
         connected = self.tally and len(components(items, ())) == 1
         seen, tallied = set[Hashable](), set[Hashable]()
         for first in self._first(items):

@@ -10,7 +10,7 @@ from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
 from gdatalog.planner.order import Statistics
-from gdatalog.planner.order.edges import edge_of, types_of
+from gdatalog.planner.order.edges import edges_in, pairs_of, types_of
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -98,15 +98,11 @@ def hanging_at_edges(
     items: Conjunction, sizes: Statistics, live: Names
 ) -> Iterator[tuple[AtomItem, list[Conjunction]]]:
     """Edges, and the parts of the items that hang at both ends of each."""
-    for atom in items:
-        pair = edge_of(atom) if isinstance(atom, AtomItem) else None
-        if not isinstance(atom, AtomItem) or pair is None or atom.counted or atom.once:
+    for atom in edges_in(items):
+        size, ends = sizes(atom.relation, atom.version), atom.variables
+        if atom.counted or atom.once or not size.symmetric or not size.loopless:
             continue
-        size = sizes(atom.relation, atom.version)
-        if not size.symmetric or not size.loopless:
-            continue
-        ends = frozenset(pair)
-        others = components([i for i in items if not i.variables <= ends], pair)
+        others = components([i for i in items if not i.variables <= ends], ends)
         parts = [tuple(part) for part in others if _hangs(part, ends, live)]
         if parts:
             yield atom, parts
@@ -119,24 +115,19 @@ def _hangs(part: Sequence[Item], ends: Names, live: Names) -> bool:
         and inside.isdisjoint(live - ends)
         and all(isinstance(item, AtomItem | TestItem) for item in part)
         and not any(isinstance(item, AtomItem) and item.counted for item in part)
-        and len(_edges(part)) + 1 >= len(frozenset().union(*_edges(part)))
+        and len(pairs_of(part)) + 1 >= len(frozenset().union(*pairs_of(part)))
     )
 
 
 def is_cyclic(part: Sequence[Item]) -> bool:
     """Whether a connected part has a cycle of edges."""
-    edges = _edges(part)
+    edges = pairs_of(part)
     return len(edges) >= len(frozenset().union(*edges)) > 0
 
 
 def are_mixed(items: Sequence[Item]) -> bool:
     """Whether edges are of several relations, whose correlation formulas do not know."""
-    return len({i.relation for i in items if isinstance(i, AtomItem) and edge_of(i)}) > 1
-
-
-def _edges(part: Sequence[Item]) -> set[Names]:
-    edges = {frozenset(edge_of(item) or ()) for item in part if isinstance(item, AtomItem)}
-    return edges - {frozenset()}
+    return len({edge.relation for edge in edges_in(items)}) > 1
 
 
 def within_bounds(items: Sequence[Item], names: Names) -> Conjunction:
@@ -174,12 +165,11 @@ def fills_first(plan: JoinPlan, first: Sequence[str]) -> bool:
         tuple(bound[: len(first)]) == tuple(first)
         and in_order
         and not any(isinstance(step, Branch) for step in before)
-        and all(any(_binds_key(inner, step) for inner in step.steps) for step in filled)
+        and all(
+            step.key in [inner.variable for inner in step.steps if isinstance(inner, Join)]
+            for step in filled
+        )
     )
-
-
-def _binds_key(step: Step, tally: Tally) -> bool:
-    return isinstance(step, Join) and step.variable == tally.key
 
 
 def behind(steps: Sequence[Step], first: Sequence[str]) -> int:

@@ -16,34 +16,24 @@ at the other end.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any
 
-from gdatalog.parser.syntax import (
-    Aggregate,
-    And,
-    Atom,
-    Chain,
-    Compare,
-    Const,
-    Distinct,
-    Expr,
-    FunctionCall,
-    Literal,
-    Member,
-    Not,
-    Or,
-    Param,
-    Var,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
-from gdatalog.planner.check.walk import contains_aggregate, rebuild, variables, walk
+from gdatalog.planner.check.walk import (
+    atoms_in,
+    children,
+    conjunction,
+    conjuncts,
+    contains_aggregate,
+    count_variables,
+    variables,
+)
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite import Columns
+from gdatalog.planner.rewrite.linear_recursion import composition
 from gdatalog.records import dataclass, field, replace
 
 
@@ -52,20 +42,15 @@ class RecursiveRule:
     """A rule with one recursive atom, and the rest of its body."""
 
     rule: CheckedRule
-    atom: Atom
-    rest: tuple[Literal, ...]
+    atom: s.Atom
+    rest: tuple[s.Literal, ...]
 
     def keeps(self, columns: Columns) -> bool:
         """Whether the atom has the head's variables in these columns, and the rest does not read
         them."""
         head = [self.rule.head.args[at] for at in columns]
-        names = [arg.name for arg in head if isinstance(arg, Var)]
-        seen = Counter(
-            part.name
-            for node in (*self.rule.head.args, *self.atom.args, *self.rest)
-            for part in walk(node)
-            if isinstance(part, Var)
-        )
+        names = [arg.name for arg in head if isinstance(arg, s.Var)]
+        seen = count_variables((*self.rule.head.args, *self.atom.args, *self.rest))
         return (
             head == [self.atom.args[at] for at in columns]
             and len(names) == len(head)
@@ -77,16 +62,16 @@ class RecursiveRule:
         head = [self.rule.head.args[at] for at in columns]
         args = [self.atom.args[at] for at in columns]
         known = _names(head)
-        known.update(n for item in self.rest if isinstance(item, Atom) for n in variables(item))
+        known.update(n for item in self.rest if isinstance(item, s.Atom) for n in variables(item))
         simple = all(is_plain(_inside(literal)) for literal in self.rest)
-        return simple and is_plain(Atom("", (*head, *args))) and known >= _names(args)
+        return simple and is_plain(s.Atom("", (*head, *args))) and known >= _names(args)
 
 
-def _inside(literal: Literal) -> Literal:
-    return literal.body if isinstance(literal, Not) else literal
+def _inside(literal: s.Literal) -> s.Literal:
+    return literal.body if isinstance(literal, s.Not) else literal
 
 
-def _names(args: Sequence[Expr]) -> set[str]:
+def _names(args: Sequence[s.Expr]) -> set[str]:
     return {name for arg in args for name in variables(arg)}
 
 
@@ -96,27 +81,19 @@ def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
         yield rule
         return
     for parts in alternatives_of(rule.body):
-        yield replace(rule, body=conjunction(list(parts), rule.body.span))
+        yield replace(rule, body=conjunction(parts, rule.body.span))
 
 
-def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[Atom]:
-    nodes = () if rule.body is None else walk(rule.body)
-    return [part for part in nodes if isinstance(part, Atom) and part.name in names]
-
-
-def literals(body: Literal | None) -> tuple[Literal, ...]:
-    """The literals of a conjunction."""
-    if body is None:
-        return ()
-    return body.items if isinstance(body, And) else (body,)
+def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[s.Atom]:
+    return [atom for atom in atoms_in(rule.body) if atom.name in names]
 
 
 def linear(rule: CheckedRule) -> RecursiveRule | None:
     """The rule as a RecursiveRule, if it reads its own relation once, in a conjunction."""
     if len(recursive_atoms(rule, [rule.head.name])) != 1:
         return None
-    items = literals(rule.body)
-    atom = next((i for i in items if isinstance(i, Atom) and i.name == rule.head.name), None)
+    items = conjuncts(rule.body)
+    atom = next((i for i in items if isinstance(i, s.Atom) and i.name == rule.head.name), None)
     if atom is None:
         return None
     return RecursiveRule(rule, atom, tuple(item for item in items if item is not atom))
@@ -135,9 +112,9 @@ def kept(
                 continue
             wanted = [rule.head.args[at] for at in places[at_hand]]
             for atom in recursive_atoms(rule, stratum.relations):
-                if not all(isinstance(arg, Var) and arg in atom.args for arg in wanted):
+                if not all(isinstance(arg, s.Var) and arg in atom.args for arg in wanted):
                     return None
-                if not any(atom is item for item in literals(rule.body)):
+                if not any(atom is item for item in conjuncts(rule.body)):
                     return None  # inside a negation or an aggregate
                 known = places.get(atom.name)
                 if known is None:
@@ -188,7 +165,7 @@ def closures(stratum: Stratum, rules: Sequence[CheckedRule]) -> Iterator[list[Ch
     if not all(_distinct(rule.head) and _renamable(rule.body) for rule in exits):
         return
     steps = [step for rule in others for step in _steps(rule)]
-    ends = {_canonical(rule.head.args, literals(rule.body)) for rule in exits}
+    ends = {_canonical(rule.head.args, conjuncts(rule.body)) for rule in exits}
     if None in steps or {step for step in steps if step != DOUBLES} - ends:
         return
     if DOUBLES not in steps and set(steps) != ends:
@@ -197,13 +174,13 @@ def closures(stratum: Stratum, rules: Sequence[CheckedRule]) -> Iterator[list[Ch
     yield [*exits, *(_grown(others[0], rule, at_end=False) for rule in exits)]
 
 
-DOUBLES: tuple[Literal, ...] = ()
+DOUBLES: tuple[s.Literal, ...] = ()
 
 
-def _steps(rule: CheckedRule) -> Iterator[tuple[Literal, ...] | None]:
+def _steps(rule: CheckedRule) -> Iterator[tuple[s.Literal, ...] | None]:
     """The step that a recursive rule adds to a path, in the form of `_canonical`; DOUBLES if it
     composes two paths."""
-    if _doubles(rule, rule.head.name):
+    if composition(rule) is not None:
         yield DOUBLES
         return
     one = linear(rule)
@@ -220,7 +197,7 @@ def _steps(rule: CheckedRule) -> Iterator[tuple[Literal, ...] | None]:
         yield None
 
 
-def _canonical(ends: Sequence[Expr], body: Sequence[Literal]) -> tuple[Literal, ...] | None:
+def _canonical(ends: Sequence[s.Expr], body: Sequence[s.Literal]) -> tuple[s.Literal, ...] | None:
     """A body that leads from one variable to another, with canonical names."""
     names: dict[str, str] = {}
     for node in (*ends, *body):
@@ -236,47 +213,26 @@ def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:
     x, z = rule.head.args
     (y, *_) = (arg for arg in recursive_atoms(rule, [rule.head.name])[0].args if arg not in (x, z))
     ends = (y, z) if at_end else (x, y)
-    taken = {arg.name for arg in (x, y, z) if isinstance(arg, Var)}
+    taken = {arg.name for arg in (x, y, z) if isinstance(arg, s.Var)}
     new = {name: f"{name}~0" if name in taken else name for name in step.types}
     for arg, end in zip(step.head.args, ends, strict=True):
-        assert isinstance(arg, Var) and isinstance(end, Var)
+        assert isinstance(arg, s.Var) and isinstance(end, s.Var)
         new[arg.name] = end.name
-    inner = Atom(rule.head.name, (x, y) if at_end else (y, z), rule.head.span)
+    inner = s.Atom(rule.head.name, (x, y) if at_end else (y, z), rule.head.span)
     assert step.body is not None
-    items = [inner, *literals(rename(step.body, new))]
+    items = [inner, *conjuncts(rename(step.body, new))]
     types = {**rule.types, **{new[name]: kind for name, kind in step.types.items()}}
     return CheckedRule(rule.head, conjunction(items, rule.span), types, rule.span)
 
 
-def _renamable(body: Literal | None) -> bool:
+def _renamable(body: s.Literal | None) -> bool:
     """Bodies with aggregates cannot be renamed, because aggregates refer to variables by name."""
     return body is not None and not contains_aggregate(body)
 
 
-def _distinct(head: Atom) -> bool:
-    names = {arg.name for arg in head.args if isinstance(arg, Var)}
+def _distinct(head: s.Atom) -> bool:
+    names = {arg.name for arg in head.args if isinstance(arg, s.Var)}
     return len(names) == len(head.args)
-
-
-def _doubles(rule: CheckedRule, name: str) -> bool:
-    """`path(x, z) <- path(x, y), path(y, z)`."""
-    items = literals(rule.body)
-    if len(items) != 2 or len(rule.head.args) != 2 or not _distinct(rule.head):
-        return False
-    for left, right in (items, items[::-1]):
-        if not (isinstance(left, Atom) and isinstance(right, Atom)):
-            return False
-        x, z = rule.head.args
-        middle = left.args[1] if len(left.args) == 2 else None
-        if (
-            left.name == right.name == name
-            and left.args == (x, middle)
-            and right.args == (middle, z)
-            and isinstance(middle, Var)
-            and middle not in (x, z)
-        ):
-            return True
-    return False
 
 
 # Sideways information passing: which variables are bound where a body reads a relation.
@@ -287,9 +243,21 @@ class KnownBindings:
     """What is known at a point of a body: `prefix` binds the variables `bound`."""
 
     bound: set[str] = field(default_factory=set)
-    constants: dict[str, Const | Param] = field(default_factory=dict)
-    prefix: list[Literal] = field(default_factory=list)
+    constants: dict[str, s.Const | s.Param] = field(default_factory=dict)
+    prefix: list[s.Literal] = field(default_factory=list)
     tested: bool = False  # inside a negation or an aggregate
+
+    def closes(self, literal: s.Literal) -> bool:
+        """Whether all variables of a literal that computes nothing are bound with it."""
+        bound = frozenset(self.bound)
+        return is_plain(literal) and bound_by(literal, bound) >= variables(literal).keys()
+
+    def ready(self, literal: s.Literal) -> bool:
+        """Whether everything that a test, an equation, a list of values or a group of such reads is
+        bound."""
+        if isinstance(literal, s.Or):
+            return all(map(self.closes, literal.items))
+        return isinstance(literal, s.Compare | s.Member | s.Distinct) and self.closes(literal)
 
     def copy(self, tested: bool = False, without: Sequence[str] = ()) -> KnownBindings:
         """A copy for a part of the body; variables `without` are local there."""
@@ -301,131 +269,34 @@ class KnownBindings:
             self.tested or tested,
         )
 
-    def value(self, arg: Expr) -> Expr | None:
+    def value(self, arg: s.Expr) -> s.Expr | None:
         """The argument, if it is a constant or a bound variable."""
-        if isinstance(arg, Var):
+        if isinstance(arg, s.Var):
             constant = self.constants.get(arg.name)
             return constant or (arg if arg.name in self.bound else None)
-        return arg if isinstance(arg, Const | Param) else None
+        return arg if isinstance(arg, s.Const | s.Param) else None
 
-    def learn(self, literal: Literal) -> None:
+    def learn(self, literal: s.Literal) -> None:
         """Adds a literal to what is known."""
         self.prefix.append(literal)
         self.bound |= bound_by(literal, frozenset(self.bound))
-        if isinstance(literal, Compare):
+        if isinstance(literal, s.Compare):
             for left, op, right in neighbours(literal):
                 for side, other in ((left, right), (right, left)):
-                    if op == "=" and isinstance(side, Var) and isinstance(other, Const | Param):
+                    if (
+                        op == "="
+                        and isinstance(side, s.Var)
+                        and isinstance(other, s.Const | s.Param)
+                    ):
                         self.constants.setdefault(side.name, other)
 
 
-@dataclass(frozen=True, slots=True)
-class SidewaysPassing:
-    """A walk through a body. `ask` is called for each derived atom and returns its replacement;
-    `tells`: whether a relation's rows can be used for demand."""
-
-    derived: Callable[[str], bool]
-    ask: Callable[[Atom, KnownBindings], Atom]
-    tells: Callable[[str], bool]
-    rows: Callable[[str], int]
-    groups: Callable[[str], set[int]]  # the columns that demand can bind
-
-    def literal(self, literal: Literal, known: KnownBindings) -> Literal:
-        """The literal with its derived atoms replaced; adds to `known`."""
-        match literal:
-            case And():
-                return replace(literal, items=self._conjunction(literal.items, known))
-            case Atom():
-                tells = self.tells(literal.name) and is_plain(literal)
-                new = self.ask(literal, known) if self.derived(literal.name) else literal
-                if tells:
-                    known.learn(new)
-                return new
-            case Or():
-                items = tuple(self.literal(item, known.copy()) for item in literal.items)
-                either = replace(literal, items=items)
-                if _ready(either, known) and all(map(self.tells, _relations(literal))):
-                    known.learn(either)
-                return either
-            case Not():
-                return replace(literal, body=self.literal(literal.body, known.copy(tested=True)))
-            case _:
-                changed = rebuild(literal, lambda part: self._expression(part, known))
-                if _ready(changed, known):
-                    known.learn(changed)
-                return changed
-
-    def _expression(self, expr: Any, known: KnownBindings) -> Any:
-        match expr:
-            case Aggregate():
-                inside = known.copy(tested=True, without=expr.locals)
-                return replace(expr, body=self.literal(expr.body, inside))
-            case FunctionCall() | Chain():
-                return rebuild(expr, lambda part: self._expression(part, known))
-            case _:
-                return expr
-
-    def _conjunction(self, items: Sequence[Literal], known: KnownBindings) -> tuple[Literal, ...]:
-        new: dict[int, Literal] = {}
-        while len(new) < len(items):
-            waiting = [at for at in range(len(items)) if at not in new]
-            at = min(waiting, key=lambda at: (self._rank(items[at], known), at))
-            new[at] = self.literal(items[at], known)
-        return tuple(new[at] for at in range(len(items)))
-
-    def _rank(self, literal: Literal, known: KnownBindings) -> tuple[int, int]:
-        """The order in which literals are taken."""
-        match literal:
-            case Atom(name, args):
-                bound = [at for at, arg in enumerate(args) if known.value(arg) is not None]
-                if self.derived(name):
-                    some = not self.groups(name).isdisjoint(bound)
-                    return (2 if some else 6), 0
-                return (1, 0) if bound or not args else (4, self.rows(name))
-            case Or() if _ready(literal, known):
-                return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
-            case _ if _ready(literal, known):
-                return 0, 0
-            case _:
-                return 7, 0
-
-
-def is_plain(literal: Literal) -> bool:
+def is_plain(literal: s.Literal) -> bool:
     """Whether a literal computes nothing: it cannot fail, and makes no new values."""
     match literal:
-        case Atom() | Distinct():
-            return all(isinstance(arg, Var | Const | Param) for arg in literal.args)
-        case Compare():
-            sides = (literal.first, *(side for _, side in literal.rest))
-            return all(isinstance(side, Var | Const | Param) for side in sides)
-        case Member():
-            sides = (literal.item, *literal.values)
-            return all(isinstance(side, Var | Const | Param) for side in sides)
-        case And() | Or():
+        case s.And() | s.Or():
             return all(map(is_plain, literal.items))
+        case s.Atom() | s.Distinct() | s.Compare() | s.Member():
+            return all(isinstance(part, s.Var | s.Const | s.Param) for part in children(literal))
         case _:
             return False
-
-
-def _ready(literal: Literal, known: KnownBindings) -> bool:
-    """Whether everything that a test, an equation, a list of values or a group of such reads is
-    bound."""
-    if isinstance(literal, Or):
-        return all(_closed(item, known) for item in literal.items)
-    return isinstance(literal, Compare | Member | Distinct) and _closed(literal, known)
-
-
-def _closed(literal: Literal, known: KnownBindings) -> bool:
-    return is_plain(literal) and (
-        bound_by(literal, frozenset(known.bound)) >= variables(literal).keys()
-    )
-
-
-def _relations(literal: Literal) -> list[str]:
-    match literal:
-        case Atom(name):
-            return [name]
-        case And() | Or():
-            return [name for item in literal.items for name in _relations(item)]
-        case _:
-            return []

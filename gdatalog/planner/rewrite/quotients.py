@@ -21,7 +21,8 @@ from typing import Any
 from gdatalog.plan import Apply, Slot
 from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
 from gdatalog.planner.order import Statistics
-from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of, operator
+from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
+from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 
@@ -85,7 +86,9 @@ def quotients(
     if len(tested) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
-    slots = {slot.name: slot for test in filter(unequal, items) for slot in _sides(test)}
+    tests_of = [item.test for item in items if isinstance(item, TestItem) and unequal(item)]
+    sides = (arg for test in tests_of if isinstance(test, Apply) for arg in test.args)
+    slots = {slot.name: slot for slot in sides if isinstance(slot, Slot)}
     found: list[Signed] = []
     for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
         if number == MOST_QUOTIENTS:
@@ -97,17 +100,11 @@ def quotients(
     return found
 
 
-def _sides(item: Item) -> list[Slot]:
-    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
-    return [arg for arg in item.test.args if isinstance(arg, Slot)]
-
-
 def unequal(item: Item) -> bool:
-    if operator(item) != "!=":
-        return False
-    assert isinstance(item, TestItem) and isinstance(item.test, Apply)
-    left, right = item.test.args
-    return left.type == right.type
+    match item:
+        case TestItem(Apply("!=", (Slot(a, one), Slot(b, other)))):
+            return a != b and one == other
+    return False
 
 
 def _kept_apart(rest: Conjunction, names: Sequence[str], sizes: Statistics) -> set[Names]:
@@ -133,13 +130,11 @@ def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Co
                 return None
             if edge_of(new) and replace(new, args=new.args[::-1]) in found and size.symmetric:
                 continue
-        if isinstance(new, TestItem) and isinstance(new.test, Apply):
-            args = new.test.args
-            if len(args) == 2 and args[0] == args[1] and isinstance(args[0], Slot):
-                if new.test.function in ("<", ">", "!="):
-                    return None
-                if new.test.function in ("<=", ">="):
-                    continue
+        match new:
+            case TestItem(Apply(op, (Slot(a), Slot(b)))) if a == b and op in ("<", ">", "!="):
+                return None
+            case TestItem(Apply("<=" | ">=", (Slot(a), Slot(b)))) if a == b:
+                continue
         found[new] = None
     return tuple(found)
 
@@ -163,7 +158,7 @@ def partitions(
 
     @cache
     def edgeless(block: int) -> bool:
-        return all(not near[at] & block for at in _bits(block))
+        return all(not near[at] & block for at in bits(block))
 
     @cache
     def weight(block: int) -> int:
@@ -181,7 +176,7 @@ def partitions(
         return total
 
     def allowed(block: int) -> bool:
-        return all(not never[at] & block for at in _bits(block))
+        return all(not never[at] & block for at in bits(block))
 
     def split(left: int) -> Iterator[tuple[int, list[int]]]:
         if not left:
@@ -202,13 +197,9 @@ def partitions(
     for coefficient, blocks in split((1 << len(names)) - 1):
         replaced = {}
         for block in blocks:
-            first, *others = _bits(block)
+            first, *others = bits(block)
             replaced.update({names[at]: names[first] for at in others})
         yield coefficient, replaced
-
-
-def _bits(mask: int) -> list[int]:
-    return [at for at in range(mask.bit_length()) if mask >> at & 1]
 
 
 # ------------------------------------------------------------------------------ isomorphic terms
@@ -233,7 +224,7 @@ class Isomorphic:
 
     def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
         """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
-        literals = literals_of(items, self._symmetric)
+        literals = literals_of(items, self.sizes)
         assert literals is not None
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
@@ -246,9 +237,6 @@ class Isomorphic:
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
-
-    def _symmetric(self, atom: AtomItem) -> bool:
-        return self.sizes(atom.relation, atom.version).symmetric
 
 
 _Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]

@@ -12,17 +12,17 @@ each value has a fixed number of partners.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
-from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, Or, Param, Var
+from gdatalog.parser import syntax as s
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Checked, CheckedRule, Stratum, own_name
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite import BindingSource, Columns, asked_for, plain
-from gdatalog.planner.rewrite.passing import branches, literals
+from gdatalog.planner.rewrite.passing import branches
 from gdatalog.records import dataclass, field
 
 Seen = Collection[tuple[str, int]]  # columns under estimation, to detect recursion
@@ -70,31 +70,24 @@ class Worth:
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
-            asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, ())
+            asked = self._values(arg, source.body, ())
             there = self.domain(name, column)
             few = tuning.magic_sets_values if there is None else tuning.magic_sets_share * there
             if asked is not None and asked <= few:
                 return None
-        shown = " and ".join(
-            f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, Var)
-        )
-        return f"{shown} may have most of the values that there are"
+        shown = [f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, s.Var)]
+        return f"{' and '.join(shown)} may have most of the values that there are"
 
     # --------------------------------------------------------------------------- relations
 
     def _below(self, name: str) -> set[str]:
         """A relation and all relations it depends on."""
-        found: set[str] = set()
-        waiting = [name]
-        while waiting:
-            at_hand = waiting.pop()
-            if at_hand in found:
-                continue
-            found.add(at_hand)
-            for rule in self.rules.get(at_hand, ()):
-                nodes = () if rule.body is None else walk(rule.body)
-                waiting += [part.name for part in nodes if isinstance(part, Atom)]
-        return found
+        rules = self.rules
+        read = reached(
+            name,
+            lambda other: (a.name for rule in rules.get(other, ()) for a in atoms_in(rule.body)),
+        )
+        return {name, *read}
 
     def _recursive(self, name: str) -> bool:
         return name in self.home and self.home[name].recursive and self.world.size(name) is None
@@ -119,20 +112,17 @@ class Worth:
         most: float | None = None
         for rule in self.rules[name]:
             arg = rule.head.args[column]
-            found = self._of(arg, literals(rule.body), seen)
+            found = self._values(arg, conjuncts(rule.body), seen)
             if found is not None:
                 most = max(most or 0.0, found)
         if not self.home[name].recursive:  # in a recursion, the result depends on `seen`
             self.domains[name, column] = most
         return most
 
-    def _of(self, arg: Expr, body: Sequence[Literal], seen: Seen) -> float | None:
-        if isinstance(arg, Const | Param):
-            return 1.0
-        return self._values(arg.name, body, seen) if isinstance(arg, Var) else None
-
-    def _values(self, name: str, body: Sequence[Literal], seen: Seen) -> float | None:
-        """The greatest number of values of a variable under the literals; None if unknown."""
+    def _values(self, arg: s.Expr, body: Sequence[s.Literal], seen: Seen) -> float | None:
+        """The greatest number of values of an argument under the literals; None if unknown."""
+        if not isinstance(arg, s.Var):
+            return 1.0 if isinstance(arg, s.Const | s.Param) else None
         known: dict[str, float] = {}
         for _ in range(len(body)):
             before = dict(known)
@@ -140,39 +130,39 @@ class Worth:
                 self._learn(literal, known, seen)
             if known == before:
                 break
-        return known.get(name)
+        return known.get(arg.name)
 
-    def _learn(self, literal: Literal, known: dict[str, float], seen: Seen) -> None:
+    def _learn(self, literal: s.Literal, known: dict[str, float], seen: Seen) -> None:
         def limit(name: str, values: float | None) -> None:
             if values is not None:
                 known[name] = min(values, known.get(name, values))
 
         match literal:
-            case Member(Var(name), values):
+            case s.Member(s.Var(name), values):
                 limit(name, float(len(values)))
-            case Compare():
+            case s.Compare():
                 for left, op, right in neighbours(literal):
                     for side, other in ((left, right), (right, left)):
-                        if op == "=" and isinstance(side, Var):
-                            limit(side.name, known.get(other.name) if isinstance(other, Var)
+                        if op == "=" and isinstance(side, s.Var):
+                            limit(side.name, known.get(other.name) if isinstance(other, s.Var)
                                   else 1.0)  # fmt: skip
-            case Or(items):
+            case s.Or(items):
                 branches = [dict(known) for _ in items]
                 for item, branch in zip(items, branches, strict=True):
-                    for part in literals(item):
+                    for part in conjuncts(item):
                         self._learn(part, branch, seen)
                 for name in set.intersection(*(set(branch) for branch in branches)):
                     limit(name, sum(branch[name] for branch in branches))
-            case Atom(relation, args):
+            case s.Atom(relation, args):
                 size = self.world.size(relation)
                 for column, arg in enumerate(args):
-                    if not isinstance(arg, Var):
+                    if not isinstance(arg, s.Var):
                         continue
                     limit(arg.name, self.domain(relation, column, seen))
                     for beside, value in enumerate(args) if size is not None else ():
-                        if beside == column or not isinstance(value, Var | Const | Param):
+                        if beside == column or not isinstance(value, s.Var | s.Const | s.Param):
                             continue
-                        ways = 1.0 if not isinstance(value, Var) else known.get(value.name)
+                        ways = 1.0 if not isinstance(value, s.Var) else known.get(value.name)
                         if ways is not None and size is not None:
                             each = size.rows / max(1, size.distinct(frozenset((beside,))))
                             limit(arg.name, ways * each)
@@ -180,9 +170,9 @@ class Worth:
                 pass
 
 
-def _made(literal: Literal) -> bool:
+def _made(literal: s.Literal) -> bool:
     """Whether a literal reads a relation that is itself restricted by demand."""
-    return any(isinstance(part, Atom) and asked_for(part.name) for part in walk(literal))
+    return any(asked_for(atom.name) for atom in atoms_in(literal))
 
 
 # --------------------------------------------------------------- joins over all rounds
@@ -219,11 +209,9 @@ class Collapse:
         values = {name: [0.0] * arity for name, arity in arities.items()}
         for _ in range(len(arities) + 2):
             for rule in rules:
-                if rule.body is None:
-                    continue
-                atoms = [part for part in walk(rule.body) if isinstance(part, Atom)]
-                for at, arg in enumerate(rule.head.args):
-                    found = self._values(arg, atoms, values) if isinstance(arg, Var) else 1.0
+                atoms = atoms_in(rule.body)
+                for at, arg in enumerate(rule.head.args if rule.body is not None else ()):
+                    found = self._values(arg, atoms, values) if isinstance(arg, s.Var) else 1.0
                     into = values[rule.head.name]
                     into[at] = max(into[at], found)
         for name, columns in values.items():
@@ -232,7 +220,7 @@ class Collapse:
             self.made[name] = FixpointRelation(max(1.0, rows), known)
 
     def _values(
-        self, variable: Var, atoms: Sequence[Atom], made: Mapping[str, Sequence[float]]
+        self, variable: s.Var, atoms: Sequence[s.Atom], made: Mapping[str, Sequence[float]]
     ) -> float:
         """The number of values of a variable: by data, otherwise by relations of the stratum."""
         there, flows = [], [0.0]
@@ -247,7 +235,7 @@ class Collapse:
 
     # ------------------------------------------------------------------------------- of atoms
 
-    def rows(self, atom: Atom) -> float:
+    def rows(self, atom: s.Atom) -> float:
         return self.distinct(atom.name, range(len(atom.args)))
 
     def distinct(self, name: str, columns: Collection[int]) -> float:
@@ -259,30 +247,30 @@ class Collapse:
             return max(1.0, made.distinct(columns))
         return max(1.0, float(self.sizes(name).distinct(frozenset(columns))))
 
-    def values(self, name: str, atoms: Iterable[Atom]) -> float:
+    def values(self, name: str, atoms: Iterable[s.Atom]) -> float:
         """The greatest number of values of a variable, by the atoms that contain it."""
         return min(
             self.distinct(atom.name, (at,))
             for atom in atoms
             for at, arg in enumerate(atom.args)
-            if isinstance(arg, Var) and arg.name == name
+            if isinstance(arg, s.Var) and arg.name == name
         )
 
-    def fan(self, atom: Atom, bound: Collection[str], wanted: Collection[str]) -> float:
+    def fan(self, atom: s.Atom, bound: Collection[str], wanted: Collection[str]) -> float:
         """The number of bindings of the wanted variables for each binding of the bound ones."""
         known, kept = [], []
         for at, arg in enumerate(atom.args):
-            if not isinstance(arg, Var) or arg.name in bound:
+            if not isinstance(arg, s.Var) or arg.name in bound:
                 known.append(at)
             elif arg.name in wanted:
                 kept.append(at)
         return self.distinct(atom.name, (*known, *kept)) / self.distinct(atom.name, known)
 
-    def passes(self, atom: Atom, values: dict[str, float]) -> float:
+    def passes(self, atom: s.Atom, values: dict[str, float]) -> float:
         """The share of bindings that an atom lets through; updates the number of values left."""
         share = 1.0
         for at, arg in enumerate(atom.args):
-            if isinstance(arg, Var):
+            if isinstance(arg, s.Var):
                 there = self.distinct(atom.name, (at,))
                 share *= min(1.0, there / values.get(arg.name, there))
                 values[arg.name] = min(there, values.get(arg.name, there))
@@ -291,48 +279,43 @@ class Collapse:
     # ------------------------------------------------------------------------- of conjunctions
 
     def bindings(
-        self, given: Atom, atoms: Sequence[Atom], wanted: Collection[str]
+        self, given: s.Atom, atoms: Sequence[s.Atom], wanted: Collection[str]
     ) -> tuple[float, float]:
         """For each given row: the number of bindings, and of intermediate bindings.
 
         The atom with the least fan-out comes next, as in a plan's order.
         """
-        left, known = list(atoms), set(names_of(given))
         values: dict[str, float] = {}
         self.passes(given, values)
         many, looked_at = 1.0, 0.0
-        while left:
-            atom, fan = self.next(left, known, wanted)
-            left.remove(atom)
-            known |= names_of(atom)
+        for atom, fan in self.in_order(atoms, names_of(given), wanted):
             many *= fan * self.passes(atom, values)
             looked_at += many
         return many, looked_at
 
-    def alike(self, atoms: Sequence[Atom], live: Collection[str], wanted: Collection[str]) -> float:
+    def alike(
+        self, atoms: Sequence[s.Atom], live: Collection[str], wanted: Collection[str]
+    ) -> float:
         """The greatest number of bindings with the same live variables."""
-        left, known, many = list(atoms), set(live), 1.0
+        return prod(max(1.0, fan) for _, fan in self.in_order(atoms, live, wanted))
+
+    def in_order(
+        self, atoms: Sequence[s.Atom], bound: Collection[str], wanted: Collection[str]
+    ) -> Iterator[tuple[s.Atom, float]]:
+        """The atoms, each with its fan-out: the connected one with the least comes next."""
+        left, known = list(atoms), set(bound)
         while left:
-            atom, fan = self.next(left, known, wanted)
+            found = []
+            for atom in [atom for atom in left if names_of(atom) & known] or left:
+                rest = (names_of(other) for other in left if other is not atom)
+                found.append((self.fan(atom, known, set(wanted).union(*rest)), atom))
+            fan, atom = min(found, key=lambda pair: pair[0])
             left.remove(atom)
             known |= names_of(atom)
-            many *= max(1.0, fan)
-        return many
-
-    def next(
-        self, left: Sequence[Atom], known: Collection[str], wanted: Collection[str]
-    ) -> tuple[Atom, float]:
-        """The connected atom with the least fan-out."""
-        near = [atom for atom in left if names_of(atom) & set(known)] or left
-        found = []
-        for atom in near:
-            others = set(wanted).union(*(names_of(other) for other in left if other is not atom))
-            found.append((self.fan(atom, known, others), atom))
-        fan, atom = min(found, key=lambda pair: pair[0])
-        return atom, fan
+            yield atom, fan
 
     def work(
-        self, atoms: Sequence[Atom], wanted: Collection[str], recursive: Collection[str]
+        self, atoms: Sequence[s.Atom], wanted: Collection[str], recursive: Collection[str]
     ) -> float:
         """The cost of a rule over all rounds: each row of a recursive atom is new once."""
         total = 0.0
@@ -343,7 +326,7 @@ class Collapse:
         return total
 
     def made_of(
-        self, atoms: Sequence[Atom], live: Sequence[str], recursive: Collection[str]
+        self, atoms: Sequence[s.Atom], live: Sequence[str], recursive: Collection[str]
     ) -> FixpointRelation:
         """The size of a part's relation after duplicates in the live variables are removed."""
         first = next(atom for atom in atoms if atom.name in recursive)
@@ -355,12 +338,12 @@ class Collapse:
         return FixpointRelation(max(1.0, min(met, prod(values))), values)
 
 
-def names_of(atom: Atom) -> frozenset[str]:
+def names_of(atom: s.Atom) -> frozenset[str]:
     """An atom's variables."""
-    return frozenset(arg.name for arg in atom.args if isinstance(arg, Var))
+    return frozenset(arg.name for arg in atom.args if isinstance(arg, s.Var))
 
 
-def once(atoms: Sequence[Atom], live: Collection[str]) -> frozenset[str]:
+def once(atoms: Sequence[s.Atom], live: Collection[str]) -> frozenset[str]:
     """The variables that join atoms or are live; other variables only need a witness."""
     seen: set[str] = set()
     twice: set[str] = set(live)

@@ -1,5 +1,4 @@
-"""An attempt to rewrite a program by magic sets: what is demanded of relations, what it made, and
-the steps that all kinds of demand rewriting share.
+"""An attempt to rewrite a program by magic sets: what is demanded of relations, and what it made.
 
 Each rule that is added passes demand on to the atoms of its body (`passing.py`), which is noted
 here, and so is each relation that turns out to be needed in full.
@@ -11,188 +10,56 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.errors import Error
-from gdatalog.parser.syntax import Aggregate, Atom, Compare, Const, HeadAggregate, Literal, Var
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
-from gdatalog.planner.check.names import conjunction
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.check.walk import contains_head_aggregate, rebuild, variables, walk
-from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
-from gdatalog.planner.rewrite.passing import (
-    KnownBindings,
-    SidewaysPassing,
-    branches,
-    closures,
-    is_plain,
-    literals,
+from gdatalog.planner.check.walk import (
+    atoms_in,
+    conjunction,
+    conjuncts,
+    contains_head_aggregate,
+    rebuild,
+    variables,
+    walk,
 )
+from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
+from gdatalog.planner.rewrite.passing import KnownBindings, is_plain, recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
-from gdatalog.records import dataclass, replace
-
-
-class Rewriting:
-    """The rules of one stratum, rewritten for an attempt."""
-
-    def __init__(self, attempt: Attempt, stratum: Stratum) -> None:
-        self.attempt = attempt
-        self.stratum = stratum
-        rules = list(stratum.rules)
-        if stratum.recursive:
-            rules = [branch for rule in rules for branch in branches(rule)]
-        rules += [rule for name in stratum.relations for rule in self._data(name)]
-        # a closure has a choice of rules, for either bound end
-        self.choices = list(closures(stratum, rules)) if stratum.recursive else [rules]
-        self.rules = rules
-        self.fixable = not any(map(loses_groups, rules))
-
-    def of(self, name: str) -> list[CheckedRule]:
-        return [rule for rule in self.rules if rule.head.name == name]
-
-    def _data(self, name: str) -> list[CheckedRule]:
-        """A rule for the rows that a relation has without rules."""
-        attempt = self.attempt
-        facts = attempt.checked.facts.get(name, ())
-        if not facts and not attempt.world.has_data(name):
-            return []
-        schema = attempt.checked.schemas[name]
-        given = f"{name}[given]"
-        attempt.given[given] = name
-        attempt.schema(given, range(schema.arity), name)
-        span = self.stratum.rules[0].span
-        args: list[Any] = [Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
-        head = list(args)
-        for at, kind in attempt.optima(name).items():
-            head[at] = HeadAggregate(kind, (args[at],), span)
-        types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
-        body = Atom(given, tuple(args), span)
-        return [CheckedRule(Atom(name, tuple(head), span), body, types, span)]
-
-    def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
-        """The rule with recursive atoms renamed to their adorned relations."""
-
-        def change(node: Any) -> Any:
-            if isinstance(node, Atom) and node.name in places:
-                name = adorned(node.name, self.attempt.arity(node.name), places[node.name])
-                return replace(node, name=name)
-            return rebuild(node, change)
-
-        return replace(rule, body=None if rule.body is None else change(rule.body))
-
-    def _magic(self, name: str, columns: Columns, sources: Sequence[BindingSource]) -> str:
-        """The magic set, with a rule for each source: path[bf]?(x) <- small(x)."""
-        attempt = self.attempt
-        magic = f"{adorned(name, attempt.arity(name), columns)}?"
-        attempt.schema(magic, columns, name)
-        facts: dict[Constants, Atom] = {}
-        for source in sources:
-            head = Atom(magic, source.args, source.span)
-            constants = source.constants
-            if constants is not None:
-                facts.setdefault(constants, head)
-            elif head not in source.body:
-                body = conjunction(list(source.body), source.span) if source.body else None
-                attempt.rules.append(CheckedRule(head, body, source.types, source.span))
-        if facts:
-            attempt.facts[magic] = tuple(facts.values())
-        return magic
-
-    def _schema_of(self, name: str, columns: Columns) -> None:
-        attempt = self.attempt
-        arity = attempt.arity(name)
-        attempt.schema(adorned(name, arity, columns), range(arity), name)
-
-    def _cut(self, name: str, columns: Columns) -> str:
-        return adorned(name, self.attempt.arity(name), columns, "c")
-
-    def _left_out(self, name: str, columns: Columns) -> None:
-        """Makes atoms that demand one constant read the relation without that column."""
-        attempt = self.attempt
-        arity = attempt.arity(name)
-        target = adorned(name, arity, columns)
-        attempt.final.setdefault(target, (target, ()))
-        for placeholder, (final, _) in list(attempt.final.items()):
-            if final == target:
-                attempt.final[placeholder] = self._cut(name, columns), columns
-
-    def _guarded(
-        self,
-        rule: CheckedRule,
-        columns: Columns,
-        magic: str,
-        constants: Constants | None = None,
-    ) -> None:
-        """A rule restricted to demanded values: it reads the magic set first, whose values may be
-        known constants."""
-        attempt = self.attempt
-        name = rule.head.name
-        args = tuple(rule.head.args[at] for at in columns)
-        guard = Atom(magic, args, rule.head.span)
-        known = KnownBindings()
-        if is_plain(guard):
-            known.learn(guard)
-            for arg, constant in zip(args, constants or (), strict=False):
-                if isinstance(arg, Var):
-                    known.constants[arg.name] = constant
-        self._schema_of(name, columns)
-        items: list[Literal] = [guard]
-        if rule.body is not None:
-            items.append(attempt.sideways(rule).literal(rule.body, known))
-        head = replace(rule.head, name=adorned(name, attempt.arity(name), columns))
-        body = conjunction(items, rule.span)
-        attempt.rules.append(replace(rule, head=head, body=body))
-
-    def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
-        """path[cf](z) <- E(1, z): constants in place of variables."""
-        attempt = self.attempt
-        for name, columns in places.items():
-            arity = attempt.arity(name)
-            self._left_out(name, columns)
-            others = [at for at in range(arity) if at not in columns]
-            attempt.schema(self._cut(name, columns), others, name)
-            for rule in self.of(name):
-                inner = self._within(rule, places) if self.stratum.recursive else rule
-                fixed = with_constants(inner, columns, constants)
-                if fixed is not None:
-                    head = replace(fixed.head, args=tuple(fixed.head.args[at] for at in others))
-                    attempt.add(
-                        replace(fixed, head=head), self._cut(name, columns), KnownBindings()
-                    )
-
-
-# Rules with constants in place of columns of the head.
+from gdatalog.records import dataclass, field, replace
 
 
 def loses_groups(rule: CheckedRule) -> bool:
     """Whether a constant for a column could leave a head with counts and no group."""
     nodes = [part for arg in rule.head.args for part in walk(arg)]
-    kinds = {part.kind for part in nodes if isinstance(part, HeadAggregate)}
+    kinds = {part.kind for part in nodes if isinstance(part, s.HeadAggregate)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
 
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
     """The rule with constants in these columns of its head; None if they contradict it."""
     values: dict[str, Any] = {}
-    tests: list[Literal] = []
+    tests: list[s.Literal] = []
 
     def put(node: Any) -> Any:
-        if isinstance(node, Var):
+        if isinstance(node, s.Var):
             return values.get(node.name, node)
         return rebuild(node, put)
 
     for at, constant in zip(columns, constants, strict=True):
         arg = rule.head.args[at]
-        if isinstance(arg, Var) and arg.name not in values:
+        if isinstance(arg, s.Var) and arg.name not in values:
             values[arg.name] = constant
     for at, constant in zip(columns, constants, strict=True):
         arg = put(rule.head.args[at])
-        if isinstance(arg, Const) and isinstance(constant, Const):
+        if isinstance(arg, s.Const) and isinstance(constant, s.Const):
             if arg.value != constant.value:
                 return None
         elif arg != constant:
-            tests.append(Compare(arg, (("=", constant),), rule.head.span))
+            tests.append(s.Compare(arg, (("=", constant),), rule.head.span))
     head = replace(rule.head, args=tuple(map(put, rule.head.args)))
-    items = [*([] if rule.body is None else [put(rule.body)]), *tests]
+    items = [*map(put, conjuncts(rule.body)), *tests]
     body = conjunction(items, rule.span) if items else None
     return replace(rule, head=head, body=body)
 
@@ -209,39 +76,29 @@ class Measured:
     values: float
 
 
+@dataclass(slots=True)
 class Attempt:
     """One pass over the strata, with some relations known to be evaluated in full."""
 
-    def __init__(
-        self,
-        checked: Checked,
-        wanted: str,
-        world: World,
-        worth: Worth,
-        forced: bool,
-        through: bool,
-        full: Mapping[str, str],
-    ) -> None:
-        self.checked = checked
-        self.wanted = wanted
-        self.world = world
-        self.worth = worth
-        self.forced = forced
-        self.through = through  # whether negations and aggregates pass demand on
-        self.full = full
-        self.home = {name: stratum for stratum in checked.strata for name in stratum.relations}
-        self.asks: dict[str, dict[Columns, list[BindingSource]]] = {}
-        self.in_full: dict[str, str] = {}  # relations found to be needed in full, and why
-        self.rules: list[CheckedRule] = []
-        self.facts: dict[str, tuple[Atom, ...]] = {}
-        self.schemas: dict[str, Schema] = {}
-        self.given: dict[str, str] = {}
-        self.magic_sets: dict[
-            str, tuple[str, int]
-        ] = {}  # magic sets of recursions: relation and column
-        # the relation that replaces an adorned one, and the columns it lacks
-        self.final: dict[str, tuple[str, Columns]] = {}
-        self.at_hand: Stratum | None = None
+    checked: Checked
+    wanted: str
+    world: World
+    worth: Worth
+    forced: bool
+    through: bool  # whether negations and aggregates pass demand on
+    full: Mapping[str, str]
+    asks: dict[str, dict[Columns, list[BindingSource]]] = field(default_factory=dict)
+    # relations found to be needed in full, and why
+    in_full: dict[str, str] = field(default_factory=dict)
+    rules: list[CheckedRule] = field(default_factory=list)
+    facts: dict[str, tuple[s.Atom, ...]] = field(default_factory=dict)
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+    # magic sets of recursions: relation and column
+    magic_sets: dict[str, tuple[str, int]] = field(default_factory=dict)
+    # the relation that replaces an adorned one, and the columns it lacks
+    final: dict[str, tuple[str, Columns]] = field(default_factory=dict)
+    at_hand: Stratum | None = None
 
     @property
     def asked(self) -> bool:
@@ -257,7 +114,7 @@ class Attempt:
                 check_lattice(stratum, errors)
         if errors:
             return None
-        others = tuple(s for s in self.checked.strata if self.wanted not in s.relations)
+        others = tuple(each for each in self.checked.strata if self.wanted not in each.relations)
         return replace(
             self.checked,
             schemas={**self.checked.schemas, **self.schemas},
@@ -268,13 +125,13 @@ class Attempt:
     def measured(self, program: Checked) -> Iterator[Measured]:
         for magic, (name, column) in self.magic_sets.items():
             values = self.worth.domain(name, column)
-            home = next((s for s in program.strata if magic in s.relations), None)
+            home = next((each for each in program.strata if magic in each.relations), None)
             alone = home is None or all(other.endswith("?") for other in home.relations)
             if alone and values is not None:
                 yield Measured(magic, name, values)
 
     def derived(self, name: str) -> bool:
-        return name in self.home and name not in self.full and not self.world.there(name)
+        return name in self.worth.home and name not in self.full and not self.world.there(name)
 
     def arity(self, name: str) -> int:
         return self.checked.schemas[name].arity
@@ -282,7 +139,7 @@ class Attempt:
     def groups(self, name: str) -> set[int]:
         """The columns that can be bound: those that no aggregate computes."""
         columns = set(range(self.arity(name)))
-        for rule in self.worth.rules.get(name, ()):
+        for rule in self._rules(name):
             given_out = exported(rule)
             for at, arg in enumerate(rule.head.args):
                 if contains_head_aggregate(arg) or given_out & variables(arg).keys():
@@ -292,7 +149,7 @@ class Attempt:
     def optima(self, name: str) -> dict[int, str]:
         """The columns of lattice aggregates, and their kinds."""
         found: dict[int, str] = {}
-        for rule in self.worth.rules.get(name, ()):
+        for rule in self._rules(name):
             found |= aggregate_columns(rule.head)
         return {at: kind for at, kind in found.items() if kind in ("min", "max")}
 
@@ -311,19 +168,10 @@ class Attempt:
 
     def add(self, rule: CheckedRule, head: str, known: KnownBindings) -> None:
         """Adds a rule for the relation `head`, whose body passes demand on."""
-        body = rule.body and self.sideways(rule).literal(rule.body, known)
+        body = rule.body and SidewaysPassing(self, rule).literal(rule.body, known)
         self.rules.append(replace(rule, head=replace(rule.head, name=head), body=body))
 
-    def sideways(self, rule: CheckedRule) -> SidewaysPassing:
-        return SidewaysPassing(
-            self.derived,
-            lambda atom, known: self._ask(atom, known, rule),
-            self._tells,
-            self._rows,
-            self.groups,
-        )
-
-    def _tells(self, name: str) -> bool:
+    def tells(self, name: str) -> bool:
         """Whether a relation's rows can be used for demand; not while lattice aggregates improve
         them."""
         stratum = self.at_hand
@@ -331,11 +179,11 @@ class Attempt:
             return True
         return not any(rule.aggregated for rule in stratum.rules)
 
-    def _rows(self, name: str) -> int:
+    def rows(self, name: str) -> int:
         size = self.world.size(name)
         return 1 << 60 if size is None else size.rows
 
-    def _ask(self, atom: Atom, known: KnownBindings, rule: CheckedRule) -> Atom:
+    def ask(self, atom: s.Atom, known: KnownBindings, rule: CheckedRule) -> s.Atom:
         """Records the demand of an atom of a derived relation, and returns the atom that replaces
         it."""
         name = atom.name
@@ -346,13 +194,13 @@ class Attempt:
         inside = name in self.at_hand.relations
         if name in self.world.limited:
             self.needs(name, "of its rows only so many are made")
-        elif not self.through and (known.tested or self._gathers(name)):
+        elif not self.through and (known.tested or any(r.aggregated for r in self._rules(name))):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
         elif () in self.asks.get(name, {}):
             columns = ()  # another atom needs the whole relation
         elif not columns:
-            if inside or self.home[name].recursive:
-                alone = len(literals(rule.body)) == 1
+            if inside or self.worth.home[name].recursive:
+                alone = len(conjuncts(rule.body)) == 1
                 why = "none of its columns is known where " + (
                     "its own rules read it" if inside else "it is read"
                 )
@@ -364,7 +212,7 @@ class Attempt:
             values = [bound[at] for at in columns]
             args = tuple(value for value in values if value is not None)
             source = BindingSource(args, relevant(known.prefix, args), rule.types, atom.span)
-            in_rounds = not atoms_read(rule).isdisjoint(self.at_hand.relations)
+            in_rounds = bool(recursive_atoms(rule, self.at_hand.relations))
             refused = None
             if not self.forced and not inside:
                 refused = self.worth.refuses(name, columns, source, in_rounds)
@@ -380,30 +228,96 @@ class Attempt:
         known = [own for own in self.asks.get(name, ()) if len(own) == 1 and own[0] in columns]
         return known[0] if known else columns[:1]
 
-    def _gathers(self, name: str) -> bool:
-        return any(rule.aggregated for rule in self.worth.rules.get(name, ()))
+    def _rules(self, name: str) -> Sequence[CheckedRule]:
+        return self.worth.rules.get(name, ())
 
     def _named(self, rule: CheckedRule) -> CheckedRule:
         """The rule with the final names of relations."""
 
         def change(node: Any) -> Any:
-            if isinstance(node, Atom):
+            if isinstance(node, s.Atom):
                 node = rebuild(node, change)
                 name, dropped = self.final.get(node.name, (node.name, ()))
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
-            return node if isinstance(node, Var) else rebuild(node, change)
+            return node if isinstance(node, s.Var) else rebuild(node, change)
 
         return replace(rule, body=None if rule.body is None else change(rule.body))
 
 
-def atoms_read(rule: CheckedRule) -> set[str]:
-    """The relations that a rule reads."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {part.name for part in nodes if isinstance(part, Atom)}
+@dataclass(frozen=True, slots=True)
+class SidewaysPassing:
+    """A walk through the body of a rule, whose derived atoms demand rows."""
+
+    attempt: Attempt
+    rule: CheckedRule
+
+    def literal(self, literal: s.Literal, known: KnownBindings) -> s.Literal:
+        """The literal with its derived atoms replaced; adds to `known`."""
+        match literal:
+            case s.And():
+                return replace(literal, items=self._conjunction(literal.items, known))
+            case s.Atom():
+                tells = self.attempt.tells(literal.name) and is_plain(literal)
+                new = literal
+                if self.attempt.derived(literal.name):
+                    new = self.attempt.ask(literal, known, self.rule)
+                if tells:
+                    known.learn(new)
+                return new
+            case s.Or():
+                items = tuple(self.literal(item, known.copy()) for item in literal.items)
+                either = replace(literal, items=items)
+                relations = (atom.name for atom in atoms_in(literal))
+                if known.ready(either) and all(map(self.attempt.tells, relations)):
+                    known.learn(either)
+                return either
+            case s.Not():
+                return replace(literal, body=self.literal(literal.body, known.copy(tested=True)))
+            case _:
+                changed = rebuild(literal, lambda part: self._expression(part, known))
+                if known.ready(changed):
+                    known.learn(changed)
+                return changed
+
+    def _expression(self, expr: Any, known: KnownBindings) -> Any:
+        match expr:
+            case s.Aggregate():
+                inside = known.copy(tested=True, without=expr.locals)
+                return replace(expr, body=self.literal(expr.body, inside))
+            case s.FunctionCall() | s.Chain():
+                return rebuild(expr, lambda part: self._expression(part, known))
+            case _:
+                return expr
+
+    def _conjunction(
+        self, items: Sequence[s.Literal], known: KnownBindings
+    ) -> tuple[s.Literal, ...]:
+        new: dict[int, s.Literal] = {}
+        while len(new) < len(items):
+            waiting = [at for at in range(len(items)) if at not in new]
+            at = min(waiting, key=lambda at: (self._rank(items[at], known), at))
+            new[at] = self.literal(items[at], known)
+        return tuple(new[at] for at in range(len(items)))
+
+    def _rank(self, literal: s.Literal, known: KnownBindings) -> tuple[int, int]:
+        """The order in which literals are taken."""
+        match literal:
+            case s.Atom(name, args):
+                bound = [at for at, arg in enumerate(args) if known.value(arg) is not None]
+                if self.attempt.derived(name):
+                    some = not self.attempt.groups(name).isdisjoint(bound)
+                    return (2 if some else 6), 0
+                return (1, 0) if bound or not args else (4, self.attempt.rows(name))
+            case s.Or() if known.ready(literal):
+                return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
+            case _ if known.ready(literal):
+                return 0, 0
+            case _:
+                return 7, 0
 
 
 def exported(rule: CheckedRule) -> set[str]:
     """The variables that aggregates bind."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {name for part in nodes if isinstance(part, Aggregate) for name in part.exports}
+    parts = walk(rule.body)
+    return {name for part in parts if isinstance(part, s.Aggregate) for name in part.exports}

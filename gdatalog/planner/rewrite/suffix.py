@@ -11,19 +11,17 @@ The other variables are enumerated, one solution of each orbit. Equal lists are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from gdatalog.plan import Branch, Join, JoinPlan, Seek, Slot, Step
 from gdatalog.plan.nest import measurable
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
+from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import (
-    Symmetries,
     comparison,
     edge_of,
     ends,
@@ -31,13 +29,14 @@ from gdatalog.planner.order.edges import (
     literals_of,
     operator,
     rank,
-    rankable,
     ranked,
+    restrictions_of,
     types_of,
-    unlike_pairs,
 )
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
+from gdatalog.planner.rewrite.orbits import has_ranks
+from gdatalog.planner.rewrite.parts import neighbours
 from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
 from gdatalog.records import dataclass, replace
 
@@ -53,16 +52,13 @@ class Suffixes:
     """Plans of one body that count its last variables by inclusion and exclusion."""
 
     items: Conjunction
-    sizes: Statistics
-    params: Params | None
-    orders: Orders
-    tuning: Tuning
+    inputs: PlanInputs
     bits: bool  # whether branches read bitsets
     live: tuple[str, ...] = ()  # group keys and summed variables, which are enumerated
 
     def best(self) -> tuple[float, JoinPlan] | None:
         """The cheapest plan and its cost, if there is a plan."""
-        self.items = without_implied(tuple(dict.fromkeys(self.items)), self.sizes)
+        self.items = without_implied(tuple(dict.fromkeys(self.items)), self.inputs.sizes)
         found: tuple[float, JoinPlan] | None = None
         for last in self._choices():
             plan = self._plan(last)
@@ -73,18 +69,15 @@ class Suffixes:
         return found
 
     def _work(self, plan: JoinPlan) -> float:
-        return work_of(plan, self.sizes, self.live, self.bits)
-
-    def _symmetric(self, atom: AtomItem) -> bool:
-        return self.sizes(atom.relation, atom.version).symmetric
+        return work_of(plan, self.inputs.sizes, self.live, self.bits)
 
     # ------------------------------------------------------------------- which variables are last
 
     def _choices(self) -> Iterator[Names]:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
-        if literals_of(self.items, self._symmetric) is None:
+        if literals_of(self.items, self.inputs.sizes) is None:
             return
-        isomorphic = Isomorphic(self.sizes, {})
+        isomorphic = Isomorphic(self.inputs.sizes, {})
         seen: set[object] = set()
         for sets in reversed(self._candidates()):
             for chosen in sets:
@@ -101,7 +94,8 @@ class Suffixes:
         connected, so does each of its subsets: so sets grow variable by variable."""
         names = [name for name in in_order(self.items) if name not in self.live]
         eligible = [name for name in names if self._eligible(name)]
-        near, looked = self._near(), 0
+        bound = [item for item in self.items if not unequal(item)]
+        near, looked = neighbours(bound, set(variables_of(self.items))), 0
         grown: list[list[tuple[str, ...]]] = [[()]]
         while grown[-1] and len(grown) <= MOST_LAST:
             sets: list[tuple[str, ...]] = []
@@ -123,7 +117,7 @@ class Suffixes:
         atoms = [item for item in own if isinstance(item, AtomItem)]
         for item in own:
             if isinstance(item, AtomItem):
-                if item.once or sum(_names(arg, name) for arg in item.args) != 1:
+                if item.once or len(list(places_of(name, [item]))) != 1:
                     return False
                 # A variable of this atom alone would give the list's values weights.
                 others = item.variables - {name}
@@ -132,15 +126,6 @@ class Suffixes:
             elif operator(item) is None:
                 return False
         return len(own) > 1 and any(len(atom.variables) > 1 for atom in atoms)
-
-    def _near(self) -> dict[str, set[str]]:
-        """The variables that share an item other than `!=` with each variable."""
-        near: dict[str, set[str]] = {name: set() for name in variables_of(self.items)}
-        for item in self.items:
-            if not unequal(item):
-                for name in item.variables:
-                    near[name] |= item.variables - {name}
-        return near
 
     def _leaves_connected(self, last: Set[str]) -> bool:
         rest = [item for item in self.items if item.variables.isdisjoint(last)]
@@ -157,7 +142,7 @@ class Suffixes:
         between = [item for item in items if unequal(item) and item.variables <= last]
         before = [item for item in items if item.variables.isdisjoint(last)]
         own = [item for item in items if item not in set(between) and item not in set(before)]
-        parts, terms = _blocks(own, between, last, self._symmetric)
+        parts, terms = _blocks(own, between, last, self.inputs.sizes)
         plans = [self._joined(before, parts, terms, last, whole) for whole in (False, True)]
         found = [replace(plan, orbit=orbit) for plan in plans if plan is not None]
         return min(found, key=self._work, default=None)
@@ -174,9 +159,9 @@ class Suffixes:
         more lists are intersected within one recoded list."""
         reads = [variables_of(part) - last for part in parts]
         read = frozenset().union(*reads)
-        builder = PlanBuilder(self.sizes, (), False, self.params, self.orders, self.tuning)
+        builder = PlanBuilder(self.inputs)
         builder.whole_lists = whole
-        items = without_implied(without_looser(tuple(before)), self.sizes)
+        items = without_implied(without_looser(tuple(before)), self.inputs.sizes)
         live = read.union(self.live)
         steps = ConjunctionBuilder(builder, items, frozenset(), live, True, 1.0).build()
         rows = next((s.estimate for s in reversed(steps) if isinstance(s, Join)), 1.0)
@@ -193,42 +178,17 @@ class Suffixes:
         """The items with symmetry breaking outside the last variables; the last variables, by rank
         if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
-        edges = [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
-        tests = [item for item in items if operator(item) == "!="]
-        relations = {(atom.relation, atom.version) for atom in edges}
-        by_degree = (
-            not self.live
-            and len(edges) + len(tests) == len(items)
-            and len(relations) == 1
-            and all(rankable(self.sizes(*each)) for each in relations)
-            and not any(self.sizes(*each).rises for each in relations)
-        )
-        types = types_of(items)
-        unlike = unlike_pairs(items, self.sizes)
-        near = {frozenset(edge_of(atom) or ()) for atom in edges}
-        literals = literals_of(items, self._symmetric)
-        assert literals is not None
-        names = [name for name in in_order(items) if name not in last] + sorted(last)
-        found = Symmetries(literals, names).restrictions(
-            lambda a, b: (
-                (by_degree or types.get(a, "symbol") != "symbol") and frozenset((a, b)) in unlike
-            ),
-            lambda a, b: frozenset((a, b)) in near,
-            last,
-            self.live,
-        )
-        if not found.pairs:
+        by_degree = not self.live and has_ranks(items, self.inputs.sizes)
+        found = restrictions_of(items, self.inputs.sizes, by_degree, sorted(last), self.live)
+        if found is None or not found.pairs:
             return items, last, 1
+        types = types_of(items)
         kinds = dict.fromkeys(types, "int") if by_degree else types
         less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
         whole = (*items, *less)
         if not by_degree:
             return whole, last, found.orbit
         return tuple(map(ranked, whole)), frozenset(map(rank, last)), found.orbit
-
-
-def _names(arg: object, name: str) -> bool:
-    return isinstance(arg, Slot) and arg.name == name
 
 
 def _measured(steps: Sequence[Step]) -> bool:
@@ -238,10 +198,7 @@ def _measured(steps: Sequence[Step]) -> bool:
 
 
 def _blocks(
-    own: Sequence[Item],
-    between: Iterable[Item],
-    last: Names,
-    symmetric: Callable[[AtomItem], bool],
+    own: Sequence[Item], between: Iterable[Item], last: Names, sizes: Statistics
 ) -> tuple[list[Conjunction], tuple[tuple[int, tuple[int, ...]], ...]]:
     """The distinct items of the blocks of all partitions; and the signed sum: the coefficient of
     each partition, and the numbers of its blocks."""
@@ -259,7 +216,7 @@ def _blocks(
         for members in blocks.values():
             same = dict.fromkeys(members, names[0])
             items = [renamed(item, same) for item in own if not item.variables.isdisjoint(members)]
-            part = tuple(dict.fromkeys(_normal(item, names[0], symmetric) for item in items))
+            part = tuple(dict.fromkeys(_normal(item, names[0], sizes) for item in items))
             found.append(numbers.setdefault(frozenset(part), len(parts)))
             if found[-1] == len(parts):
                 parts.append(part)
@@ -268,10 +225,11 @@ def _blocks(
     return parts, tuple((times, key) for key, times in sums.items() if times)
 
 
-def _normal(item: Item, name: str, symmetric: Callable[[AtomItem], bool]) -> Item:
+def _normal(item: Item, name: str, sizes: Statistics) -> Item:
     """An item with a normalised direction: an edge of a symmetric relation leads to the
     variable."""
-    pair = edge_of(item) if isinstance(item, AtomItem) else None
-    if pair is None or not isinstance(item, AtomItem) or not symmetric(item) or pair[1] == name:
+    pair = edge_of(item)
+    if not isinstance(item, AtomItem) or pair is None or pair[1] == name:
         return item
-    return replace(item, args=item.args[::-1])
+    symmetric = sizes(item.relation, item.version).symmetric
+    return replace(item, args=item.args[::-1]) if symmetric else item
