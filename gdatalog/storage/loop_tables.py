@@ -13,7 +13,6 @@ its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -274,10 +273,11 @@ class EdgeCounts:
         keys = [xp.concatenate([ends[::way][column] for way in ways or [1]]) for column in columns]
         if len(columns) == 1:
             return self._by_one(keys[0], counts, total, weighted)
-        order = self._order(keys)
+        packing = self.ops.packing(keys) if len(keys[0]) else None
+        order = self.ops.order_rows(keys) if packing is None else xp.argsort(packing.pack(keys))
         keys, counts = [key[order] for key in keys], counts[order]
         left = keys[0]
-        starts = self.ops.survivors(xp.append(xp.ones(1, bool), left[1:] != left[:-1])[: len(left)])
+        starts = self.ops.survivors(self.ops.row_firsts([left]))
         offsets = xp.append(starts, xp.full(1, len(left))).astype(xp.int64)
         levels = self._root(left[starts]), TrieLevel(keys[1], offsets, xp)
         return Trie(levels, total, counts) if weighted else Trie(levels, len(left), None)
@@ -300,19 +300,3 @@ class EdgeCounts:
             sums = self.ops.sums_by(numbers, len(values), counts)
         weights = sums if weighted else None
         return Trie((self._root(values),), total if weighted else len(values), weights)
-
-    def _order(self, keys: Sequence[Array]) -> Array:
-        """The order that sorts rows by their columns."""
-        xp = self.ops.xp
-        packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
-        if not len(packed):
-            return packed
-        bounds = [bound for key in keys for bound in (key.min(), key.max())]
-        told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
-        spans = list(zip(told[::2], told[1::2], strict=True))
-        if prod(high - low + 1 for low, high in spans) >= 1 << 62:
-            return self.ops.order_rows(keys)
-        for key, (low, high) in zip(keys, spans, strict=True):
-            packed = packed * (high - low + 1) + (key - low)
-        order: Array = xp.argsort(packed)
-        return order

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,15 +140,15 @@ NOT_ASCII = 0x8080_8080_8080_8080  # bits that are only set in bytes beyond ASCI
 _ODD = "surrogatepass"
 
 
-class TextSetFunctions(Protocol):
+class TextSetFunctions(NamedTuple):
     """The compiled functions, those of `codegen/helpers/lines.py`."""
 
-    def scan(self, *args: Any) -> int: ...
-    def measure(self, *args: Any) -> None: ...
-    def look_up(self, *args: Any) -> int: ...
-    def join(self, *args: Any) -> bool: ...
-    def index_texts(self, *args: Any) -> None: ...
-    def move_slots(self, *args: Any) -> None: ...
+    scan: Callable[..., int]
+    measure: Callable[..., None]
+    look_up: Callable[..., int]
+    join: Callable[..., bool]
+    index_texts: Callable[..., None]
+    move_slots: Callable[..., None]
 
 
 # Returns the functions for this many bytes of text; None if compiling does not pay.
