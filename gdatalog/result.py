@@ -12,10 +12,11 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
+from gdatalog.storage import TypedColumns
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.remote import RemoteRows, RemoteSchema
+from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.rows import (
     Columns,
     concatenate,
@@ -249,8 +250,8 @@ class Result:
         return far if far is not None and far.unfetched else None
 
     @property
-    def _shape(self) -> RemoteSchema:
-        return RemoteSchema(self.columns, self._relation.types)
+    def _shape(self) -> TypedColumns:
+        return TypedColumns(self.columns, self._relation.types)
 
     def _part(self, start: int, stop: int) -> Result:
         """The rows from `start` to `stop`."""

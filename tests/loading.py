@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gdatalog.errors import DataError
+from gdatalog.records import replace
 from gdatalog.storage import PLAIN, LoadOptions, facts_files
 from gdatalog.storage.data_files import joined
 from gdatalog.storage.export import to_rows
@@ -45,8 +46,11 @@ def put(name: str, content: str | bytes) -> str:
     return name
 
 
-def read_table(path: str | Path, options: LoadOptions = PLAIN, **how: Any) -> Table:
+def read_table(
+    path: str | Path, options: LoadOptions = PLAIN, declared: Any = None, **how: Any
+) -> Table:
     """All rows of a file, or of files that are one relation."""
+    options = replace(options, declared=declared or options.declared)
     return joined(list(read_tables(path, options, **how)))
 
 

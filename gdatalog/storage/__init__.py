@@ -27,6 +27,14 @@ class Declared(Protocol):
     def types(self) -> tuple[TypeName, ...]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class TypedColumns:
+    """The names and types of a relation's columns."""
+
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+
+
 @dataclass(slots=True)
 class Findings:
     """What the user should know about loaded data, of one file or several."""
@@ -74,7 +82,8 @@ class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
     line of a text file is one. `nulls`: what happens to rows with missing values; `fill` gives
     values for them, by column. `row_id`: the name of a column of row numbers. `findings` collects
-    warnings, if given.
+    warnings, if given. `declared`: the relation's declaration. `what`: the name of the data, in
+    errors. `there`: the array module of a device, on which columns stay that lie there.
     """
 
     columns: Sequence[str] | None = None
@@ -85,6 +94,15 @@ class LoadOptions:
     first_row_id: int = 0
     fill_is_text: bool = False  # whether its values are texts, as in a file
     findings: Findings | None = field(default=None, compare=False)
+    declared: Declared | None = None
+    what: str = "data"
+    there: Any = None
+
+    @property
+    def arity(self) -> int | None:
+        """The number of wanted columns, if it is known."""
+        wanted = self.columns if self.declared is None else self.declared.types
+        return None if wanted is None else len(wanted)
 
     @property
     def mends(self) -> bool:

@@ -189,13 +189,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
 
 def _inferred(cells: Any, place: DataPlace) -> Typed:
     """The first type that all cells can be read as; symbol if there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    sample = [cell for cell in cells[:100].to_pylist() if cell.strip() not in MISSING]
-    if not sample:
-        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
-        sample = cells.filter(pc.invert(blank))[:100].to_pylist()
+    sample = _there(cells[:100]).to_pylist() or _there(cells)[:100].to_pylist()
     for kind in _possible(sample):
         if kind in ("int", "float") and _has_identifier(cells):
             break
@@ -313,29 +307,22 @@ def _patient(cells: Any, kind: TypeName, place: DataPlace) -> Array | None:
 
     An error if it is of this type but for cells that are missing, or for ints that are too big.
     """
-    values = []
-    missing: int | None = None
+    parts, bad = _read(cells, kind)
     big: int | None = None
-    row = 0
-    for chunk in cells.chunks:
-        for text in chunk.to_pylist():
-            value = cell_value(text, kind)
-            if value is not None:
-                values.append(value)
-            elif text.strip() in MISSING:
-                missing = row if missing is None else missing
-            elif kind == "int" and _big(text):
-                big = row if big is None else big
-            else:
-                return None
-            row += 1
+    for row in bad:
+        text = cells[row].as_py()
+        if kind == "int" and _big(text):
+            big = row if big is None else big
+        elif text.strip() not in MISSING:
+            return None
+    if len(bad) > MOST_COUNTED and not _all_read(_there(cells), kind):
+        return None
     if big is not None:
         raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
-    if missing is not None:
-        message = f"found {shown(cells[missing].as_py())} in a column of type {kind}"
-        raise MissingValue.of(place.error(missing, message))
-    found: Array = np.array(values, dtype=DTYPES[kind])
-    return found + 0.0 if kind == "float" else found
+    if bad:
+        message = f"found {shown(cells[bad[0]].as_py())} in a column of type {kind}"
+        raise MissingValue.of(place.error(bad[0], message))
+    return np.concatenate(parts)
 
 
 # Cells that are not of their column's type: what they probably are, and what to do.

@@ -67,15 +67,10 @@ def arrow_array(raw: Any) -> Any:
     return pa.chunked_array(raw) if hasattr(raw, "__arrow_c_stream__") else pa.array(raw)
 
 
-def _expect(
-    found: TypeName, declared: TypeName | None, place: DataPlace, values: Any
-) -> TypeName | None:
-    """The agreed type of declaration and data; None for an empty column of another type."""
-    if declared is None or declared == found:
-        return found
-    if len(values) == 0:
-        return None
-    raise place.mismatch(0, declared, values[0], found)
+def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values: Any) -> None:
+    """Raises if values are of another type than was declared."""
+    if declared not in (None, found):
+        raise place.mismatch(0, declared, values[0], found)
 
 
 # ---------------------------------------------------------------- NumPy
@@ -98,21 +93,23 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
         return object_column(values.astype(object), declared, place)
     names: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool"}
     found: TypeName | None = "timestamp" if kind == "M" else names.get(kind)
+    if len(values) == 0:
+        return _nothing(declared or found)
     if found is None:
-        if len(values) == 0:
-            return declared or "symbol", empty_column(declared or "symbol")
         raise _wrong_dtype(values, place)
-    agreed = _expect(found, declared, place, values)
-    if agreed is None:
-        assert declared is not None
-        return declared, empty_column(declared)
-    if agreed == "int":
-        return agreed, integers(values, place)
-    if agreed == "float":
-        return agreed, floats(values, place)
-    if agreed == "timestamp":
-        return agreed, instants(values, place)
-    return agreed, np.ascontiguousarray(values)
+    _agree(found, declared, place, values)
+    if found == "int":
+        return found, integers(values, place)
+    if found == "float":
+        return found, floats(values, place)
+    if found == "timestamp":
+        return found, instants(values, place)
+    return found, np.ascontiguousarray(values)
+
+
+def _nothing(kind: TypeName | None) -> Typed:
+    """A column without values."""
+    return kind or "symbol", empty_column(kind or "symbol")
 
 
 def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
@@ -170,38 +167,35 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
     if types.is_dictionary(values.type):
         # A dictionary may repeat a text or contain a null: decoding handles both.
         values = _decoded(values)
-    if len(values) == 0 and types.is_null(values.type):
-        return declared or "symbol", empty_column(declared or "symbol")
     if values.null_count:
         raise place.missing(pc.index(pc.is_null(values), True).as_py(), None)
     if types.is_decimal(values.type):
         values = _whole(values, place)
     kind = values.type
     found = arrow_type(kind)
+    if len(values) == 0:
+        return _nothing(declared or found)
     if found is None:
-        if len(values) == 0:
-            return declared or "symbol", empty_column(declared or "symbol")
-        raise _wrong_arrow(values, place)
-    agreed = _expect(found, declared, place, values)
-    if agreed is None:
-        assert declared is not None
-        return declared, empty_column(declared)
-    if agreed == "symbol":
+        message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
+        hint = "cast the column to int64, double, bool, string or timestamp"
+        raise place.error(0, message, hint)
+    _agree(found, declared, place, values)
+    if found == "symbol":
         try:
-            return agreed, encoded(values)
+            return found, encoded(values)
         except (UnicodeDecodeError, pa.ArrowException) as error:
             message = f"{place.what}: column {place.column!r}: a text is not valid UTF-8"
             raise DataError(message) from error
-    if agreed == "timestamp" and not types.is_timestamp(kind):
+    if found == "timestamp" and not types.is_timestamp(kind):
         values = values.cast(pa.timestamp("ms"))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if agreed == "bool":
-        return agreed, values.to_numpy(zero_copy_only=False)
-    if agreed != "timestamp":
-        return numpy_column(arrow_numbers(values), agreed, place)
+    if found == "bool":
+        return found, values.to_numpy(zero_copy_only=False)
+    if found != "timestamp":
+        return numpy_column(arrow_numbers(values), found, place)
     instants = arrow_numbers(values.cast(pa.int64())).view(f"datetime64[{values.type.unit}]")
-    return numpy_column(instants, agreed, place)
+    return numpy_column(instants, found, place)
 
 
 def _whole(values: Any, place: DataPlace) -> Any:
@@ -253,12 +247,6 @@ def arrow_type(kind: Any) -> TypeName | None:
     return None
 
 
-def _wrong_arrow(values: Any, place: DataPlace) -> DataError:
-    hint = "cast the column to int64, double, bool, string or timestamp"
-    message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
-    return place.error(0, message, hint)
-
-
 # Columns of Python values: all of one type, or an error that shows the first odd one.
 #
 # An int may stand for a float among plain Python values, as a literal may in the language, if the
@@ -294,18 +282,18 @@ def object_column(
 ) -> tuple[TypeName, Column]:
     """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp."""
     if len(values) == 0:
-        return declared or "symbol", empty_column(declared or "symbol")
+        return _nothing(declared)
     seen = set(map(type, values))
     if Decimal in seen:
         values = _without_decimals(values, place)
         seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
-    if kinds == {"symbol"} and declared == "timestamp" and json:
-        return "timestamp", _instants_of_texts(values, place)
     if len(kinds) == 1:
         (only,) = kinds
     else:
         only = "float" if kinds == {"int", "float"} else None
+    if only == "symbol" and declared == "timestamp" and json:
+        only = "timestamp"
     if only == "int" and declared == "float":
         only = "float"
     if only is None or only == "missing" or (declared is not None and only != declared):
@@ -412,7 +400,12 @@ def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
 
 
 def _instant(value: Any, row: int, place: DataPlace) -> int:
-    """Nanoseconds since 1970 of a date or time. Without a time zone it is in UTC."""
+    """Nanoseconds since 1970 of a date or time, or of its text; in UTC without a time zone."""
+    if isinstance(value, str):
+        told = timestamp_from_text(value)
+        if told is None:
+            raise place.error(row, f"expected timestamp, found {shown(value)}")
+        return told
     if isinstance(value, np.datetime64):
         lone = SomeRows(place.what, place.column, place, [row])
         return int(instants(np.array([value]), lone)[0])
@@ -434,14 +427,4 @@ def _instant(value: Any, row: int, place: DataPlace) -> int:
             f"the time {value} is beyond the years 1678 to 2262",
             "a timestamp counts nanoseconds in 64 bits",
         )
-    return found
-
-
-def _instants_of_texts(values: Sequence[Any] | Array, place: DataPlace) -> Array:
-    found = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values):
-        moment = timestamp_from_text(value)
-        if moment is None:
-            raise place.error(row, f"expected timestamp, found {shown(value)}")
-        found[row] = moment
     return found

@@ -19,7 +19,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, SomeRows
+from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Array, Column, Table, TextColumn
@@ -266,14 +266,6 @@ class File:
     keys: tuple[Key, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TypedColumns:
-    """The names and types of a relation's columns."""
-
-    columns: tuple[str, ...]
-    types: tuple[TypeName, ...]
-
-
 def is_set(name: str) -> bool:
     """Whether a path stands for several files: it is a folder, or a pattern and no file."""
     return os.path.isdir(name) or (has_magic(name) and not os.path.exists(name))
@@ -400,8 +392,7 @@ def key_column(value: int | str, length: int) -> Array | TextColumn:
 def read_set(
     files: Sequence[File],
     options: LoadOptions,
-    declared: Declared | None,
-    read: Callable[[File, LoadOptions, Declared | None], Iterable[Table]],
+    read: Callable[[File, LoadOptions], Iterable[Table]],
 ) -> Iterator[Table]:
     """The rows of all files, at least one table. The types are those of the first file with rows,
     unless they are given."""
@@ -409,7 +400,7 @@ def read_set(
     rows = False
     for number, file in enumerate(files):
         try:
-            for table in read(file, options, declared):
+            for table in read(file, options):
                 if table.length:
                     yield table
                 if first is None or (table.length and not rows):
@@ -418,10 +409,10 @@ def read_set(
             if number and first is not None and error.hint is None:
                 error.hint = f"the first file, {files[0].path}, has {_schema_text(first)}"
             raise
-        if rows and declared is None:
+        if rows and options.declared is None:
             assert first is not None
-            options = replace(options, columns=first.names)
             declared = TypedColumns(first.names, first.types)
+            options = replace(options, columns=first.names, declared=declared)
     assert first is not None
     if not rows:
         yield first

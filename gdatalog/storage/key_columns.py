@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
-from gdatalog.storage import Declared, LoadOptions
+from gdatalog.storage import LoadOptions
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
@@ -33,21 +33,15 @@ SPELLED = 24  # bytes of a text in a set, beside its characters
 SAMPLE = 1 << 10  # texts of a column that are measured
 
 
-def tables_of(
-    data: Any, options: LoadOptions, declared: Declared | None, what: str, ops: DeviceOps | None
-) -> Iterable[Table]:
-    """The tables of files, by their path, or of any other data, which errors call `what`.
-
-    `ops`: the operations of a device, on which columns stay that lie there.
-    """
+def tables_of(data: Any, options: LoadOptions) -> Iterable[Table]:
+    """The tables of files, by their path, or of any other data."""
     if isinstance(data, str | os.PathLike):
         from gdatalog.storage.readers import read_tables
 
-        return read_tables(data, options, declared=declared)
+        return read_tables(data, options)
     from gdatalog.storage.frames import table_from
 
-    there = None if ops is None else ops.xp
-    return [table_from(data, options, declared=declared, what=what, there=there)]
+    return [table_from(data, options)]
 
 
 def relation_of_tables(

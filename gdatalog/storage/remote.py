@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gdatalog.records import dataclass
+from gdatalog.storage import TypedColumns
 from gdatalog.storage.degrees import COMPARE, AdjacencyLists, Degrees, Quantiles
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.on_device import KnownRows
@@ -24,13 +25,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName
-
-
-class RemoteSchema(NamedTuple):
-    """The names and types of columns."""
-
-    names: tuple[str, ...]
-    types: tuple[TypeName, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,11 +88,11 @@ class Keeper(Protocol):
     def survey(self, rows: RemoteRows) -> Survey:
         """Computes the statistics for the planner."""
 
-    def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
+    def to_dask(self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable) -> Any:
         """A dask DataFrame of the distinct rows, with partitions where the rows are."""
 
     def write(
-        self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
+        self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable, folder: str
     ) -> None:
         """Writes the distinct rows to Parquet files in an empty folder."""
 

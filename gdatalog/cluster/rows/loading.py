@@ -24,13 +24,12 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import LoadOptions
+from gdatalog.storage import LoadOptions, TypedColumns
 from gdatalog.storage.data_files import (
     PARQUET,
     File,
     Footer,
     RowGroups,
-    TypedColumns,
     files_of,
     footer_of,
     groups_of,
@@ -161,7 +160,7 @@ def partition_of(
     """A checked partition of a frame, or its error; raised errors would appear in the worker's
     log."""
     try:
-        table = table_from(data, LoadOptions(columns), declared=declared, what=what)
+        table = table_from(data, LoadOptions(columns, declared=declared, what=what))
     except Error as error:
         return error
     left = tuple(
@@ -344,7 +343,8 @@ class FileSplit:
             types = tuple(typed.types[at] for at in only)
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
+        options = LoadOptions(names, declared=typed, what=path)
+        return table_of(raw_of_groups(self.groups, wanted), options)
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""
