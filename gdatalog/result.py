@@ -249,10 +249,6 @@ class Result:
         far = self._relation.remote if self._whole else None
         return far if far is not None and far.unfetched else None
 
-    @property
-    def _shape(self) -> TypedColumns:
-        return TypedColumns(self.columns, self._relation.types)
-
     def _part(self, start: int, stop: int) -> Result:
         """The rows from `start` to `stop`."""
         far = self._far
@@ -379,7 +375,8 @@ class Result:
         """
         far = self._far
         if far is not None:
-            return far.keeper.to_dask(far, self._shape, self._symbols)
+            shape = TypedColumns(self.columns, self._relation.types)
+            return far.keeper.to_dask(far, shape, self._symbols)
         from gdatalog.storage.export import to_dask
 
         return to_dask(self.table())
@@ -400,7 +397,8 @@ class Result:
             write_folder(path, [(part.tables(), len(part)) for part in self._cut(FILE)])
         else:
             with filled(path) as folder:
-                far.keeper.write(far, self._shape, self._symbols, folder)
+                shape = TypedColumns(self.columns, self._relation.types)
+                far.keeper.write(far, shape, self._symbols, folder)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV file with a header."""

@@ -50,7 +50,7 @@ def read_table(
     path: str | Path, options: LoadOptions = PLAIN, declared: Any = None, **how: Any
 ) -> Table:
     """All rows of a file, or of files that are one relation."""
-    options = replace(options, declared=declared or options.declared)
+    options = replace(options, declared=options.declared if declared is None else declared)
     return joined(list(read_tables(path, options, **how)))
 
 

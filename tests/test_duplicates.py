@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.account import Account
 from gdatalog.storage import duplicates, trie_builder
 from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.keys import narrow
@@ -17,7 +16,6 @@ from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, spans_of
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.storage.spill import Spill
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie_builder import trie_of_rows
 
@@ -213,24 +211,3 @@ def test_what_is_learnt_stays_with_the_relation() -> None:
     assert relation.renamed(("x", "y", "z")).store.known >= KnownRows.DISTINCT
     assert (relation.column(0) == rows[0]).all()  # as they lie
     assert relation.spans == spans_of([rows])
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_rows_that_differ_where_memory_is_short(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(seed)
-    monkeypatch.setattr(duplicates, "STRETCH", int(rng.integers(1, 60)))
-    count, most = int(rng.integers(1, 400)), int(rng.choice([20, 500, 1 << 40]))
-    rows = tuple(rng.integers(-most, most, count) for _ in range(int(rng.integers(1, 4))))
-    if rng.random() < 0.3:  # one row twice, far apart
-        rows = tuple(np.append(column, column[:1]) for column in rows)
-    spill = Spill(least=0, run=int(rng.integers(1, 40)), short=0, always=True)
-    distinct = len(set(zip(*(column.tolist() for column in rows), strict=True)))
-    found = duplicates.all_differ(rows, Account(1 << 16, spill), spill)
-    assert found == (distinct == len(rows[0]))
-
-
-def test_rows_that_are_too_many_for_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "MOST_BITS", 2)
-    spill = Spill(least=0, run=8, short=0, always=True)
-    assert not duplicates.all_differ((np.arange(900),), Account(1 << 10, spill), spill)
-    assert duplicates.all_differ((np.arange(30),), Account(1 << 10, spill), spill)

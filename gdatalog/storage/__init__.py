@@ -5,7 +5,9 @@ Here are the options of loading, warnings about loaded data, and the places that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
@@ -16,23 +18,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Nulls = Literal["error", "drop"]
+Names = tuple[str, ...]
+Types = tuple[TypeName, ...]
+FilePath = str | os.PathLike[str]
 
 
 class Declared(Protocol):
     """What a declaration says of a relation; the planner's Schema is one."""
 
     @property
-    def columns(self) -> tuple[str, ...]: ...
+    def columns(self) -> Names: ...
     @property
-    def types(self) -> tuple[TypeName, ...]: ...
+    def types(self) -> Types: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
     """The names and types of a relation's columns."""
 
-    columns: tuple[str, ...]
-    types: tuple[TypeName, ...]
+    columns: Names
+    types: Types
 
 
 @dataclass(slots=True)
@@ -188,6 +193,22 @@ def check_delimiter(delimiter: str) -> str:
             hint=r'"," or "\t", for instance',
         )
     return delimiter
+
+
+class ImportedLater:
+    """A module that is imported when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+# Importing Arrow takes longer than most short programs.
+pa: Any = ImportedLater("pyarrow")
+pc: Any = ImportedLater("pyarrow.compute")
+pq: Any = ImportedLater("pyarrow.parquet")
 
 
 # The places that errors about values name: a column of some data.

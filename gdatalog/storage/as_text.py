@@ -11,7 +11,7 @@ is true.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -53,13 +53,33 @@ def facts_text(
     """The text of a facts file, piece by piece. A table that has no such text raises before its
     pieces."""
     check_delimiter(delimiter)
+
+    def checked() -> Iterator[Table]:
+        for table in tables:
+            for name, column in zip(table.names, table.columns, strict=True):
+                if isinstance(column, TextColumn):
+                    _check_verbatim(relation, name, column, delimiter)
+            yield table
+
+    return _delimited(checked(), delimiter, header)
+
+
+def _delimited(
+    tables: Iterable[Table], delimiter: str, header: bool, quote: Callable[[str], str] | None = None
+) -> Iterator[str]:
     for at, table in enumerate(tables):
-        for name, column in zip(table.names, table.columns, strict=True):
-            if isinstance(column, TextColumn):
-                _check_verbatim(relation, name, column, delimiter)
-        if header and at == 0 and table.columns:
-            yield delimiter.join(table.names) + "\n"
-        yield from _facts_text(table, delimiter)
+        if not table.columns:
+            yield "()\n" * table.length
+            continue
+        if header and at == 0:
+            yield delimiter.join(map(quote, table.names) if quote else table.names) + "\n"
+        for cells in _batches(table):
+            if quote is not None:
+                cells = [
+                    list(map(quote, texts)) if kind == "symbol" else texts
+                    for kind, texts in zip(table.types, cells, strict=True)
+                ]
+            yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
 def facts_file(
@@ -77,15 +97,11 @@ def facts_file(
             pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
             # Readers drop one byte order mark, so a text that begins with one gets another.
-            if first and _begins_with_mark(piece):
+            head = piece[:3] if first else ""
+            if (head.encode() if isinstance(head, str) else bytes(head)).startswith(_MARK):
                 yield _MARK
             first = False
             yield piece
-
-
-def _begins_with_mark(piece: Piece) -> bool:
-    head = piece[:3]
-    return (head.encode() if isinstance(head, str) else bytes(head)).startswith(_MARK)
 
 
 def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryview] | None:
@@ -114,14 +130,6 @@ def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Itera
                 text.encode()
             return
         yield piece
-
-
-def _facts_text(table: Table, delimiter: str) -> Iterator[str]:
-    if not table.columns:
-        yield "()\n" * table.length
-        return
-    for cells in _batches(table):
-        yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
 def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str) -> None:
@@ -189,18 +197,7 @@ def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[st
             return text
         return '"' + text.replace('"', '""') + '"'
 
-    for at, table in enumerate(tables):
-        if not table.columns:
-            yield "()\n" * table.length
-            continue
-        if header and at == 0:
-            yield delimiter.join(map(quote, table.names)) + "\n"
-        for cells in _batches(table):
-            safe = [
-                list(map(quote, texts)) if kind == "symbol" else texts
-                for kind, texts in zip(table.types, cells, strict=True)
-            ]
-            yield "\n".join(map(delimiter.join, zip(*safe, strict=True))) + "\n"
+    return _delimited(tables, delimiter, header, quote)
 
 
 def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage import DataPlace, SomeRows, shown
+from gdatalog.storage import DataPlace, SomeRows, pa, pc, shown
 from gdatalog.storage.table import (
     Array,
     Column,
@@ -34,6 +34,7 @@ from gdatalog.storage.table import (
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
 Typed = tuple[TypeName, Column]
+Values = Sequence[Any] | Array
 
 
 def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: Any = None) -> Typed:
@@ -60,8 +61,6 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
 
 def arrow_array(raw: Any) -> Any:
     """An Array or ChunkedArray of whatever speaks Arrow."""
-    import pyarrow as pa
-
     if isinstance(raw, pa.Array | pa.ChunkedArray):
         return raw
     return pa.chunked_array(raw) if hasattr(raw, "__arrow_c_stream__") else pa.array(raw)
@@ -128,7 +127,6 @@ def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
 def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A Series, an Index or an extension array."""
     import pandas as pd
-    import pyarrow as pa
 
     series = raw if isinstance(raw, pd.Series) else pd.Series(raw)
     dtype: Any = series.dtype
@@ -156,9 +154,6 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
 
 def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A column from an Array or ChunkedArray of any supported type."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     types = pa.types
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.cast(values.type.storage_type)
@@ -200,8 +195,6 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
 
 def _whole(values: Any, place: DataPlace) -> Any:
     """Decimals as ints: they must have no fraction and fit 64 bits."""
-    import pyarrow as pa
-
     try:
         return values.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -215,8 +208,6 @@ def _whole(values: Any, place: DataPlace) -> Any:
 
 def _decoded(values: Any) -> Any:
     """A dictionary's values, one for each row; strings get 64-bit offsets, so that they fit."""
-    import pyarrow as pa
-
     kind = values.type.value_type
     wide = pa.large_string() if arrow_type(kind) == "symbol" else kind
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -229,8 +220,6 @@ def _decoded(values: Any) -> Any:
 
 def arrow_type(kind: Any) -> TypeName | None:
     """The type that an Arrow type is loaded as; None if it is not supported."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -274,12 +263,8 @@ def _kind(of: type) -> Kind:
 
 
 def object_column(
-    values: Sequence[Any] | Array,
-    declared: TypeName | None,
-    place: DataPlace,
-    *,
-    json: bool = False,
-) -> tuple[TypeName, Column]:
+    values: Values, declared: TypeName | None, place: DataPlace, *, json: bool = False
+) -> Typed:
     """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp."""
     if len(values) == 0:
         return _nothing(declared)
@@ -315,7 +300,7 @@ def object_column(
     )
 
 
-def _without_decimals(values: Sequence[Any] | Array, place: DataPlace) -> list[Any]:
+def _without_decimals(values: Values, place: DataPlace) -> list[Any]:
     """The values with their decimals replaced by ints; a fraction is an error."""
     found = []
     for row, value in enumerate(values):
@@ -344,9 +329,7 @@ def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
     return place.error(row, message, "convert the column to float, or to text")
 
 
-def _odd_one(
-    values: Sequence[Any] | Array, declared: TypeName | None, place: DataPlace
-) -> DataError:
+def _odd_one(values: Values, declared: TypeName | None, place: DataPlace) -> DataError:
     """The error for the first value that is missing, not supported, or of another type than those
     before."""
     expected: Kind = declared
@@ -373,7 +356,7 @@ def _odd_one(
     raise AssertionError("no value is odd")
 
 
-def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlace) -> Array:
+def _integers_of(values: Values, seen: set[type], place: DataPlace) -> Array:
     try:
         # NumPy's scalars may wrap in the conversion, Python's ints do not.
         plain = values if seen == {int} else [int(value) for value in values]
@@ -383,15 +366,13 @@ def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlac
         raise place.too_big(row, values[row]) from None
 
 
-def _check_exact(values: Sequence[Any] | Array, place: DataPlace) -> None:
+def _check_exact(values: Values, place: DataPlace) -> None:
     for row, value in enumerate(values):
         if not isinstance(value, float | np.floating) and abs(int(value)) > 1 << 53:
             raise place.error(row, f"the int {shown(value)} is not exact as a float")
 
 
-def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
-    import pyarrow as pa
-
+def _texts_of(values: Values, place: DataPlace) -> TextColumn:
     try:
         return encoded(pa.array(values, type=pa.large_string()))
     except UnicodeEncodeError:

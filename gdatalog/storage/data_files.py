@@ -19,10 +19,10 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns
+from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns, pa, pq
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
-from gdatalog.storage.table import Array, Column, Table, TextColumn
+from gdatalog.storage.table import Column, Table, TextColumn
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 ROWS_AT_ONCE = 1 << 22  # most rows of a batch
@@ -42,8 +42,6 @@ def raws_of_parquet(
     """The rows of a file in batches, at least one: only the `wanted` columns, if the file has them
     all. `opened`: opens the file's bytes."""
     with _reading(name):
-        import pyarrow.parquet as pq
-
         file = pq.ParquetFile(opened())
         schema = file.schema_arrow
         there = data_columns(schema.names)
@@ -74,8 +72,6 @@ def _place(name: str, before: int, _: int, column: str) -> DataPlace:
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
     """Raises errors of reading as errors that the file is damaged."""
-    import pyarrow as pa
-
     try:
         yield
     except TimeLimitError:
@@ -87,8 +83,6 @@ def _reading(name: str) -> Iterator[None]:
 def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tuple[float, float]]]:
     """The rows of a file in batches, which Arrow reads on all cores; and the share of all rows at
     which each batch starts and ends."""
-    import pyarrow as pa
-
     watch, size = current_watch(), file.metadata
     nbytes = sum(size.row_group(group).total_byte_size for group in range(size.num_row_groups))
     width = max(1, nbytes // max(1, size.num_rows))
@@ -139,9 +133,6 @@ class RowGroups:
 
 
 def footer_of(file: File) -> Footer:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         stat = os.stat(file.path)
         with pq.ParquetFile(file.path) as opened:
@@ -190,9 +181,6 @@ def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedC
 
 def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
     """The rows of some row groups: only the `wanted` columns, as far as the file has them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = groups.file.path
     try:
         stat = os.stat(path)
@@ -224,10 +212,7 @@ def with_keys(raw: Raw, file: File) -> Raw:
         raise DataError(
             f"{file.path}: the column {both!r} is in the file, and in its folder's name"
         )
-    columns = []
-    for _, value in file.keys:
-        column = key_column(value, raw.length)
-        columns.append(_dictionary(column) if isinstance(column, TextColumn) else column)
+    columns = [_repeated(value, raw.length) for _, value in file.keys]
     whole = raw.whole
     return replace(
         raw,
@@ -237,11 +222,12 @@ def with_keys(raw: Raw, file: File) -> Raw:
     )
 
 
-def _dictionary(column: TextColumn) -> Any:
-    import pyarrow as pa
-
-    codes = np.asarray(column.codes, dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(column.texts.tolist(), pa.large_string()))
+def _repeated(value: int | str, length: int) -> Any:
+    """A column with the same value in each row."""
+    if isinstance(value, int):
+        return np.full(length, value, dtype=np.int64)
+    codes = np.zeros(length, dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value], pa.large_string()))
 
 
 # Several files as one relation: a folder of Parquet files, or the files that match a pattern.
@@ -329,12 +315,7 @@ def _keyed(name: str, paths: Sequence[str]) -> list[File]:
     root = name if os.path.isdir(name) else _plain(name)
     pairs = [_keys(os.path.relpath(path, root)) for path in paths]
     names = [tuple(key for key, _ in each) for each in pairs]
-    if not names[0]:
-        wrong = next((path for path, each in zip(paths, names, strict=True) if each), None)
-    else:
-        wrong = next(
-            (path for path, each in zip(paths, names, strict=True) if each != names[0]), None
-        )
+    wrong = next((path for path, each in zip(paths, names, strict=True) if each != names[0]), None)
     if wrong is not None:
         raise DataError(
             f"{wrong}: the folders of this file name other columns than those of {paths[0]}",
@@ -379,13 +360,6 @@ def _is_int(text: str) -> bool:
     return plain.isdecimal() and INT_MIN <= int(text) <= INT_MAX
 
 
-def key_column(value: int | str, length: int) -> Array | TextColumn:
-    """A column with the same value in each row."""
-    if isinstance(value, int):
-        return np.full(length, value, dtype=np.int64)
-    return TextColumn(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
-
-
 # ------------------------------------------------------------------------------------- tables
 
 
@@ -407,7 +381,9 @@ def read_set(
                     first, rows = table.take(_NO_ROWS), table.length > 0
         except DataError as error:
             if number and first is not None and error.hint is None:
-                error.hint = f"the first file, {files[0].path}, has {_schema_text(first)}"
+                pairs = zip(first.names, first.types, strict=True)
+                told = ", ".join(f"{name}: {kind}" for name, kind in pairs)
+                error.hint = f"the first file, {files[0].path}, has {told}"
             raise
         if rows and options.declared is None:
             assert first is not None
@@ -416,11 +392,6 @@ def read_set(
     assert first is not None
     if not rows:
         yield first
-
-
-def _schema_text(table: Table) -> str:
-    pairs = zip(table.names, table.types, strict=True)
-    return ", ".join(f"{name}: {kind}" for name, kind in pairs)
 
 
 def joined(tables: Sequence[Table]) -> Table:

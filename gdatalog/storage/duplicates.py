@@ -21,13 +21,13 @@ from functools import cache
 
 import numpy as np
 
-from gdatalog.account import Account
 from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
     Span,
+    ascending,
     firsts,
     order_rows,
     row_firsts,
@@ -36,7 +36,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import cores, in_ranges, sort_values, spread
+from gdatalog.storage.threads import in_ranges, sort_values
 
 ROOM = 24  # most bytes for each row of a search for duplicates
 _PIECE = 1 << 16  # rows in one batch of comparisons with neighbours
@@ -62,16 +62,11 @@ def distinct_rows(
     marks = _in_order(rows)
     if marks is not None and marks.all():
         return rows, KnownRows.SORTED
-    account = current_watch().account
-    spill = account.spill_for(ROOM * count)
-    if spill is not None:  # needs less memory
-        few = _sample(rows)
-        if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
-            return rows, KnownRows.DISTINCT
-        return sort_rows(rows), KnownRows.SORTED
+    if current_watch().account.spill_for(ROOM * count) is not None:
+        return sort_rows(rows), KnownRows.SORTED  # in files, which need less memory
     if marks is not None:
         return tuple(key[marks] for key in rows), KnownRows.SORTED
-    if any(map(_ascends, rows)):
+    if any(map(ascending, rows)):
         return rows, KnownRows.DISTINCT
     if len(rows) == 1:
         return sort_rows(rows), KnownRows.SORTED
@@ -133,15 +128,6 @@ def _in_order(rows: Columns) -> Array | None:
                 break
         marks[start:end] = ~equal
     return marks
-
-
-def _ascends(key: Array) -> bool:
-    """Whether each value is greater than the one before."""
-    for start in range(1, len(key), _PIECE):
-        end = start + _PIECE
-        if not (key[start:end] > key[start - 1 : end - 1][: len(key) - start]).all():
-            return False
-    return True
 
 
 def _differs_in_sample(key: Array) -> bool:
@@ -250,52 +236,6 @@ def mix(numbers: Array) -> None:
     numbers ^= numbers >> np.uint64(32)
 
 
-# Tests whether many rows are distinct, if memory does not suffice to sort them.
-
-
-STRETCH = 1 << 20  # most rows in one batch of hashing
-HASHING, SORTING = 48, 24  # bytes to hash a row, and to sort its hash
-SHARE = 4  # a batch takes at most 1/4 of the free memory
-MOST_BITS = 12  # most bits of a hash that choose its partition
-
-
-def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
-    """Whether no two rows are equal. False also if two hashes collide, or if there are too many
-    rows to compare."""
-    count, spare = len(rows[0]), account.spare() // SHARE
-    most = max(spill.run, spare // (SORTING * cores()))
-    bits = min(MOST_BITS, max(0, (count // most).bit_length()))
-    if count >> bits > most:
-        return False
-    stretch = max(spill.run, min(STRETCH, spare // HASHING))
-    hashes, bounds = spill.column(np.int64), []
-    for start in range(0, count, stretch):
-        current_watch().poll()
-        part = tuple(column[start : start + stretch] for column in rows)
-        with working_space("looking for duplicates", HASHING * len(part[0])):
-            numbers, ends = _divided(row_numbers(part), bits)
-            hashes.append(numbers)
-            bounds.append(start + ends)
-    column = hashes.finish()
-
-    def differ(number: int) -> bool:
-        mine = np.concatenate([column[ends[number] : ends[number + 1]] for ends in bounds])
-        mine.sort()
-        return bool(firsts(mine).all())
-
-    with working_space("looking for duplicates", cores() * SORTING * (count >> bits)):
-        return all(spread(differ, range(1 << bits), True))
-
-
-def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
-    """Partitions numbers by their highest bits; returns the bounds of the parts."""
-    if not bits:
-        return numbers, np.array([0, len(numbers)])
-    parts = (numbers.view(np.uint64) >> np.uint64(64 - bits)).astype(np.uint16)
-    counts = np.bincount(parts, minlength=1 << bits)
-    return numbers[np.argsort(parts, kind="stable")], np.append(0, np.cumsum(counts))
-
-
 # Numbers groups of equal rows: with a table if there are few possible rows, else with a sort.
 
 # Maximum entries of a table for groups: per row, or in all.
@@ -314,19 +254,15 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
 
 
 def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-    packing = RowPacking.of(columns)
-    if packing is None:
+    packing, row_bits = RowPacking.of(columns), (length - 1).bit_length()
+    bits = 0 if packing is None else sum(packing.bits)
+    if packing is not None and 1 << bits <= max(COUNTED * length, SMALL):
+        return _counted_groups(packing.pack(columns), length)
+    if packing is None or bits + row_bits > 63:
         order = order_rows(columns)
         marks = row_firsts([column[order] for column in columns])
         return order[marks], _numbered(order, marks)
-    packed, bits = packing.pack(columns), sum(packing.bits)
-    if 1 << bits <= max(COUNTED * length, SMALL):
-        return _counted_groups(packed, length)
-    row_bits = (length - 1).bit_length()
-    if bits + row_bits > 63:
-        order = np.argsort(packed, kind="stable")
-        marks = firsts(packed[order])
-        return order[marks], _numbered(order, marks)
+    packed = packing.pack(columns)
     # A sort of plain integers is faster than one that also moves the rows' numbers.
     packed <<= row_bits
     packed |= np.arange(length)
@@ -404,17 +340,13 @@ class SpilledGroups:
 
     def _dealt(self, keys: Sequence[Array]) -> tuple[Array, Array]:
         """The rows sorted by partition, and the start of each partition."""
-        owner = self._partition(keys)
-        order = np.argsort(owner, kind="stable").astype(np.int32)
-        return order, np.searchsorted(owner[order], np.arange((1 << PARTITION_BITS) + 1))
-
-    def _partition(self, keys: Sequence[Array]) -> Array:
-        """The partition of each row."""
         mixed = np.full(len(keys[0]), np.uint64(self.level + 1) * FACTOR)
         for key in keys:
             mixed ^= key.astype(np.int64).view(np.uint64)
             mix(mixed)
-        return (mixed >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+        owner = (mixed >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+        order = np.argsort(owner, kind="stable").astype(np.int32)
+        return order, np.searchsorted(owner[order], np.arange((1 << PARTITION_BITS) + 1))
 
     def partitions(self) -> Iterator[Iterator[tuple[int | None, Columns]]]:
         """Yields each partition's rows in blocks."""

@@ -16,6 +16,7 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import (
     PLAIN,
     Declared,
+    FilePath,
     Findings,
     LoadOptions,
     check_delimiter,
@@ -48,7 +49,7 @@ _HEAD = 1 << 16  # bytes: contains the header
 
 def read_facts(
     name: str,
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
@@ -61,7 +62,7 @@ def read_facts(
     return read_tables(path, options)
 
 
-def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
+def find_facts(name: str, folder: FilePath) -> str:
     """The file that the bare `.input R` reads."""
     endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
     for ending in endings:
@@ -75,7 +76,7 @@ def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
     )
 
 
-def _within(folder: str | os.PathLike[str], name: str) -> str:
+def _within(folder: FilePath, name: str) -> str:
     """A path in a folder; absolute paths stay, and the working directory is left out."""
     return os.path.normpath(os.path.join(os.fspath(folder), name))
 
@@ -83,7 +84,7 @@ def _within(folder: str | os.PathLike[str], name: str) -> str:
 def read_input(
     name: str,
     options: Mapping[str, str],
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     declared: Declared,
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,

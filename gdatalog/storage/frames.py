@@ -29,6 +29,8 @@ from gdatalog.storage import (
     MissingValue,
     SomeRows,
     TypedColumns,
+    pa,
+    pc,
     row_count,
 )
 from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
@@ -61,15 +63,15 @@ def table_from(data: Any, options: LoadOptions = PLAIN) -> Table:
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
     """
-    return next(with_row_ids(partial(_table_from, data), options))
-
-
-def _table_from(data: Any, options: LoadOptions) -> Iterator[Table]:
     if options.header is not None:
         raise UsageError(f"{options.what}: header is said of text files", hint="leave header= out")
     if isinstance(data, Table):
         data = raw_of_table(data)
-    yield table_of(data if isinstance(data, Raw) else raw_of(data, options), options)
+
+    def read(options: LoadOptions) -> list[Table]:
+        return [table_of(data if isinstance(data, Raw) else raw_of(data, options), options)]
+
+    return next(with_row_ids(read, options))
 
 
 def table_of(raw: Raw, options: LoadOptions) -> Table:
@@ -85,7 +87,9 @@ def table_of(raw: Raw, options: LoadOptions) -> Table:
         raise DataError(
             f"{options.what}: the column name {unprintable!r} holds half a surrogate pair"
         )
-    types: Sequence[TypeName | None] = declared.types if declared else [None] * len(places)
+    types: Sequence[TypeName | None] = (
+        declared.types if declared is not None else [None] * len(places)
+    )
     picked = list(zip(names, places, types, strict=True))
     try:
         return _typed(raw, picked, options)
@@ -229,8 +233,6 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     if not isinstance(column, np.ndarray) and (
         hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
     ):
-        import pyarrow.compute as pc
-
         return np.asarray(pc.is_null(arrow_array(column), nan_is_null=True), dtype=np.bool_)
     if not isinstance(column, np.ndarray | list | tuple) and hasattr(column, "__array__"):
         column = np.asarray(column)
@@ -246,9 +248,6 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
 
 
 def _missing_cells(cells: Any, declared: TypeName | None, filled: bool) -> Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = declared or kind_of(cells, identifiers=True)
     if kind == "symbol":
         blank = pc.equal(cells, "") if filled else pc.is_null(cells)
@@ -264,8 +263,6 @@ def taken(column: Any, keep: Array) -> Any:
     if isinstance(column, list | tuple):
         return [value for value, kept in zip(column, keep.tolist(), strict=True) if kept]
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
-        import pyarrow as pa
-
         if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
         return column.filter(pa.array(keep))
@@ -354,8 +351,6 @@ class Mending:
         value = self.options.fill[place.column]
         where = _Fill(place.what, place.column)
         if self.options.fill_is_text:
-            import pyarrow as pa
-
             return cells_column(pa.chunked_array([[value]], pa.string()), kind, where)
         return column_from([value], kind, where)
 

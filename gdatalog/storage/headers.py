@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
-from gdatalog.storage import Declared, LoadOptions
+from gdatalog.storage import Declared, LoadOptions, pa, pc
 from gdatalog.storage.cells import cell_value, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.raw import count_of_columns, default_name, listed
@@ -111,8 +111,6 @@ def come_again(cells: Sequence[Any], fields: Sequence[str]) -> bool:
             if np.isin(column.numbers, column.spelled.add(fields)).any():
                 return True
             continue
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         if pc.any(pc.is_in(column, pa.array(fields, pa.string()))).as_py():
             return True

@@ -22,7 +22,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.graph import passes
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 
 LISTS = 34  # entries of `counts` (codegen/helpers/hash_tables.py)
 LEAST = 16  # least entries of an array
@@ -88,11 +88,6 @@ class HashLevel:
             size *= 2
         self.keys = np.zeros(size, dtype=np.int64)
         self.ids = np.empty(0 if self.last else size, dtype=np.int32)
-
-    def has_nodes(self, count: int) -> None:
-        """Makes room for the lists of `count` nodes."""
-        if 2 * count > len(self.spans):
-            self.spans = _longer(self.spans, 4 * count, True)
 
     def widen(self, value: int, rows: int) -> None:
         """Extends the array of a dense root to a value, or replaces it by a table."""
@@ -189,7 +184,9 @@ class HashTrie:
                     continue
             level.grow()
         if not level.last:
-            self.levels[self.levels.index(level) + 1].has_nodes(int(level.counts[0]))
+            below, count = self.levels[self.levels.index(level) + 1], int(level.counts[0])
+            if 2 * count > len(below.spans):  # makes room for the lists of the nodes
+                below.spans = _longer(below.spans, 4 * count, True)
         return out
 
     def _rows(
@@ -215,7 +212,6 @@ def _longer(array: Array, size: int, zeros: bool = False) -> Array:
 
 
 INDEXING = 128  # most bytes for each edge while an index is built
-Test = tuple[int, str, int]  # column, operator, column
 
 
 @dataclass(slots=True, eq=False)
@@ -245,7 +241,7 @@ class EdgeCounts:
         return self.counts.nbytes + sum(level.nbytes + 8 * len(level) for level in own)
 
     def trie(
-        self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool, account: Account
+        self, columns: tuple[int, ...], tests: Sequence[RowTest], weighted: bool, account: Account
     ) -> Trie:
         """An index of the edges, in the directions that pass tests between the two columns."""
         key = columns, tuple(tests), weighted
@@ -254,7 +250,7 @@ class EdgeCounts:
                 self.tries[key] = self._made(columns, tests, weighted)
         return self.tries[key]
 
-    def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
+    def _made(self, columns: tuple[int, ...], tests: Sequence[RowTest], weighted: bool) -> Trie:
         xp = self.ops.xp
         root, below = self.edges.levels  # the first column is always the lesser one, or never
         first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -34,12 +35,12 @@ def is_on_host(column: Any) -> bool:
     return isinstance(column, np.ndarray)
 
 
-def brought(column: Any) -> Array:
-    """A column as a NumPy array."""
+def brought(column: Any, get: Callable[[Any], Any] = methodcaller("get")) -> Array:
+    """A column as a NumPy array; `get` copies one from a device."""
     if isinstance(column, np.ndarray):
         return column
     with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
-        return np.asarray(column.get())
+        return np.asarray(get(column))
 
 
 def device_values(keys: Any, kind: TypeName) -> Any:
@@ -52,10 +53,6 @@ def device_values(keys: Any, kind: TypeName) -> Any:
 
 class DeviceStore:
     """A set of rows of at least one column, on the device with these operations (`ops`)."""
-
-    __slots__ = (
-        "__weakref__", "_blocks", "_copy", "_graph", "_plain", "answers", "count", "known", "ops"
-    )  # fmt: skip
 
     def __init__(
         self, ops: DeviceOps, blocks: Sequence[Columns], count: int, known: KnownRows
@@ -118,19 +115,12 @@ class DeviceStore:
     def brought(self, blocks: Sequence[Columns]) -> list[Columns]:
         """Copies blocks of columns to the host."""
         with self.use():
-            return [tuple(map(self._brought, block)) for block in blocks]
-
-    def _brought(self, column: Any) -> Array:
-        if is_on_host(column):
-            return brought(column)
-        with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
-            return np.asarray(self.ops.driver.fetched(column))
+            get = self.ops.driver.fetched
+            return [tuple(brought(column, get) for column in block) for block in blocks]
 
 
 class Lying:
     """Rows of an answer on a device, in the answer's order, until the device frees them."""
-
-    __slots__ = ("__weakref__", "blocks", "host_blocks", "rows")
 
     def __init__(self, blocks: Sequence[Columns], rows: DeviceStore) -> None:
         """`rows`: the store that they belong to."""

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import DataPlace, Declared, LoadOptions, shown
+from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
 from gdatalog.storage.table import Table, fetched, lies_on_device
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls
@@ -156,8 +156,6 @@ def _numpy(data: Any, what: str) -> Raw:
 
 
 def _arrow(data: Any, what: str) -> Raw:
-    import pyarrow as pa
-
     try:
         if isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
             return Raw(None, (data,), len(data))
@@ -182,8 +180,6 @@ def _arrow(data: Any, what: str) -> Raw:
 
 
 def _of_structs(values: Any) -> Any:
-    import pyarrow as pa
-
     if values.num_chunks == 0:
         return pa.schema(list(values.type)).empty_table()
     return pa.Table.from_struct_array(values)

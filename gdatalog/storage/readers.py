@@ -20,7 +20,7 @@ from typing import Any
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import PLAIN, LoadOptions, TypedColumns, check_delimiter
+from gdatalog.storage import PLAIN, FilePath, LoadOptions, TypedColumns, check_delimiter, pa
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
@@ -73,7 +73,7 @@ TEXTS = ("csv", "tsv", "facts")
 
 
 def read_tables(
-    path: str | os.PathLike[str], options: LoadOptions = PLAIN, delimiter: str | None = None
+    path: FilePath, options: LoadOptions = PLAIN, delimiter: str | None = None
 ) -> Iterator[Table]:
     """The tables of a file, or of several files that are one relation: all Parquet files of a
     folder, or the files that match a pattern. There is at least one table, and all have the same
@@ -148,8 +148,6 @@ def _by_position(options: LoadOptions) -> LoadOptions:
 
 def _source_of(name: str) -> Callable[[], Any]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
-    import pyarrow as pa
-
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
     with _reading(name), open(name, "rb") as file:  # raises if it cannot be read
@@ -229,8 +227,6 @@ def _read(name: str) -> bytes:
 
 
 def _unpacked_zst(data: bytes) -> bytes:
-    import pyarrow as pa
-
     if not data:
         raise EOFError("the file is empty")
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
@@ -262,8 +258,6 @@ def similar(name: str) -> str | None:
 
 
 def _arrow(name: str, data: bytes) -> Any:
-    import pyarrow as pa
-
     try:
         is_file = data.startswith(b"ARROW1")
         open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream
@@ -361,11 +355,7 @@ class _Seen:
 
 
 def _large(
-    file: File,
-    blocks: Sequence[Block],
-    delimiter: str | None,
-    quoted: bool,
-    options: LoadOptions,
+    file: File, blocks: Sequence[Block], delimiter: str | None, quoted: bool, options: LoadOptions
 ) -> _Large | None:
     """How a file is split; None if it has to be read whole."""
     data = bytes_of_block(file.path, blocks[0])
@@ -373,15 +363,12 @@ def _large(
         return None
     delimiter = check_delimiter(delimiter or sniffed(data, quoted, options))
     large = _Large(file, blocks, delimiter, quoted, options)
-    if quoted and any(map(_breaks, large.texts(False))):
+    if quoted and not all(
+        b'"' not in text.data or no_break_in_quotes(text.data) for text in large.texts(False)
+    ):
         return None
     head = list(islice(large.cut(data).records(), SAMPLE))
     return replace(large, head=head) if head else None
-
-
-def _breaks(text: Delimited) -> bool:
-    """Whether a line of a block may end within quotes."""
-    return b'"' in text.data and not no_break_in_quotes(text.data)
 
 
 def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
@@ -418,8 +405,6 @@ def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
 
 def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
     """The types of the columns; `row`: the first line, if it is a row."""
-    import pyarrow as pa
-
     if row is not None:
         for kinds, cell in zip(seen.columns, row.fields, strict=True):
             kinds.see(pa.chunked_array([pa.array([cell], pa.string())]))

@@ -15,14 +15,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import (
-    DataPlace,
-    Declared,
-    FilePlace,
-    LoadOptions,
-    check_delimiter,
-    shown,
-)
+from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_delimiter, pa, shown
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import (
@@ -133,7 +126,6 @@ def _with_first(cell: str, column: Any) -> Any:
     if isinstance(column, TextColumn):
         assert column.spelled is not None
         return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
-    import pyarrow as pa
 
     return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
 

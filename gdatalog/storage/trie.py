@@ -32,9 +32,10 @@ _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 
 # A test between two columns of a row, as (left column, operator, right column).
 RowTest = tuple[int, str, int]
+Tests = tuple[RowTest, ...]
 # The key of a relation's trie: order of columns, tests, whether it is weighted, whether it is
 # ranked.
-TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
+TrieName = tuple[tuple[int, ...], Tests, bool, bool]
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -356,12 +357,11 @@ def trie_name(
     if turned:
         order = [1 - column for column in order]
         tests = [(1 - left, op, 1 - right) for left, op, right in tests]
-    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
-
-
-def _onwards(test: RowTest) -> RowTest:
-    left, op, right = test
-    return test if left <= right else (right, _FLIPPED[op], left)
+    onwards = (
+        (left, op, right) if left <= right else (right, _FLIPPED[op], left)
+        for left, op, right in tests
+    )
+    return tuple(order), tuple(onwards), weighted, ranked
 
 
 def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:

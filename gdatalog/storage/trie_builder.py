@@ -26,7 +26,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, sort_values, spread
-from gdatalog.storage.trie import Trie, TrieLevel, TrieName
+from gdatalog.storage.trie import RowTest, Tests, Trie, TrieLevel, TrieName
 
 # Columns whose range of values is at most so many times their length are counted, not sorted, but
 # only while the counts fit in the cache.
@@ -177,7 +177,6 @@ def _root(values: Array) -> TrieLevel:
 
 # Indexes of a graph by the ranks of its vertices: sorted, or derived from other ranked indexes.
 
-Tests = tuple[tuple[int, str, int], ...]
 UP: Tests = ((0, "<", 1),)
 DOWN: Tests = ((0, ">", 1),)
 LOOPS: Tests = ((0, "=", 1),)
@@ -186,7 +185,7 @@ LOOPS: Tests = ((0, "=", 1),)
 def ranked_trie(
     graph: EdgeStatistics,
     order: tuple[int, ...],
-    tests: Sequence[tuple[int, str, int]],
+    tests: Sequence[RowTest],
     weighted: bool,
     tries: Mapping[TrieName, Trie],
 ) -> Trie:
@@ -211,17 +210,13 @@ def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Tri
         return None
     up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
     if tests in (UP, DOWN) and whole is not None:
-        return _one_way(graph, whole, tests)
+        # Keeps the lower neighbours in each list, or the higher ones.
+        parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
+        kept = _among(parts, (tests == DOWN, False, tests == UP))
+        return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
     if tests == () and up is not None and not graph.loops:
         return _both_ways(up, len(graph.ranking().labels))
     return None
-
-
-def _one_way(graph: EdgeStatistics, whole: Trie, tests: Tests) -> Trie:
-    """Keeps the lower neighbours in each list, or the higher ones."""
-    parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
-    kept = _among(parts, (tests == DOWN, False, tests == UP))
-    return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
 
 
 def _among(parts: Sequence[Array], marks: Sequence[bool]) -> Array:
