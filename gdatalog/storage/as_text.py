@@ -165,10 +165,7 @@ def cell_texts(kind: TypeName, column: Column) -> list[str]:
 def _batches(table: Table) -> Iterator[list[list[str]]]:
     """The columns' texts, some rows at a time."""
     for start in starts(table):
-        yield [
-            cell_texts(kind, _slice(column, start))
-            for kind, column in zip(table.types, table.columns, strict=True)
-        ]
+        yield [cell_texts(kind, _slice(column, start)) for kind, column in table.typed]
 
 
 def starts(table: Table, rows: int | None = None) -> Iterator[int]:
@@ -220,10 +217,7 @@ def _records(table: Table) -> Iterator[Iterator[str]]:
         return
     names = [json.dumps(name, ensure_ascii=False) for name in table.names]
     for start in starts(table):
-        cells = [
-            _json_texts(kind, _slice(column, start))
-            for kind, column in zip(table.types, table.columns, strict=True)
-        ]
+        cells = [_json_texts(kind, _slice(column, start)) for kind, column in table.typed]
         yield (
             "{" + ", ".join(map(": ".join, zip(names, row, strict=True))) + "}"
             for row in zip(*cells, strict=True)

@@ -97,13 +97,10 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
     if found is None:
         raise _wrong_dtype(values, place)
     _agree(found, declared, place, values)
-    if found == "int":
-        return found, integers(values, place)
-    if found == "float":
-        return found, floats(values, place)
-    if found == "timestamp":
-        return found, instants(values, place)
-    return found, np.ascontiguousarray(values)
+    if found == "bool":
+        return found, np.ascontiguousarray(values)
+    made = {"int": integers, "float": floats, "timestamp": instants}[found]
+    return found, made(values, place)
 
 
 def _nothing(kind: TypeName | None) -> Typed:

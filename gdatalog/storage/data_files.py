@@ -70,13 +70,16 @@ def _place(name: str, before: int, _: int, column: str) -> DataPlace:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Raises errors of reading as errors that the file is damaged."""
+def _reading(name: str, gone: str | None = None) -> Iterator[None]:
+    """Raises errors of reading as errors that the file is damaged. `gone`: what to say if there is
+    no file."""
     try:
         yield
     except TimeLimitError:
         raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError) as error:
+        if gone is not None and isinstance(error, FileNotFoundError):
+            raise DataError(f"{name}: {gone}") from None
         raise damaged(name, error) from error
 
 
@@ -133,7 +136,7 @@ class RowGroups:
 
 
 def footer_of(file: File) -> Footer:
-    try:
+    with _reading(file.path, "there is no such file"):
         stat = os.stat(file.path)
         with pq.ParquetFile(file.path) as opened:
             size, schema = opened.metadata, opened.schema_arrow
@@ -143,10 +146,6 @@ def footer_of(file: File) -> Footer:
                 (name, arrow_type(schema.field(of).type))
                 for name, of in data_columns(schema.names).items()
             ]
-    except FileNotFoundError:
-        raise DataError(f"{file.path}: there is no such file") from None
-    except (pa.ArrowException, OSError, ValueError, MemoryError, KeyError) as error:
-        raise damaged(file.path, error) from error
     for key, value in file.keys:
         types.append((key, "int" if isinstance(value, int) else "symbol"))
     return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), sizes)
@@ -182,7 +181,7 @@ def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedC
 def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
     """The rows of some row groups: only the `wanted` columns, as far as the file has them."""
     path = groups.file.path
-    try:
+    with _reading(path, "there is no such file any more"):
         stat = os.stat(path)
         if (stat.st_mtime_ns, stat.st_size) != groups.stamp:
             raise DataError(
@@ -194,10 +193,6 @@ def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
             only = [of for name, of in there.items() if name in wanted or not named]
             table = file.read_row_groups(list(groups.numbers), columns=only)
             table.validate(full=True)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file any more") from None
-    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
-        raise damaged(path, error) from error
     raw = with_keys(raw_of_columns(table, there), groups.file)
     return replace(raw, place=partial(_place, path, groups.first))
 

@@ -44,8 +44,6 @@ MANY = 1 << 27  # rows: with 32-bit hashes, one in 64 collides
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to find an equal pair among 2**31 values
 _FEW = 1 << 11  # enough to find one among 2**20
-_MANY_ZEROS = 4  # constant lowest bits of a column that weaken a 32-bit hash
-_RUNS, _RUN = 64, 256  # runs in a sample of rows, and rows in each run
 
 
 def distinct_rows(
@@ -76,20 +74,18 @@ def distinct_rows(
         if found is not None:
             return found
     ends = cache(lambda: spans_of([rows])) if spans is None else spans
-    some = _sample(rows)
-    edges = len(rows) == 2 and RowPacking.within(ends()) is not None and _overlap(*ends())
-    if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
+    packing = RowPacking.within(ends())
+    short = packing is not None and sum(packing.bits) < 32
+    edges = packing is not None and len(rows) == 2 and _overlap(*ends())
+    if not edges and not short:
         with working_space("looking for duplicates", 4 * count):
-            selective = _selective(some)
-            hashes = _hashes([rows[at] for at in selective], [_zeros(some[at]) for at in selective])
-            found = _by_numbers(rows, hashes)
+            found = _by_numbers(rows, _hashes(rows))
         if found is not None:
             return found
-    packing = RowPacking.within(ends())
     if packing is None:
         return sort_rows(rows), KnownRows.SORTED
     packed = packing.pack(rows)
-    if _is_short(ends()):  # half the width takes half the time
+    if short:  # half the width takes half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed)
     marks = firsts(packed)
@@ -98,12 +94,6 @@ def distinct_rows(
     packed = packed if marks.all() else packed[marks]
     packed = packed.astype(np.int64, copy=False)
     return packing.unpack(packed, [key.dtype for key in rows]), KnownRows.SORTED
-
-
-def _is_short(ends: Sequence[Span]) -> bool:
-    """Whether rows with such values pack into 31 bits."""
-    packing = RowPacking.within(ends)
-    return packing is not None and sum(packing.bits) < 32
 
 
 def _overlap(left: Span, right: Span) -> bool:
@@ -136,30 +126,6 @@ def _differs_in_sample(key: Array) -> bool:
     return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
 
 
-def _sample(rows: Columns) -> Columns:
-    """A sample of the rows: some neighbours, and some that are far apart."""
-    starts = range(0, len(rows[0]), max(_RUN, len(rows[0]) // _RUNS))
-    return tuple(np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows)
-
-
-def _selective(some: Columns) -> list[int]:
-    """The columns with most distinct values, as many as tell the rows of a sample apart."""
-    many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
-    most = sorted(range(len(some)), key=lambda at: -many[at])
-    zeros = [_zeros(key) for key in some]
-    for count in range(3, len(some)):
-        hashes = _hashes([some[at] for at in most[:count]], [zeros[at] for at in most[:count]])
-        if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two hashes may collide
-            return most[:count]
-    return most
-
-
-def _zeros(key: Array) -> int:
-    """The number of lowest bits that are zero in all values."""
-    either = int(np.bitwise_or.reduce(key))
-    return max((either & -either).bit_length() - 1, 0)
-
-
 def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, KnownRows] | None:
     """The rows without duplicates; equal rows have equal `numbers`. None if too many numbers are
     equal to be selective."""
@@ -182,34 +148,29 @@ def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, KnownRows] | No
     return kept, KnownRows.DISTINCT
 
 
-def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
+def _hashes(rows: Columns) -> Array:
     """A hash of each row: 32 bits, or 64 bits if there are so many rows that 32 bits would always
-    collide.
-
-    `zeros`: the number of low bits of each column that carry little information.
-    """
+    collide."""
     count = len(rows[0])
     if count > MANY:
-        return row_numbers(tuple(rows))
-    hashes = np.empty(count, dtype=np.uint32)
-    factor = np.uint32(0x9E37_79B1)
+        return row_numbers(rows)
+    hashes = np.zeros(count, dtype=np.uint32)
 
     def fill(part: slice) -> None:
         mine = hashes[part]
-        np.multiply(_short(rows[0][part], zeros[0]), factor, out=mine)
-        for column, low in zip(rows[1:], zeros[1:], strict=True):
-            mine += _short(column[part], low)
-            mine *= factor
+        for column in rows:
+            mine += _short(column[part])
+            mine *= np.uint32(0x9E37_79B1)
+            mine ^= mine >> np.uint32(15)  # high bits decide, too
 
     in_ranges(fill, count)
     return hashes.view(np.int32)
 
 
-def _short(values: Array, zeros: int) -> Array:
-    """A 32-bit number for each value, without the lowest bits, which are zero."""
+def _short(values: Array) -> Array:
+    """A 32-bit number for each value."""
     if values.dtype.itemsize == 4:
-        short: Array = values.view(np.uint32)
-        return short >> np.uint32(zeros) if zeros >= _MANY_ZEROS else short
+        return values.view(np.uint32)
     mixed = values.view(np.uint64) * FACTOR
     mixed >>= np.uint64(32)
     return mixed.astype(np.uint32)

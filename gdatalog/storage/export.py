@@ -83,10 +83,7 @@ def to_pandas(table: Table, *, given: bool = False) -> Any:
 
     if not table.columns:
         return pd.DataFrame(index=pd.RangeIndex(table.length))
-    series = [
-        _pandas_column(kind, column, not given)
-        for kind, column in zip(table.types, table.columns, strict=True)
-    ]
+    series = [_pandas_column(kind, column, not given) for kind, column in table.typed]
     frame = pd.DataFrame(dict(enumerate(series)), copy=False)
     frame.columns = pd.Index(list(table.names), dtype="object")
     return frame
@@ -163,9 +160,7 @@ def to_rows(table: Table) -> list[tuple[Any, ...]]:
     """One tuple of Python values a row."""
     if not table.columns:
         return [()] * table.length
-    columns = [
-        python_values(kind, column) for kind, column in zip(table.types, table.columns, strict=True)
-    ]
+    columns = [python_values(kind, column) for kind, column in table.typed]
     return list(zip(*columns, strict=True))
 
 

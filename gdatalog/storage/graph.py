@@ -36,7 +36,6 @@ Made = TypeVar("Made")
 STRETCH = 1 << 20  # edges in one batch
 PIECE = 64  # bytes of memory for an edge of a batch
 TURNED = 32  # bytes of memory to reverse and sort an edge
-SAMPLE = 64  # rows: usually enough to find that a graph is not symmetric
 
 
 class Ranking:
@@ -201,21 +200,12 @@ class EdgeStatistics(RankedEdges):
     @cached_property
     def symmetric(self) -> bool:
         """Whether every edge (x, y) has its reverse (y, x)."""
-        return self.mirrored and self._seems_symmetric() and self._turned()
+        return self.mirrored and self._turned()
 
     @property
     def known_symmetric(self) -> bool:
         """Whether the relation is known to be symmetric; computes nothing."""
         return self.__dict__.get("symmetric") is True
-
-    def _seems_symmetric(self) -> bool:
-        left, right = self.left, self.right
-        for at in range(0, len(left), max(1, len(left) // SAMPLE)):
-            start, end = np.searchsorted(left, right[at]), np.searchsorted(left, right[at], "right")
-            found = start + np.searchsorted(right[start:end], left[at])
-            if found == end or right[found] != left[at]:
-                return False
-        return True
 
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, reversed, are those from lower to higher

@@ -297,12 +297,12 @@ def raw_of_rows(rows: list[Any], what: str) -> Raw:
 
 def _tuples(rows: list[Any], what: str) -> Raw:
     width = len(rows[0])
-    kinds = set(map(type, rows))
-    if not all(issubclass(kind, list | tuple | np.ndarray | np.void) for kind in kinds):
-        bad = next(i for i, r in enumerate(rows) if not isinstance(r, list | tuple | np.ndarray))
-        raise _uneven(bad, rows[bad], count_of_columns(width), what)
-    if set(map(len, rows)) != {width}:
-        bad = next(i for i, row in enumerate(rows) if len(row) != width)
+    kinds = list | tuple | np.ndarray | np.void
+    alike = all(issubclass(kind, kinds) for kind in set(map(type, rows)))
+    if not alike or set(map(len, rows)) != {width}:
+        bad = next(
+            i for i, row in enumerate(rows) if not isinstance(row, kinds) or len(row) != width
+        )
         raise _uneven(bad, rows[bad], count_of_columns(width), what)
     names = getattr(rows[0], "_fields", None)  # of a namedtuple
     if width == 0:

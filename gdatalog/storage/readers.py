@@ -186,7 +186,11 @@ def read_bytes(name: str) -> bytes:
         if name.lower().endswith(".gz"):
             return gzip.decompress(data)
         if name.lower().endswith(".zst"):
-            return _unpacked_zst(data)
+            if not data:
+                raise EOFError("the file is empty")
+            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+                unpacked: bytes = stream.read()
+            return unpacked
     except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
         raise damaged(name, error) from error
     return data
@@ -224,14 +228,6 @@ def _read(name: str) -> bytes:
             work.share(len(parts) * PIECE / size)
             current_watch().poll()
     return b"".join(parts)
-
-
-def _unpacked_zst(data: bytes) -> bytes:
-    if not data:
-        raise EOFError("the file is empty")
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read()
-    return found
 
 
 def _missing(name: str) -> DataError:

@@ -78,6 +78,13 @@ class Relation:
         self._over(*state)
 
     @staticmethod
+    def over(columns: Names, types: Types, store: RowStore) -> Relation:
+        """The relation of the rows of a store."""
+        relation = Relation.__new__(Relation)
+        relation._over(columns, types, store)
+        return relation
+
+    @staticmethod
     def empty(columns: Names, types: Types) -> Relation:
         return Relation(columns, types, tuple(np.empty(0, dtype=np.int32) for _ in types), 0)
 
@@ -103,13 +110,12 @@ class Relation:
         if not blocks:
             return Relation.empty(columns, types)
         known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, RowStore(blocks, length, known, ops))
+        store = RowStore(blocks, length, known, ops)
         if as_it_is and len(blocks) == 1:
-            relation.store.keep_as_it_is()
+            store.keep_as_it_is()
         elif length < FEW and ops is None:
-            relation.store.sorted()
-        return relation
+            store.sorted()
+        return Relation.over(columns, types, store)
 
     @staticmethod
     def of_codes(
@@ -123,9 +129,7 @@ class Relation:
         if codes.at_most < FEW:
             distinct = codes.store.known >= KnownRows.DISTINCT
             return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, store)
-        return relation
+        return Relation.over(columns, types, store)
 
     @staticmethod
     def of_parts(
@@ -140,9 +144,7 @@ class Relation:
         if not lying:
             return Relation.empty(columns, types)
         known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, remote.RemoteRows(lying, keeper, known))
-        return relation
+        return Relation.over(columns, types, remote.RemoteRows(lying, keeper, known))
 
     @staticmethod
     def from_rows(columns: Names, types: Types, keys: Sequence[Array], length: int) -> Relation:
@@ -156,8 +158,7 @@ class Relation:
 
     def renamed(self, columns: Names) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
-        other = Relation.__new__(Relation)
-        other._over(columns, self.types, self.store)
+        other = Relation.over(columns, self.types, self.store)
         other._tries, other.asked, other.statistics = self._tries, self.asked, self.statistics
         other.loose, other.scans = self.loose, self.scans
         other.dictionaries, other.encoded = self.dictionaries, self.encoded
@@ -199,9 +200,7 @@ class Relation:
         lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
         if len(lying) == 1:
             return lying[0]
-        other = Relation.__new__(Relation)
-        other._over(self.columns, self.types, parts.DisjointParts(lying))
-        return other
+        return Relation.over(self.columns, self.types, parts.DisjointParts(lying))
 
     def joined(self, *others: Relation) -> Relation:
         """The rows of disjoint relations in one part, in any order."""

@@ -10,7 +10,7 @@ not fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
@@ -102,6 +102,11 @@ class Table:
     types: tuple[TypeName, ...]
     columns: tuple[Column, ...]
     length: int
+
+    @property
+    def typed(self) -> Iterator[tuple[TypeName, Column]]:
+        """The type of each column, and the column."""
+        return zip(self.types, self.columns, strict=True)
 
     def only(self, places: Sequence[int]) -> Table:
         """Some of the columns."""
