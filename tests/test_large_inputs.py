@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from loading import joined
 
 import gdatalog as gd
 from gdatalog.records import replace
@@ -31,7 +32,6 @@ from gdatalog.storage import (
     readers,
     text_files,
 )
-from gdatalog.storage.data_files import joined
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table, TextColumn

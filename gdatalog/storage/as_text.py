@@ -89,11 +89,9 @@ def facts_file(
     check_delimiter(delimiter)
     first = not header
     for at, table in enumerate(tables):
-        pieces: Iterable[Piece] | None = None
-        if not header or at > 0:
-            pieces = _compiled(table, relation, delimiter)
+        headed = header and at == 0
+        pieces: Iterable[Piece] | None = None if headed else _compiled(table, relation, delimiter)
         if pieces is None:
-            headed = header and at == 0
             pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
             # Readers drop one byte order mark, so a text that begins with one gets another.

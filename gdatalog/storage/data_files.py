@@ -22,7 +22,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns, pa, pq
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
-from gdatalog.storage.table import Column, Table, TextColumn
+from gdatalog.storage.table import Table
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 ROWS_AT_ONCE = 1 << 22  # most rows of a batch
@@ -387,28 +387,3 @@ def read_set(
     assert first is not None
     if not rows:
         yield first
-
-
-def joined(tables: Sequence[Table]) -> Table:
-    """One table of the rows of at least one table; all have the same columns."""
-    first = tables[0]
-    if len(tables) == 1:
-        return first
-    columns = tuple(
-        _joined([table.columns[at] for table in tables]) for at in range(len(first.names))
-    )
-    return Table(first.names, first.types, columns, sum(table.length for table in tables))
-
-
-def _joined(parts: Sequence[Column]) -> Column:
-    texts = [part for part in parts if isinstance(part, TextColumn)]
-    if not texts:
-        return np.concatenate([part for part in parts if not isinstance(part, TextColumn)])
-    places: dict[str, int] = {}
-    codes = []
-    for part in texts:
-        known = [places.setdefault(text, len(places)) for text in part.texts.tolist()]
-        codes.append(np.array(known, dtype=np.int32)[part.codes])
-    whole = np.empty(len(places), dtype=object)
-    whole[:] = list(places)
-    return TextColumn(np.concatenate(codes), whole)

@@ -135,13 +135,7 @@ def to_polars(table: Table) -> Any:
 
 def to_numpy(table: Table) -> Array:
     """A structured array: a field for each column, texts and times as objects and datetime64."""
-    formats: dict[TypeName, Any] = {
-        "int": np.int64,
-        "float": np.float64,
-        "bool": np.bool_,
-        "symbol": object,
-        "timestamp": "datetime64[ns]",
-    }
+    formats: dict[TypeName, Any] = {**DTYPES, "symbol": object, "timestamp": "datetime64[ns]"}
     fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
     found: Array = np.empty(table.length, dtype=fields)
     for name, kind, column in zip(table.names, table.types, table.columns, strict=True):

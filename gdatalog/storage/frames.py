@@ -288,7 +288,6 @@ class _Fill(DataPlace):
 class Mending:
     """Which rows of some columns are kept, and which of their values are filled."""
 
-    raw: Raw
     options: LoadOptions
     masks: list[Array]  # missing values, by column
     keep: Array  # rows
@@ -312,7 +311,7 @@ class Mending:
             for name, mask in zip(names, masks, strict=True):
                 if name not in options.fill:
                     keep &= ~mask
-        mending, findings = Mending(raw, options, masks, keep), options.findings
+        mending, findings = Mending(options, masks, keep), options.findings
         if findings is not None:
             findings.dropped += raw.length - mending.length
             for name, mask in zip(names, masks, strict=True):

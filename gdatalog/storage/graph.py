@@ -181,7 +181,6 @@ class EdgeStatistics(RankedEdges):
         self._store = store
         self._in_files: Columns | None = None  # each edge once
         self._ranking: Ranking | None = None
-        self._higher: Array | None = None
 
     @property
     def left(self) -> Array:
@@ -243,22 +242,19 @@ class EdgeStatistics(RankedEdges):
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        by_degree = _pairs(self._higher_neighbours())
+        by_degree = _pairs(self._higher)
         return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
 
-    def _higher_neighbours(self) -> Array:
+    @cached_property
+    def _higher(self) -> Array:
         """How many neighbours of higher rank each rank has."""
-        if self._higher is None:
-            ranking = self.ranking()
-            count = len(ranking.labels)
-            found = np.zeros(count, dtype=np.int64)
-            for some in self._of_ranked(
-                lambda a, b: np.bincount(np.minimum(a, b), minlength=count)
-            ):
-                found += some
-            found[ranking.loops] -= 1
-            self._higher = _narrow(found)
-        return self._higher
+        ranking = self.ranking()
+        count = len(ranking.labels)
+        found = np.zeros(count, dtype=np.int64)
+        for some in self._of_ranked(lambda a, b: np.bincount(np.minimum(a, b), minlength=count)):
+            found += some
+        found[ranking.loops] -= 1
+        return _narrow(found)
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -297,7 +293,7 @@ class EdgeStatistics(RankedEdges):
 
     def degrees(self, column: int, tests: Sequence[RowTest]) -> Array:
         """How many rows of `ranked` have each rank in a column."""
-        ranking, higher = self.ranking(), self._higher_neighbours()
+        ranking, higher = self.ranking(), self._higher
         found = np.zeros(len(higher), dtype=np.int64)
         if passes(-1 if column == 0 else 1, tests):
             found += higher
@@ -319,7 +315,7 @@ class EdgeStatistics(RankedEdges):
     @property
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
-        higher = 0 if self._higher is None else self._higher.nbytes
+        higher = self._higher.nbytes if "_higher" in vars(self) else 0
         return ranking + higher
 
 

@@ -83,9 +83,7 @@ class HashLevel:
 
     def _clear_table(self, count: int) -> None:
         """Allocates an empty table for `count` children."""
-        size = LEAST
-        while size < 4 * count:
-            size *= 2
+        size = max(LEAST, 1 << (4 * count - 1).bit_length()) if count else LEAST
         self.keys = np.zeros(size, dtype=np.int64)
         self.ids = np.empty(0 if self.last else size, dtype=np.int32)
 
@@ -96,7 +94,13 @@ class HashLevel:
         )
         span = max(high, value) - min(low, value) + 1
         if span > max(DENSE, DENSE_EACH * rows):
-            self._give_up_index()
+            at = np.flatnonzero(self.index >= 0)
+            children, values = self.index[at], (at + self.low).astype(np.int64)
+            self.index = _NOTHING
+            self._clear_table(len(at))
+            pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, in the form of `keys`
+            ids = _NOTHING if self.last else children.astype(np.int32)
+            self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
             return
         # With spare room, so that growing values rarely exceed it.
         room = min(span, 1 << 16)
@@ -105,15 +109,6 @@ class HashLevel:
         index = np.full(top - bottom + 1, -1, dtype=np.int32)
         index[self.low - bottom : self.low - bottom + len(self.index)] = self.index
         self.low, self.index = bottom, index
-
-    def _give_up_index(self) -> None:
-        at = np.flatnonzero(self.index >= 0)
-        children, values = self.index[at], (at + self.low).astype(np.int64)
-        self.index = _NOTHING
-        self._clear_table(len(at))
-        pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, in the form of `keys`
-        ids = _NOTHING if self.last else children.astype(np.int32)
-        self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
 
     def grow(self) -> None:
         """Enlarges the array that is full."""

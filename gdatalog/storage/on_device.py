@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from functools import cached_property
 from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -16,7 +17,7 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.storage.keys import key_to_float
-from gdatalog.storage.rows import Columns, Span, in_sorted
+from gdatalog.storage.rows import Columns, RowPacking, Span, in_sorted
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
@@ -61,7 +62,6 @@ class DeviceStore:
         self.ops = ops
         self._blocks = list(blocks)
         self._plain = False  # whether there is one block, in 32 bits if they suffice
-        self._graph: Any = None
         self._copy: Columns | None = None
         self.answers: WeakSet[Lying] = WeakSet()  # that use the rows
         self.count = count
@@ -69,15 +69,13 @@ class DeviceStore:
 
     @property
     def nbytes(self) -> int:
-        own = 0 if self._graph is None else self._graph.nbytes
+        own: int = self.graph.nbytes if "graph" in vars(self) else 0
         return own + sum(int(column.nbytes) for block in self._blocks for column in block)
 
-    @property
+    @cached_property
     def graph(self) -> Any:
         """Rows of two columns as the edges of a graph."""
-        if self._graph is None:
-            self._graph = self.ops.graph_of(self)
-        return self._graph
+        return self.ops.graph_of(self)
 
     def use(self) -> AbstractContextManager[None]:
         """Makes the device current in this thread."""
@@ -148,18 +146,6 @@ class Lying:
 #
 # Arrays are the device's: NumPy's, or CuPy's, which type checkers treat as NumPy's. Joins need more
 # operations (`executors/__init__.py`).
-
-
-class PackedColumns(Protocol):
-    """The bits of each column in rows that are packed into integers."""
-
-    @property
-    def least(self) -> tuple[int, ...]: ...
-    @property
-    def bits(self) -> tuple[int, ...]: ...
-
-    def pack(self, columns: Sequence[Array], /) -> Array: ...
-    def unpack(self, packed: Array, dtypes: Sequence[Any], /) -> Columns: ...
 
 
 class RowMarks(Protocol):
@@ -247,7 +233,7 @@ class RowOps(Protocol):
     def group_rows(self, columns: Sequence[Array], length: int, /) -> tuple[Array, Array]:
         """The first row of each group of equal rows, and each row's group."""
 
-    def packing(self, columns: Sequence[Array], spare: int = 0) -> PackedColumns | None:
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
         """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
 
     def holds(self, packing: Any, columns: Sequence[Array], /) -> bool:

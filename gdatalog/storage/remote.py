@@ -135,11 +135,10 @@ class RemoteRows(RowStore):
 
     @property
     def survey(self) -> Survey:
-        if self._survey is None:
-            with self._lock:
-                if self._survey is None:
-                    self._survey = self.keeper.survey(self)
-        return self._survey
+        with self._lock:
+            if self._survey is None:
+                self._survey = self.keeper.survey(self)
+            return self._survey
 
     def know(self, survey: Survey) -> None:
         """Caches statistics that were computed elsewhere."""
@@ -148,11 +147,10 @@ class RemoteRows(RowStore):
     @property
     def ranking(self) -> Ranking:
         """The ranks of the vertices of edges, on this machine; work elsewhere has them sent."""
-        if self._ranking is None:
-            with self._lock:
-                if self._ranking is None:
-                    self._ranking = self.keeper.ranking(self)
-        return self._ranking
+        with self._lock:
+            if self._ranking is None:
+                self._ranking = self.keeper.ranking(self)
+            return self._ranking
 
     def make_distinct(self) -> tuple[RemotePart, ...]:
         """The parts, after removing duplicates from all of them together."""

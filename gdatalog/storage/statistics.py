@@ -269,17 +269,10 @@ class Statistics:
     ) -> tuple[float, float]:
         """The share of a column's values, or ranks, and of the rows, that satisfy comparisons with
         constants. Not for symbols, which have no order."""
-        low: int | None = None
-        high: int | None = None
         kind: TypeName = "int" if ranked else self._types[column]
-        for op, value in bounds:
-            key = key_of(value, kind)
-            if op in ("<", "<="):
-                most = key - (op == "<")
-                high = most if high is None else min(high, most)
-            else:
-                least = key + (op == ">")
-                low = least if low is None else max(low, least)
+        keys = [(op, key_of(value, kind)) for op, value in bounds]
+        high = min((key - (op == "<") for op, key in keys if "<" in op), default=None)
+        low = max((key + (op == ">") for op, key in keys if "<" not in op), default=None)
         if ranked:
             return self._ranks_within(low or 0, high)
         return self.quantiles(column).within(low, high)

@@ -159,7 +159,11 @@ def _naming(name: str) -> Iterator[None]:
     except TimeLimitError:
         raise
     except (OSError, ValueError) as error:
-        raise cannot_write(name, error) from error
+        full = isinstance(error, OSError) and error.errno in _FULL
+        raise DataError(
+            f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
+            hint=_MORE_SPACE if full else None,
+        ) from error
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
@@ -181,15 +185,6 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
         if os.path.exists(target):
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
-
-
-def cannot_write(name: str, error: Exception) -> DataError:
-    """The error for a file that cannot be written."""
-    full = isinstance(error, OSError) and error.errno in _FULL
-    return DataError(
-        f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
-        hint=_MORE_SPACE if full else None,
-    )
 
 
 def _new_file(path: str) -> None:
@@ -315,7 +310,7 @@ def filled(path: FilePath) -> Iterator[str]:
     name = os.fspath(path)
     target = os.path.realpath(name)
     _check(name, target)
-    try:
+    with _naming(name):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with beside(os.path.dirname(target), os.mkdir) as temporary:
             yield temporary
@@ -327,10 +322,6 @@ def filled(path: FilePath) -> Iterator[str]:
             os.rename(temporary, target)
             if before is not None:
                 shutil.rmtree(before, ignore_errors=True)
-    except TimeLimitError:
-        raise
-    except OSError as error:
-        raise cannot_write(name, error) from error
 
 
 def _check(name: str, target: str) -> None:
