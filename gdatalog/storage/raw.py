@@ -297,11 +297,11 @@ def raw_of_rows(rows: list[Any], what: str) -> Raw:
 
 def _tuples(rows: list[Any], what: str) -> Raw:
     width = len(rows[0])
-    kinds = list | tuple | np.ndarray | np.void
+    kinds = (list, tuple, np.ndarray, np.void)
     alike = all(issubclass(kind, kinds) for kind in set(map(type, rows)))
     if not alike or set(map(len, rows)) != {width}:
         bad = next(
-            i for i, row in enumerate(rows) if not isinstance(row, kinds) or len(row) != width
+            i for i, row in enumerate(rows) if not issubclass(type(row), kinds) or len(row) != width
         )
         raise _uneven(bad, rows[bad], count_of_columns(width), what)
     names = getattr(rows[0], "_fields", None)  # of a namedtuple

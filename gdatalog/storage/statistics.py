@@ -25,7 +25,7 @@ from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, RowPacking, firsts
+from gdatalog.storage.rows import Columns, RowPacking, firsts, row_firsts
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Tests, Trie, TrieName
@@ -179,10 +179,7 @@ class Statistics:
             return degrees.distinct(there, sorted(columns))
         keys = [self._keys[column] for column in sorted(columns)]
         if self._sorted and columns == frozenset(range(len(columns))):
-            marks = firsts(keys[0])
-            for key in keys[1:]:
-                marks |= firsts(key)
-            return int(np.count_nonzero(marks))
+            return int(np.count_nonzero(row_firsts(keys)))
         if len(keys) == 1:
             key = keys[0]
             if self.rows <= SHORT or (
