@@ -301,8 +301,11 @@ def widen(spans: dict[RelationColumn, Span | None], flows: Sequence[Flow]) -> No
     while changed:
         changed = False
         for column, source in flows:
-            joined = union(spans.get(column), source())
-            if joined != spans.get(column):
+            known, more = spans.get(column), source()
+            if more is None or (known and known[0] <= more[0] and more[1] <= known[1]):
+                continue
+            joined = union(known, more)
+            if joined != known:
                 spans[column], changed = joined, True
 
 
