@@ -12,10 +12,11 @@ import numpy as np
 
 from gdatalog.cancellation import cancellable
 from gdatalog.errors import DeviceError, UsageError
+from gdatalog.storage import TypedColumns
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.remote import RemoteRows, RemoteSchema
+from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.rows import (
     Columns,
     concatenate,
@@ -237,10 +238,6 @@ class Result:
         far = self._relation.remote if self._whole else None
         return far if far is not None and far.unfetched else None
 
-    @property
-    def _shape(self) -> RemoteSchema:
-        return RemoteSchema(self.columns, self._relation.types)
-
     def _part(self, start: int, stop: int) -> Result:
         """The rows from `start` to `stop`."""
         far = self._far
@@ -364,7 +361,8 @@ class Result:
         """
         far = self._far
         if far is not None:
-            return far.keeper.to_dask(far, self._shape, self._symbols)
+            shape = TypedColumns(self.columns, self._relation.types)
+            return far.keeper.to_dask(far, shape, self._symbols)
         from gdatalog.storage.export import to_dask
 
         return to_dask(self.table())
@@ -385,7 +383,8 @@ class Result:
             write_folder(path, [(part.tables(), len(part)) for part in self._cut(FILE)])
         else:
             with filled(path) as folder:
-                far.keeper.write(far, self._shape, self._symbols, folder)
+                shape = TypedColumns(self.columns, self._relation.types)
+                far.keeper.write(far, shape, self._symbols, folder)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV file with a header."""

@@ -204,7 +204,8 @@ class Workspace:
         there = device_ops(self.device.ops)
 
         def made() -> Relation:
-            tables = tables_of(data, options, declared, name, there)
+            xp = None if there is None else there.xp
+            tables = tables_of(data, replace(options, declared=declared, what=name, there=xp))
             relation, loaded = relation_of_tables(tables, self.symbols, there)
             if options.findings is not None and relation.types:
                 options.findings.count(loaded, relation.length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from gdatalog.errors import DataError
+from gdatalog.records import replace
 from gdatalog.storage import PLAIN, LoadOptions, facts_files
-from gdatalog.storage.data_files import joined
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_tables
-from gdatalog.storage.table import DTYPES, Table, TextColumn
+from gdatalog.storage.table import DTYPES, Column, Table, TextColumn
 
 
 @dataclass
@@ -45,8 +45,36 @@ def put(name: str, content: str | bytes) -> str:
     return name
 
 
-def read_table(path: str | Path, options: LoadOptions = PLAIN, **how: Any) -> Table:
+def joined(tables: Sequence[Table]) -> Table:
+    """One table of the rows of at least one table; all have the same columns."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    columns = tuple(
+        _joined([table.columns[at] for table in tables]) for at in range(len(first.names))
+    )
+    return Table(first.names, first.types, columns, sum(table.length for table in tables))
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    texts = [part for part in parts if isinstance(part, TextColumn)]
+    if not texts:
+        return np.concatenate([part for part in parts if not isinstance(part, TextColumn)])
+    places: dict[str, int] = {}
+    codes = []
+    for part in texts:
+        known = [places.setdefault(text, len(places)) for text in part.texts.tolist()]
+        codes.append(np.array(known, dtype=np.int32)[part.codes])
+    whole = np.empty(len(places), dtype=object)
+    whole[:] = list(places)
+    return TextColumn(np.concatenate(codes), whole)
+
+
+def read_table(
+    path: str | Path, options: LoadOptions = PLAIN, declared: Any = None, **how: Any
+) -> Table:
     """All rows of a file, or of files that are one relation."""
+    options = replace(options, declared=options.declared if declared is None else declared)
     return joined(list(read_tables(path, options, **how)))
 
 

@@ -17,6 +17,7 @@ from loading import Decl
 
 import gdatalog as gd
 from gdatalog import result
+from gdatalog.storage import LoadOptions
 from gdatalog.storage.export import (
     arrow_stream,
     python_values,
@@ -167,7 +168,7 @@ def tables(draw: st.DrawFn) -> Table:
         f"c{i}": draw(st.lists(COLUMNS[kind], min_size=length, max_size=length))
         for i, kind in enumerate(kinds)
     }
-    return table_from(data, declared=Decl(tuple(data), tuple(kinds)))
+    return table_from(data, LoadOptions(declared=Decl(tuple(data), tuple(kinds))))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

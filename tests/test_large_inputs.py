@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from loading import joined
 
 import gdatalog as gd
 from gdatalog.records import replace
@@ -24,13 +25,13 @@ from gdatalog.storage import (
     Declared,
     Findings,
     LoadOptions,
+    TypedColumns,
     data_files,
     facts_files,
     key_columns,
     readers,
     text_files,
 )
-from gdatalog.storage.data_files import TypedColumns, joined
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.spill import Spill, is_spilled
 from gdatalog.storage.table import Table, TextColumn
@@ -424,7 +425,7 @@ def told_of(path: str, options: LoadOptions, declared: Declared | None) -> Any:
     findings = Findings()
     told: list[Table] = []
     try:
-        for table in read_tables(path, replace(options, findings=findings), declared=declared):
+        for table in read_tables(path, replace(options, findings=findings, declared=declared)):
             told.append(table)
     except gd.Error as error:
         return str(error), None

@@ -91,7 +91,7 @@ def test_rows_sorted_and_indexed_in_files(seed: int) -> None:
         for mine, its in zip(made.levels, same.levels, strict=True):
             assert mine.values.tolist() == its.values.tolist()
             assert mine.offsets.tolist() == its.offsets.tolist()
-            assert mine.pairs().tolist() == its.pairs().tolist()
+            assert mine.pairs.tolist() == its.pairs.tolist()
 
 
 def test_a_merge_holds_a_part_of_the_rows() -> None:

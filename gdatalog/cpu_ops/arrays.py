@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -275,15 +275,6 @@ WORTH_CUTTING = 1 << 20
 WORTH = 1 << 14  # and if the functions are compiled already
 
 
-class _Kernels(NamedTuple):
-    scan: Any
-    measure: Any
-    look_up: Any
-    join: Any
-    index_texts: Any
-    move_slots: Any
-
-
 _made: list[TextSetFunctions] = []
 
 
@@ -309,7 +300,7 @@ def _compiled() -> TextSetFunctions:
     rows = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
     cells = ("u8[]", "i64[]", "i64[]", "i64", "i64")
     texts = ("u8[]", "i64[]", "i64[]", "i64", "i64[]")
-    return _Kernels(
+    return TextSetFunctions(
         native.of(lines.scan, *rows, "i64[]", "i64[]", "i64[]", "i64[]"),
         native.of(lines.measure, "u8[]", "i64[]", "i64[]"),
         native.of(lines.look_up, *cells, *texts, "i32[]"),

@@ -135,7 +135,7 @@ class FrontierExpansion:
         if trie.weights is None:
             return lists.lengths
         self.values = lists.lengths
-        sums = trie.weight_sums()
+        sums = trie.weight_sums
         weighed: Array = sums[lists.starts + lists.lengths] - sums[lists.starts]
         return weighed
 

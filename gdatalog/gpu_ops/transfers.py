@@ -127,7 +127,7 @@ class Slices:
             if first is not None:
                 found.levels = first.levels
             for level, longest in zip(found.levels[1:], there.longest, strict=True):
-                level.known_longest(longest)
+                level.longest = longest
             there.made[label] = found
         return found
 

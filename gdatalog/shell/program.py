@@ -21,7 +21,7 @@ from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitE
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
-from gdatalog.present import count_line
+from gdatalog.progress import amount
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, say_error, took
@@ -172,7 +172,7 @@ def _give(
         with line, spending("writing"):
             written = write_relation(directive, ask.name, result, policy, folders)
         if sys.stderr.isatty():
-            say(f"{ask.name}: {count_line(len(result))} -> {written}")
+            say(f"{ask.name}: {amount(len(result), 'rows')} -> {written}")
 
 
 def _to_stdout(ask: Ask, session: Session) -> bool:

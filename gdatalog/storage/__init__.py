@@ -5,7 +5,9 @@ Here are the options of loading, warnings about loaded data, and the places that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
@@ -16,15 +18,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Nulls = Literal["error", "drop"]
+Names = tuple[str, ...]
+Types = tuple[TypeName, ...]
+FilePath = str | os.PathLike[str]
 
 
 class Declared(Protocol):
     """What a declaration says of a relation; the planner's Schema is one."""
 
     @property
-    def columns(self) -> tuple[str, ...]: ...
+    def columns(self) -> Names: ...
     @property
-    def types(self) -> tuple[TypeName, ...]: ...
+    def types(self) -> Types: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumns:
+    """The names and types of a relation's columns."""
+
+    columns: Names
+    types: Types
 
 
 @dataclass(slots=True)
@@ -74,7 +87,8 @@ class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
     line of a text file is one. `nulls`: what happens to rows with missing values; `fill` gives
     values for them, by column. `row_id`: the name of a column of row numbers. `findings` collects
-    warnings, if given.
+    warnings, if given. `declared`: the relation's declaration. `what`: the name of the data, in
+    errors. `there`: the array module of a device, on which columns stay that lie there.
     """
 
     columns: Sequence[str] | None = None
@@ -85,6 +99,15 @@ class LoadOptions:
     first_row_id: int = 0
     fill_is_text: bool = False  # whether its values are texts, as in a file
     findings: Findings | None = field(default=None, compare=False)
+    declared: Declared | None = None
+    what: str = "data"
+    there: Any = None
+
+    @property
+    def arity(self) -> int | None:
+        """The number of wanted columns, if it is known."""
+        wanted = self.columns if self.declared is None else self.declared.types
+        return None if wanted is None else len(wanted)
 
     @property
     def mends(self) -> bool:
@@ -170,6 +193,22 @@ def check_delimiter(delimiter: str) -> str:
             hint=r'"," or "\t", for instance',
         )
     return delimiter
+
+
+class ImportedLater:
+    """A module that is imported when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+# Importing Arrow takes longer than most short programs.
+pa: Any = ImportedLater("pyarrow")
+pc: Any = ImportedLater("pyarrow.compute")
+pq: Any = ImportedLater("pyarrow.parquet")
 
 
 # The places that errors about values name: a column of some data.

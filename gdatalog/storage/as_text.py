@@ -11,7 +11,7 @@ is true.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -53,13 +53,33 @@ def facts_text(
     """The text of a facts file, piece by piece. A table that has no such text raises before its
     pieces."""
     check_delimiter(delimiter)
+
+    def checked() -> Iterator[Table]:
+        for table in tables:
+            for name, column in zip(table.names, table.columns, strict=True):
+                if isinstance(column, TextColumn):
+                    _check_verbatim(relation, name, column, delimiter)
+            yield table
+
+    return _delimited(checked(), delimiter, header)
+
+
+def _delimited(
+    tables: Iterable[Table], delimiter: str, header: bool, quote: Callable[[str], str] | None = None
+) -> Iterator[str]:
     for at, table in enumerate(tables):
-        for name, column in zip(table.names, table.columns, strict=True):
-            if isinstance(column, TextColumn):
-                _check_verbatim(relation, name, column, delimiter)
-        if header and at == 0 and table.columns:
-            yield delimiter.join(table.names) + "\n"
-        yield from _facts_text(table, delimiter)
+        if not table.columns:
+            yield "()\n" * table.length
+            continue
+        if header and at == 0:
+            yield delimiter.join(map(quote, table.names) if quote else table.names) + "\n"
+        for cells in _batches(table):
+            if quote is not None:
+                cells = [
+                    list(map(quote, texts)) if kind == "symbol" else texts
+                    for kind, texts in zip(table.types, cells, strict=True)
+                ]
+            yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
 def facts_file(
@@ -69,23 +89,17 @@ def facts_file(
     check_delimiter(delimiter)
     first = not header
     for at, table in enumerate(tables):
-        pieces: Iterable[Piece] | None = None
-        if not header or at > 0:
-            pieces = _compiled(table, relation, delimiter)
+        headed = header and at == 0
+        pieces: Iterable[Piece] | None = None if headed else _compiled(table, relation, delimiter)
         if pieces is None:
-            headed = header and at == 0
             pieces = facts_text([table], relation, delimiter=delimiter, header=headed)
         for piece in pieces:
             # Readers drop one byte order mark, so a text that begins with one gets another.
-            if first and _begins_with_mark(piece):
+            head = piece[:3] if first else ""
+            if (head.encode() if isinstance(head, str) else bytes(head)).startswith(_MARK):
                 yield _MARK
             first = False
             yield piece
-
-
-def _begins_with_mark(piece: Piece) -> bool:
-    head = piece[:3]
-    return (head.encode() if isinstance(head, str) else bytes(head)).startswith(_MARK)
 
 
 def _compiled(table: Table, relation: str, delimiter: str) -> Iterator[memoryview] | None:
@@ -114,14 +128,6 @@ def _lines(table: Table, relation: str, texts: TextSet, delimiter: str) -> Itera
                 text.encode()
             return
         yield piece
-
-
-def _facts_text(table: Table, delimiter: str) -> Iterator[str]:
-    if not table.columns:
-        yield "()\n" * table.length
-        return
-    for cells in _batches(table):
-        yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
 
 
 def _check_verbatim(relation: str, name: str, column: TextColumn, delimiter: str) -> None:
@@ -157,10 +163,7 @@ def cell_texts(kind: TypeName, column: Column) -> list[str]:
 def _batches(table: Table) -> Iterator[list[list[str]]]:
     """The columns' texts, some rows at a time."""
     for start in starts(table):
-        yield [
-            cell_texts(kind, _slice(column, start))
-            for kind, column in zip(table.types, table.columns, strict=True)
-        ]
+        yield [cell_texts(kind, _slice(column, start)) for kind, column in table.typed]
 
 
 def starts(table: Table, rows: int | None = None) -> Iterator[int]:
@@ -189,18 +192,7 @@ def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[st
             return text
         return '"' + text.replace('"', '""') + '"'
 
-    for at, table in enumerate(tables):
-        if not table.columns:
-            yield "()\n" * table.length
-            continue
-        if header and at == 0:
-            yield delimiter.join(map(quote, table.names)) + "\n"
-        for cells in _batches(table):
-            safe = [
-                list(map(quote, texts)) if kind == "symbol" else texts
-                for kind, texts in zip(table.types, cells, strict=True)
-            ]
-            yield "\n".join(map(delimiter.join, zip(*safe, strict=True))) + "\n"
+    return _delimited(tables, delimiter, header, quote)
 
 
 def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
@@ -223,10 +215,7 @@ def _records(table: Table) -> Iterator[Iterator[str]]:
         return
     names = [json.dumps(name, ensure_ascii=False) for name in table.names]
     for start in starts(table):
-        cells = [
-            _json_texts(kind, _slice(column, start))
-            for kind, column in zip(table.types, table.columns, strict=True)
-        ]
+        cells = [_json_texts(kind, _slice(column, start)) for kind, column in table.typed]
         yield (
             "{" + ", ".join(map(": ".join, zip(names, row, strict=True))) + "}"
             for row in zip(*cells, strict=True)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError, Note
-from gdatalog.storage import DataPlace, MissingValue, shown
+from gdatalog.storage import DataPlace, MissingValue, pa, pc, shown
 from gdatalog.storage.columns import Typed
 from gdatalog.storage.table import DTYPES, Array, TextColumn, arrow_numbers, empty_column, encoded
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
@@ -50,7 +50,10 @@ def cells_column(
         return _inferred(cells, place)
     if declared == "symbol":
         return declared, encoded(cells)
-    return declared, _converted(cells, declared, place, batch)
+    parts, bad = _read(cells, declared)
+    if bad:
+        raise _unreadable(bad[0], cells[bad[0]].as_py(), declared, place, len(bad) - 1, batch)
+    return declared, np.concatenate(parts)
 
 
 def cell_value(text: str, kind: TypeName) -> Value | None:
@@ -81,13 +84,6 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     else:
         return None
     return number if INT_MIN <= number <= INT_MAX else None
-
-
-def _converted(cells: Any, kind: TypeName, place: DataPlace, batch: bool) -> Array:
-    parts, bad = _read(cells, kind)
-    if bad:
-        raise _unreadable(bad[0], cells[bad[0]].as_py(), kind, place, len(bad) - 1, batch)
-    return np.concatenate(parts)
 
 
 def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
@@ -159,9 +155,6 @@ def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
 
 def _fast(cells: Any, kind: TypeName) -> Array | None:
     """The column as Arrow converts it; None if it has to be read cell by cell."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
     if kind not in targets:
         return None
@@ -189,13 +182,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
 
 def _inferred(cells: Any, place: DataPlace) -> Typed:
     """The first type that all cells can be read as; symbol if there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    sample = [cell for cell in cells[:100].to_pylist() if cell.strip() not in MISSING]
-    if not sample:
-        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
-        sample = cells.filter(pc.invert(blank))[:100].to_pylist()
+    sample = _there(cells[:100]).to_pylist() or _there(cells)[:100].to_pylist()
     for kind in _possible(sample):
         if kind in ("int", "float") and _has_identifier(cells):
             break
@@ -210,12 +197,9 @@ def _inferred(cells: Any, place: DataPlace) -> Typed:
 def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
     """The type of a column, inferred from all cells that are not missing. `identifiers`: digits
     with leading zeros are texts."""
-    there = _there(cells)
-    for kind in _possible(there[:100].to_pylist()):
-        if _all_read(there, kind):
-            texts = identifiers and kind in ("int", "float") and _has_identifier(there)
-            return "symbol" if texts else kind
-    return "symbol"
+    kinds = Kinds()
+    kinds.see(cells)
+    return kinds.kind(identifiers)
 
 
 class Kinds:
@@ -248,7 +232,7 @@ class Kinds:
             self._identifiers = _has_identifier(there)
 
     def kind(self, identifiers: bool = False) -> TypeName:
-        """The inferred type, as `kind_of` infers it from all cells at once."""
+        """The inferred type. `identifiers`: digits with leading zeros are texts."""
         found: TypeName = self._possible[0] if self._possible else "symbol"
         texts = identifiers and self._identifiers and found in ("int", "float")
         return "symbol" if texts else found
@@ -256,9 +240,6 @@ class Kinds:
 
 def _there(cells: Any) -> Any:
     """The cells that are not missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
     return cells.filter(pc.invert(blank))
 
@@ -288,8 +269,6 @@ def hold_texts(sample: Sequence[str]) -> bool:
 
 def as_arrow(cells: TextColumn) -> Any:
     """A column of texts as a pyarrow array, as it was before its type was inferred."""
-    import pyarrow as pa
-
     return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
 
 
@@ -298,8 +277,6 @@ def _big(cell: str) -> bool:
 
 
 def _has_identifier(cells: Any) -> bool:
-    import pyarrow.compute as pc
-
     # The regular expression is slow, and few cells begin like this.
     suspects = pc.starts_with(cells, "0")
     for start in ("-", "+", " "):
@@ -313,29 +290,22 @@ def _patient(cells: Any, kind: TypeName, place: DataPlace) -> Array | None:
 
     An error if it is of this type but for cells that are missing, or for ints that are too big.
     """
-    values = []
-    missing: int | None = None
+    parts, bad = _read(cells, kind)
     big: int | None = None
-    row = 0
-    for chunk in cells.chunks:
-        for text in chunk.to_pylist():
-            value = cell_value(text, kind)
-            if value is not None:
-                values.append(value)
-            elif text.strip() in MISSING:
-                missing = row if missing is None else missing
-            elif kind == "int" and _big(text):
-                big = row if big is None else big
-            else:
-                return None
-            row += 1
+    for row in bad:
+        text = cells[row].as_py()
+        if kind == "int" and _big(text):
+            big = row if big is None else big
+        elif text.strip() not in MISSING:
+            return None
+    if len(bad) > MOST_COUNTED and not _all_read(_there(cells), kind):
+        return None
     if big is not None:
         raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
-    if missing is not None:
-        message = f"found {shown(cells[missing].as_py())} in a column of type {kind}"
-        raise MissingValue.of(place.error(missing, message))
-    found: Array = np.array(values, dtype=DTYPES[kind])
-    return found + 0.0 if kind == "float" else found
+    if bad:
+        message = f"found {shown(cells[bad[0]].as_py())} in a column of type {kind}"
+        raise MissingValue.of(place.error(bad[0], message))
+    return np.concatenate(parts)
 
 
 # Cells that are not of their column's type: what they probably are, and what to do.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage import DataPlace, SomeRows, shown
+from gdatalog.storage import DataPlace, SomeRows, pa, pc, shown
 from gdatalog.storage.table import (
     Array,
     Column,
@@ -34,6 +34,7 @@ from gdatalog.storage.table import (
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
 Typed = tuple[TypeName, Column]
+Values = Sequence[Any] | Array
 
 
 def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: Any = None) -> Typed:
@@ -60,22 +61,15 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
 
 def arrow_array(raw: Any) -> Any:
     """An Array or ChunkedArray of whatever speaks Arrow."""
-    import pyarrow as pa
-
     if isinstance(raw, pa.Array | pa.ChunkedArray):
         return raw
     return pa.chunked_array(raw) if hasattr(raw, "__arrow_c_stream__") else pa.array(raw)
 
 
-def _expect(
-    found: TypeName, declared: TypeName | None, place: DataPlace, values: Any
-) -> TypeName | None:
-    """The agreed type of declaration and data; None for an empty column of another type."""
-    if declared is None or declared == found:
-        return found
-    if len(values) == 0:
-        return None
-    raise place.mismatch(0, declared, values[0], found)
+def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values: Any) -> None:
+    """Raises if values are of another type than was declared."""
+    if declared not in (None, found):
+        raise place.mismatch(0, declared, values[0], found)
 
 
 # ---------------------------------------------------------------- NumPy
@@ -98,21 +92,20 @@ def numpy_column(values: Array, declared: TypeName | None, place: DataPlace) -> 
         return object_column(values.astype(object), declared, place)
     names: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool"}
     found: TypeName | None = "timestamp" if kind == "M" else names.get(kind)
+    if len(values) == 0:
+        return _nothing(declared or found)
     if found is None:
-        if len(values) == 0:
-            return declared or "symbol", empty_column(declared or "symbol")
         raise _wrong_dtype(values, place)
-    agreed = _expect(found, declared, place, values)
-    if agreed is None:
-        assert declared is not None
-        return declared, empty_column(declared)
-    if agreed == "int":
-        return agreed, integers(values, place)
-    if agreed == "float":
-        return agreed, floats(values, place)
-    if agreed == "timestamp":
-        return agreed, instants(values, place)
-    return agreed, np.ascontiguousarray(values)
+    _agree(found, declared, place, values)
+    if found == "bool":
+        return found, np.ascontiguousarray(values)
+    made = {"int": integers, "float": floats, "timestamp": instants}[found]
+    return found, made(values, place)
+
+
+def _nothing(kind: TypeName | None) -> Typed:
+    """A column without values."""
+    return kind or "symbol", empty_column(kind or "symbol")
 
 
 def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
@@ -131,7 +124,6 @@ def _wrong_dtype(values: Array, place: DataPlace) -> DataError:
 def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A Series, an Index or an extension array."""
     import pandas as pd
-    import pyarrow as pa
 
     series = raw if isinstance(raw, pd.Series) else pd.Series(raw)
     dtype: Any = series.dtype
@@ -159,9 +151,6 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
 
 def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Typed:
     """A column from an Array or ChunkedArray of any supported type."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     types = pa.types
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.cast(values.type.storage_type)
@@ -170,44 +159,39 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
     if types.is_dictionary(values.type):
         # A dictionary may repeat a text or contain a null: decoding handles both.
         values = _decoded(values)
-    if len(values) == 0 and types.is_null(values.type):
-        return declared or "symbol", empty_column(declared or "symbol")
     if values.null_count:
         raise place.missing(pc.index(pc.is_null(values), True).as_py(), None)
     if types.is_decimal(values.type):
         values = _whole(values, place)
     kind = values.type
     found = arrow_type(kind)
+    if len(values) == 0:
+        return _nothing(declared or found)
     if found is None:
-        if len(values) == 0:
-            return declared or "symbol", empty_column(declared or "symbol")
-        raise _wrong_arrow(values, place)
-    agreed = _expect(found, declared, place, values)
-    if agreed is None:
-        assert declared is not None
-        return declared, empty_column(declared)
-    if agreed == "symbol":
+        message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
+        hint = "cast the column to int64, double, bool, string or timestamp"
+        raise place.error(0, message, hint)
+    _agree(found, declared, place, values)
+    if found == "symbol":
         try:
-            return agreed, encoded(values)
+            return found, encoded(values)
         except (UnicodeDecodeError, pa.ArrowException) as error:
             message = f"{place.what}: column {place.column!r}: a text is not valid UTF-8"
             raise DataError(message) from error
-    if agreed == "timestamp" and not types.is_timestamp(kind):
+    if found == "timestamp" and not types.is_timestamp(kind):
         values = values.cast(pa.timestamp("ms"))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if agreed == "bool":
-        return agreed, values.to_numpy(zero_copy_only=False)
-    if agreed != "timestamp":
-        return numpy_column(arrow_numbers(values), agreed, place)
+    if found == "bool":
+        return found, values.to_numpy(zero_copy_only=False)
+    if found != "timestamp":
+        return numpy_column(arrow_numbers(values), found, place)
     instants = arrow_numbers(values.cast(pa.int64())).view(f"datetime64[{values.type.unit}]")
-    return numpy_column(instants, agreed, place)
+    return numpy_column(instants, found, place)
 
 
 def _whole(values: Any, place: DataPlace) -> Any:
     """Decimals as ints: they must have no fraction and fit 64 bits."""
-    import pyarrow as pa
-
     try:
         return values.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -221,8 +205,6 @@ def _whole(values: Any, place: DataPlace) -> Any:
 
 def _decoded(values: Any) -> Any:
     """A dictionary's values, one for each row; strings get 64-bit offsets, so that they fit."""
-    import pyarrow as pa
-
     kind = values.type.value_type
     wide = pa.large_string() if arrow_type(kind) == "symbol" else kind
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -235,8 +217,6 @@ def _decoded(values: Any) -> Any:
 
 def arrow_type(kind: Any) -> TypeName | None:
     """The type that an Arrow type is loaded as; None if it is not supported."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -251,12 +231,6 @@ def arrow_type(kind: Any) -> TypeName | None:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "symbol"
     return None
-
-
-def _wrong_arrow(values: Any, place: DataPlace) -> DataError:
-    hint = "cast the column to int64, double, bool, string or timestamp"
-    message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
-    return place.error(0, message, hint)
 
 
 # Columns of Python values: all of one type, or an error that shows the first odd one.
@@ -286,26 +260,22 @@ def _kind(of: type) -> Kind:
 
 
 def object_column(
-    values: Sequence[Any] | Array,
-    declared: TypeName | None,
-    place: DataPlace,
-    *,
-    json: bool = False,
-) -> tuple[TypeName, Column]:
+    values: Values, declared: TypeName | None, place: DataPlace, *, json: bool = False
+) -> Typed:
     """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp."""
     if len(values) == 0:
-        return declared or "symbol", empty_column(declared or "symbol")
+        return _nothing(declared)
     seen = set(map(type, values))
     if Decimal in seen:
         values = _without_decimals(values, place)
         seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
-    if kinds == {"symbol"} and declared == "timestamp" and json:
-        return "timestamp", _instants_of_texts(values, place)
     if len(kinds) == 1:
         (only,) = kinds
     else:
         only = "float" if kinds == {"int", "float"} else None
+    if only == "symbol" and declared == "timestamp" and json:
+        only = "timestamp"
     if only == "int" and declared == "float":
         only = "float"
     if only is None or only == "missing" or (declared is not None and only != declared):
@@ -327,7 +297,7 @@ def object_column(
     )
 
 
-def _without_decimals(values: Sequence[Any] | Array, place: DataPlace) -> list[Any]:
+def _without_decimals(values: Values, place: DataPlace) -> list[Any]:
     """The values with their decimals replaced by ints; a fraction is an error."""
     found = []
     for row, value in enumerate(values):
@@ -356,9 +326,7 @@ def odd_decimal(row: int, value: Decimal, place: DataPlace) -> DataError:
     return place.error(row, message, "convert the column to float, or to text")
 
 
-def _odd_one(
-    values: Sequence[Any] | Array, declared: TypeName | None, place: DataPlace
-) -> DataError:
+def _odd_one(values: Values, declared: TypeName | None, place: DataPlace) -> DataError:
     """The error for the first value that is missing, not supported, or of another type than those
     before."""
     expected: Kind = declared
@@ -385,7 +353,7 @@ def _odd_one(
     raise AssertionError("no value is odd")
 
 
-def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlace) -> Array:
+def _integers_of(values: Values, seen: set[type], place: DataPlace) -> Array:
     try:
         # NumPy's scalars may wrap in the conversion, Python's ints do not.
         plain = values if seen == {int} else [int(value) for value in values]
@@ -395,15 +363,13 @@ def _integers_of(values: Sequence[Any] | Array, seen: set[type], place: DataPlac
         raise place.too_big(row, values[row]) from None
 
 
-def _check_exact(values: Sequence[Any] | Array, place: DataPlace) -> None:
+def _check_exact(values: Values, place: DataPlace) -> None:
     for row, value in enumerate(values):
         if not isinstance(value, float | np.floating) and abs(int(value)) > 1 << 53:
             raise place.error(row, f"the int {shown(value)} is not exact as a float")
 
 
-def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
-    import pyarrow as pa
-
+def _texts_of(values: Values, place: DataPlace) -> TextColumn:
     try:
         return encoded(pa.array(values, type=pa.large_string()))
     except UnicodeEncodeError:
@@ -412,7 +378,12 @@ def _texts_of(values: Sequence[Any] | Array, place: DataPlace) -> TextColumn:
 
 
 def _instant(value: Any, row: int, place: DataPlace) -> int:
-    """Nanoseconds since 1970 of a date or time. Without a time zone it is in UTC."""
+    """Nanoseconds since 1970 of a date or time, or of its text; in UTC without a time zone."""
+    if isinstance(value, str):
+        told = timestamp_from_text(value)
+        if told is None:
+            raise place.error(row, f"expected timestamp, found {shown(value)}")
+        return told
     if isinstance(value, np.datetime64):
         lone = SomeRows(place.what, place.column, place, [row])
         return int(instants(np.array([value]), lone)[0])
@@ -434,14 +405,4 @@ def _instant(value: Any, row: int, place: DataPlace) -> int:
             f"the time {value} is beyond the years 1678 to 2262",
             "a timestamp counts nanoseconds in 64 bits",
         )
-    return found
-
-
-def _instants_of_texts(values: Sequence[Any] | Array, place: DataPlace) -> Array:
-    found = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values):
-        moment = timestamp_from_text(value)
-        if moment is None:
-            raise place.error(row, f"expected timestamp, found {shown(value)}")
-        found[row] = moment
     return found

@@ -19,10 +19,10 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, SomeRows
+from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns, pa, pq
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
-from gdatalog.storage.table import Array, Column, Table, TextColumn
+from gdatalog.storage.table import Table
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 ROWS_AT_ONCE = 1 << 22  # most rows of a batch
@@ -42,8 +42,6 @@ def raws_of_parquet(
     """The rows of a file in batches, at least one: only the `wanted` columns, if the file has them
     all. `opened`: opens the file's bytes."""
     with _reading(name):
-        import pyarrow.parquet as pq
-
         file = pq.ParquetFile(opened())
         schema = file.schema_arrow
         there = data_columns(schema.names)
@@ -72,23 +70,22 @@ def _place(name: str, before: int, _: int, column: str) -> DataPlace:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Raises errors of reading as errors that the file is damaged."""
-    import pyarrow as pa
-
+def _reading(name: str, gone: str | None = None) -> Iterator[None]:
+    """Raises errors of reading as errors that the file is damaged. `gone`: what to say if there is
+    no file."""
     try:
         yield
     except TimeLimitError:
         raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, KeyError) as error:
+        if gone is not None and isinstance(error, FileNotFoundError):
+            raise DataError(f"{name}: {gone}") from None
         raise damaged(name, error) from error
 
 
 def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tuple[float, float]]]:
     """The rows of a file in batches, which Arrow reads on all cores; and the share of all rows at
     which each batch starts and ends."""
-    import pyarrow as pa
-
     watch, size = current_watch(), file.metadata
     nbytes = sum(size.row_group(group).total_byte_size for group in range(size.num_row_groups))
     width = max(1, nbytes // max(1, size.num_rows))
@@ -139,10 +136,7 @@ class RowGroups:
 
 
 def footer_of(file: File) -> Footer:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
+    with _reading(file.path, "there is no such file"):
         stat = os.stat(file.path)
         with pq.ParquetFile(file.path) as opened:
             size, schema = opened.metadata, opened.schema_arrow
@@ -152,10 +146,6 @@ def footer_of(file: File) -> Footer:
                 (name, arrow_type(schema.field(of).type))
                 for name, of in data_columns(schema.names).items()
             ]
-    except FileNotFoundError:
-        raise DataError(f"{file.path}: there is no such file") from None
-    except (pa.ArrowException, OSError, ValueError, MemoryError, KeyError) as error:
-        raise damaged(file.path, error) from error
     for key, value in file.keys:
         types.append((key, "int" if isinstance(value, int) else "symbol"))
     return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), sizes)
@@ -190,11 +180,8 @@ def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> TypedC
 
 def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
     """The rows of some row groups: only the `wanted` columns, as far as the file has them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = groups.file.path
-    try:
+    with _reading(path, "there is no such file any more"):
         stat = os.stat(path)
         if (stat.st_mtime_ns, stat.st_size) != groups.stamp:
             raise DataError(
@@ -206,10 +193,6 @@ def raw_of_groups(groups: RowGroups, wanted: Sequence[str]) -> Raw:
             only = [of for name, of in there.items() if name in wanted or not named]
             table = file.read_row_groups(list(groups.numbers), columns=only)
             table.validate(full=True)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file any more") from None
-    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
-        raise damaged(path, error) from error
     raw = with_keys(raw_of_columns(table, there), groups.file)
     return replace(raw, place=partial(_place, path, groups.first))
 
@@ -224,10 +207,7 @@ def with_keys(raw: Raw, file: File) -> Raw:
         raise DataError(
             f"{file.path}: the column {both!r} is in the file, and in its folder's name"
         )
-    columns = []
-    for _, value in file.keys:
-        column = key_column(value, raw.length)
-        columns.append(_dictionary(column) if isinstance(column, TextColumn) else column)
+    columns = [_repeated(value, raw.length) for _, value in file.keys]
     whole = raw.whole
     return replace(
         raw,
@@ -237,11 +217,12 @@ def with_keys(raw: Raw, file: File) -> Raw:
     )
 
 
-def _dictionary(column: TextColumn) -> Any:
-    import pyarrow as pa
-
-    codes = np.asarray(column.codes, dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(column.texts.tolist(), pa.large_string()))
+def _repeated(value: int | str, length: int) -> Any:
+    """A column with the same value in each row."""
+    if isinstance(value, int):
+        return np.full(length, value, dtype=np.int64)
+    codes = np.zeros(length, dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value], pa.large_string()))
 
 
 # Several files as one relation: a folder of Parquet files, or the files that match a pattern.
@@ -264,14 +245,6 @@ class File:
 
     path: str
     keys: tuple[Key, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TypedColumns:
-    """The names and types of a relation's columns."""
-
-    columns: tuple[str, ...]
-    types: tuple[TypeName, ...]
 
 
 def is_set(name: str) -> bool:
@@ -337,12 +310,7 @@ def _keyed(name: str, paths: Sequence[str]) -> list[File]:
     root = name if os.path.isdir(name) else _plain(name)
     pairs = [_keys(os.path.relpath(path, root)) for path in paths]
     names = [tuple(key for key, _ in each) for each in pairs]
-    if not names[0]:
-        wrong = next((path for path, each in zip(paths, names, strict=True) if each), None)
-    else:
-        wrong = next(
-            (path for path, each in zip(paths, names, strict=True) if each != names[0]), None
-        )
+    wrong = next((path for path, each in zip(paths, names, strict=True) if each != names[0]), None)
     if wrong is not None:
         raise DataError(
             f"{wrong}: the folders of this file name other columns than those of {paths[0]}",
@@ -387,21 +355,13 @@ def _is_int(text: str) -> bool:
     return plain.isdecimal() and INT_MIN <= int(text) <= INT_MAX
 
 
-def key_column(value: int | str, length: int) -> Array | TextColumn:
-    """A column with the same value in each row."""
-    if isinstance(value, int):
-        return np.full(length, value, dtype=np.int64)
-    return TextColumn(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
-
-
 # ------------------------------------------------------------------------------------- tables
 
 
 def read_set(
     files: Sequence[File],
     options: LoadOptions,
-    declared: Declared | None,
-    read: Callable[[File, LoadOptions, Declared | None], Iterable[Table]],
+    read: Callable[[File, LoadOptions], Iterable[Table]],
 ) -> Iterator[Table]:
     """The rows of all files, at least one table. The types are those of the first file with rows,
     unless they are given."""
@@ -409,49 +369,21 @@ def read_set(
     rows = False
     for number, file in enumerate(files):
         try:
-            for table in read(file, options, declared):
+            for table in read(file, options):
                 if table.length:
                     yield table
                 if first is None or (table.length and not rows):
                     first, rows = table.take(_NO_ROWS), table.length > 0
         except DataError as error:
             if number and first is not None and error.hint is None:
-                error.hint = f"the first file, {files[0].path}, has {_schema_text(first)}"
+                pairs = zip(first.names, first.types, strict=True)
+                told = ", ".join(f"{name}: {kind}" for name, kind in pairs)
+                error.hint = f"the first file, {files[0].path}, has {told}"
             raise
-        if rows and declared is None:
+        if rows and options.declared is None:
             assert first is not None
-            options = replace(options, columns=first.names)
             declared = TypedColumns(first.names, first.types)
+            options = replace(options, columns=first.names, declared=declared)
     assert first is not None
     if not rows:
         yield first
-
-
-def _schema_text(table: Table) -> str:
-    pairs = zip(table.names, table.types, strict=True)
-    return ", ".join(f"{name}: {kind}" for name, kind in pairs)
-
-
-def joined(tables: Sequence[Table]) -> Table:
-    """One table of the rows of at least one table; all have the same columns."""
-    first = tables[0]
-    if len(tables) == 1:
-        return first
-    columns = tuple(
-        _joined([table.columns[at] for table in tables]) for at in range(len(first.names))
-    )
-    return Table(first.names, first.types, columns, sum(table.length for table in tables))
-
-
-def _joined(parts: Sequence[Column]) -> Column:
-    texts = [part for part in parts if isinstance(part, TextColumn)]
-    if not texts:
-        return np.concatenate([part for part in parts if not isinstance(part, TextColumn)])
-    places: dict[str, int] = {}
-    codes = []
-    for part in texts:
-        known = [places.setdefault(text, len(places)) for text in part.texts.tolist()]
-        codes.append(np.array(known, dtype=np.int32)[part.codes])
-    whole = np.empty(len(places), dtype=object)
-    whole[:] = list(places)
-    return TextColumn(np.concatenate(codes), whole)

@@ -10,7 +10,8 @@ import numpy as np
 
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, brought
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.spill import Spill, gathered
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
@@ -99,6 +100,13 @@ class AdjacencyLists:
     picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
     _cuts: dict[str, AdjacencyLists] = field(default_factory=dict)
 
+    @staticmethod
+    def of(left: Array, right: Array) -> AdjacencyLists:
+        """The lists of sorted rows."""
+        starts = np.flatnonzero(firsts(left))
+        ends = np.append(starts[1:], len(left))[: len(starts)]
+        return AdjacencyLists(left[starts], starts, ends, right)
+
     def cut(self, op: str, parents: Array | None = None) -> AdjacencyLists:
         """Keeps the children for which `value op child` holds. `parents`: the value of each child,
         if it is available and the lists cover all children."""
@@ -139,6 +147,20 @@ def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
     for left, op, right in tests[1:]:
         found &= COMPARE[op](columns[left], columns[right])
     return found
+
+
+def passing(
+    columns: Columns, used: Sequence[int], tests: Sequence[RowTest], spill: Spill | None
+) -> Columns:
+    """Some columns of the rows that pass all tests: in files, if there is a `spill`."""
+
+    def kept(start: int) -> Columns:
+        part = tuple(column[start : start + STRETCH] for column in columns)
+        marks = mask(part, tests)
+        return tuple(part[at][marks] for at in used)
+
+    blocks = map(kept, range(0, len(columns[0]), STRETCH))
+    return gathered(blocks, [columns[at].dtype for at in used], spill)
 
 
 def distinct(rows: DeviceStore, columns: Sequence[int]) -> int:

@@ -26,7 +26,7 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import DataPlace
+from gdatalog.storage import DataPlace, pa
 from gdatalog.storage.table import (
     NOT_ASCII,
     PADDING,
@@ -170,7 +170,6 @@ class Delimited:
         return [found[at] for at in range(width)]
 
     def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[Any]:
-        import pyarrow as pa
         import pyarrow.csv as arrow_csv
 
         names = [str(i) for i in range(width)]

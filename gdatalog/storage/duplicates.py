@@ -21,13 +21,13 @@ from functools import cache
 
 import numpy as np
 
-from gdatalog.account import Account
 from gdatalog.cancellation import cancellable, current_watch, working_space
 from gdatalog.storage.on_device import KnownRows, rows_among
 from gdatalog.storage.rows import (
     Columns,
     RowPacking,
     Span,
+    ascending,
     firsts,
     order_rows,
     row_firsts,
@@ -36,7 +36,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import cores, in_ranges, sort_values, spread
+from gdatalog.storage.threads import in_ranges, sort_values
 
 ROOM = 24  # most bytes for each row of a search for duplicates
 _PIECE = 1 << 16  # rows in one batch of comparisons with neighbours
@@ -44,8 +44,6 @@ MANY = 1 << 27  # rows: with 32-bit hashes, one in 64 collides
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to find an equal pair among 2**31 values
 _FEW = 1 << 11  # enough to find one among 2**20
-_MANY_ZEROS = 4  # constant lowest bits of a column that weaken a 32-bit hash
-_RUNS, _RUN = 64, 256  # runs in a sample of rows, and rows in each run
 
 
 def distinct_rows(
@@ -62,16 +60,11 @@ def distinct_rows(
     marks = _in_order(rows)
     if marks is not None and marks.all():
         return rows, KnownRows.SORTED
-    account = current_watch().account
-    spill = account.spill_for(ROOM * count)
-    if spill is not None:  # needs less memory
-        few = _sample(rows)
-        if len(sort_rows(few)[0]) == len(few[0]) and all_differ(rows, account, spill):
-            return rows, KnownRows.DISTINCT
-        return sort_rows(rows), KnownRows.SORTED
+    if current_watch().account.spill_for(ROOM * count) is not None:
+        return sort_rows(rows), KnownRows.SORTED  # in files, which need less memory
     if marks is not None:
         return tuple(key[marks] for key in rows), KnownRows.SORTED
-    if any(map(_ascends, rows)):
+    if any(map(ascending, rows)):
         return rows, KnownRows.DISTINCT
     if len(rows) == 1:
         return sort_rows(rows), KnownRows.SORTED
@@ -81,20 +74,18 @@ def distinct_rows(
         if found is not None:
             return found
     ends = cache(lambda: spans_of([rows])) if spans is None else spans
-    some = _sample(rows)
-    edges = len(rows) == 2 and RowPacking.within(ends()) is not None and _overlap(*ends())
-    if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
+    packing = RowPacking.within(ends())
+    short = packing is not None and sum(packing.bits) < 32
+    edges = packing is not None and len(rows) == 2 and _overlap(*ends())
+    if not edges and not short:
         with working_space("looking for duplicates", 4 * count):
-            selective = _selective(some)
-            hashes = _hashes([rows[at] for at in selective], [_zeros(some[at]) for at in selective])
-            found = _by_numbers(rows, hashes)
+            found = _by_numbers(rows, _hashes(rows))
         if found is not None:
             return found
-    packing = RowPacking.within(ends())
     if packing is None:
         return sort_rows(rows), KnownRows.SORTED
     packed = packing.pack(rows)
-    if _is_short(ends()):  # half the width takes half the time
+    if short:  # half the width takes half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed)
     marks = firsts(packed)
@@ -103,12 +94,6 @@ def distinct_rows(
     packed = packed if marks.all() else packed[marks]
     packed = packed.astype(np.int64, copy=False)
     return packing.unpack(packed, [key.dtype for key in rows]), KnownRows.SORTED
-
-
-def _is_short(ends: Sequence[Span]) -> bool:
-    """Whether rows with such values pack into 31 bits."""
-    packing = RowPacking.within(ends)
-    return packing is not None and sum(packing.bits) < 32
 
 
 def _overlap(left: Span, right: Span) -> bool:
@@ -135,43 +120,10 @@ def _in_order(rows: Columns) -> Array | None:
     return marks
 
 
-def _ascends(key: Array) -> bool:
-    """Whether each value is greater than the one before."""
-    for start in range(1, len(key), _PIECE):
-        end = start + _PIECE
-        if not (key[start:end] > key[start - 1 : end - 1][: len(key) - start]).all():
-            return False
-    return True
-
-
 def _differs_in_sample(key: Array) -> bool:
     """Whether samples of a column, a small one first, have no value twice."""
     samples = (key[:: max(1, len(key) // size)] for size in (_FEW, _SAMPLE))
     return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
-
-
-def _sample(rows: Columns) -> Columns:
-    """A sample of the rows: some neighbours, and some that are far apart."""
-    starts = range(0, len(rows[0]), max(_RUN, len(rows[0]) // _RUNS))
-    return tuple(np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows)
-
-
-def _selective(some: Columns) -> list[int]:
-    """The columns with most distinct values, as many as tell the rows of a sample apart."""
-    many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
-    most = sorted(range(len(some)), key=lambda at: -many[at])
-    zeros = [_zeros(key) for key in some]
-    for count in range(3, len(some)):
-        hashes = _hashes([some[at] for at in most[:count]], [zeros[at] for at in most[:count]])
-        if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two hashes may collide
-            return most[:count]
-    return most
-
-
-def _zeros(key: Array) -> int:
-    """The number of lowest bits that are zero in all values."""
-    either = int(np.bitwise_or.reduce(key))
-    return max((either & -either).bit_length() - 1, 0)
 
 
 def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, KnownRows] | None:
@@ -196,34 +148,29 @@ def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, KnownRows] | No
     return kept, KnownRows.DISTINCT
 
 
-def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
+def _hashes(rows: Columns) -> Array:
     """A hash of each row: 32 bits, or 64 bits if there are so many rows that 32 bits would always
-    collide.
-
-    `zeros`: the number of low bits of each column that carry little information.
-    """
+    collide."""
     count = len(rows[0])
     if count > MANY:
-        return row_numbers(tuple(rows))
-    hashes = np.empty(count, dtype=np.uint32)
-    factor = np.uint32(0x9E37_79B1)
+        return row_numbers(rows)
+    hashes = np.zeros(count, dtype=np.uint32)
 
     def fill(part: slice) -> None:
         mine = hashes[part]
-        np.multiply(_short(rows[0][part], zeros[0]), factor, out=mine)
-        for column, low in zip(rows[1:], zeros[1:], strict=True):
-            mine += _short(column[part], low)
-            mine *= factor
+        for column in rows:
+            mine += _short(column[part])
+            mine *= np.uint32(0x9E37_79B1)
+            mine ^= mine >> np.uint32(15)  # high bits decide, too
 
     in_ranges(fill, count)
     return hashes.view(np.int32)
 
 
-def _short(values: Array, zeros: int) -> Array:
-    """A 32-bit number for each value, without the lowest bits, which are zero."""
+def _short(values: Array) -> Array:
+    """A 32-bit number for each value."""
     if values.dtype.itemsize == 4:
-        short: Array = values.view(np.uint32)
-        return short >> np.uint32(zeros) if zeros >= _MANY_ZEROS else short
+        return values.view(np.uint32)
     mixed = values.view(np.uint64) * FACTOR
     mixed >>= np.uint64(32)
     return mixed.astype(np.uint32)
@@ -250,52 +197,6 @@ def mix(numbers: Array) -> None:
     numbers ^= numbers >> np.uint64(32)
 
 
-# Tests whether many rows are distinct, if memory does not suffice to sort them.
-
-
-STRETCH = 1 << 20  # most rows in one batch of hashing
-HASHING, SORTING = 48, 24  # bytes to hash a row, and to sort its hash
-SHARE = 4  # a batch takes at most 1/4 of the free memory
-MOST_BITS = 12  # most bits of a hash that choose its partition
-
-
-def all_differ(rows: Columns, account: Account, spill: Spill) -> bool:
-    """Whether no two rows are equal. False also if two hashes collide, or if there are too many
-    rows to compare."""
-    count, spare = len(rows[0]), account.spare() // SHARE
-    most = max(spill.run, spare // (SORTING * cores()))
-    bits = min(MOST_BITS, max(0, (count // most).bit_length()))
-    if count >> bits > most:
-        return False
-    stretch = max(spill.run, min(STRETCH, spare // HASHING))
-    hashes, bounds = spill.column(np.int64), []
-    for start in range(0, count, stretch):
-        current_watch().poll()
-        part = tuple(column[start : start + stretch] for column in rows)
-        with working_space("looking for duplicates", HASHING * len(part[0])):
-            numbers, ends = _divided(row_numbers(part), bits)
-            hashes.append(numbers)
-            bounds.append(start + ends)
-    column = hashes.finish()
-
-    def differ(number: int) -> bool:
-        mine = np.concatenate([column[ends[number] : ends[number + 1]] for ends in bounds])
-        mine.sort()
-        return bool(firsts(mine).all())
-
-    with working_space("looking for duplicates", cores() * SORTING * (count >> bits)):
-        return all(spread(differ, range(1 << bits), True))
-
-
-def _divided(numbers: Array, bits: int) -> tuple[Array, Array]:
-    """Partitions numbers by their highest bits; returns the bounds of the parts."""
-    if not bits:
-        return numbers, np.array([0, len(numbers)])
-    parts = (numbers.view(np.uint64) >> np.uint64(64 - bits)).astype(np.uint16)
-    counts = np.bincount(parts, minlength=1 << bits)
-    return numbers[np.argsort(parts, kind="stable")], np.append(0, np.cumsum(counts))
-
-
 # Numbers groups of equal rows: with a table if there are few possible rows, else with a sort.
 
 # Maximum entries of a table for groups: per row, or in all.
@@ -314,19 +215,15 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
 
 
 def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
-    packing = RowPacking.of(columns)
-    if packing is None:
+    packing, row_bits = RowPacking.of(columns), (length - 1).bit_length()
+    bits = 0 if packing is None else sum(packing.bits)
+    if packing is not None and 1 << bits <= max(COUNTED * length, SMALL):
+        return _counted_groups(packing.pack(columns), length)
+    if packing is None or bits + row_bits > 63:
         order = order_rows(columns)
         marks = row_firsts([column[order] for column in columns])
         return order[marks], _numbered(order, marks)
-    packed, bits = packing.pack(columns), sum(packing.bits)
-    if 1 << bits <= max(COUNTED * length, SMALL):
-        return _counted_groups(packed, length)
-    row_bits = (length - 1).bit_length()
-    if bits + row_bits > 63:
-        order = np.argsort(packed, kind="stable")
-        marks = firsts(packed[order])
-        return order[marks], _numbered(order, marks)
+    packed = packing.pack(columns)
     # A sort of plain integers is faster than one that also moves the rows' numbers.
     packed <<= row_bits
     packed |= np.arange(length)
@@ -404,17 +301,13 @@ class SpilledGroups:
 
     def _dealt(self, keys: Sequence[Array]) -> tuple[Array, Array]:
         """The rows sorted by partition, and the start of each partition."""
-        owner = self._partition(keys)
-        order = np.argsort(owner, kind="stable").astype(np.int32)
-        return order, np.searchsorted(owner[order], np.arange((1 << PARTITION_BITS) + 1))
-
-    def _partition(self, keys: Sequence[Array]) -> Array:
-        """The partition of each row."""
         mixed = np.full(len(keys[0]), np.uint64(self.level + 1) * FACTOR)
         for key in keys:
             mixed ^= key.astype(np.int64).view(np.uint64)
             mix(mixed)
-        return (mixed >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+        owner = (mixed >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+        order = np.argsort(owner, kind="stable").astype(np.int32)
+        return order, np.searchsorted(owner[order], np.arange((1 << PARTITION_BITS) + 1))
 
     def partitions(self) -> Iterator[Iterator[tuple[int | None, Columns]]]:
         """Yields each partition's rows in blocks."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
+from gdatalog.storage import pa
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
 from gdatalog.values import TypeName
 
@@ -21,8 +22,6 @@ PARTITION = 1 << 21  # rows of a partition of a dask DataFrame
 
 def to_arrow(table: Table) -> Any:
     """A pyarrow Table of int64, double, string, bool and timestamp[ns, UTC]."""
-    import pyarrow as pa
-
     if not table.columns:
         # A table without columns still has a number of rows: one, if the proposition holds.
         empty = pa.RecordBatch.from_struct_array(pa.array([{}] * table.length, pa.struct([])))
@@ -38,14 +37,10 @@ def to_arrow(table: Table) -> Any:
 
 def arrow_room(length: int, dtype: np.dtype[Any]) -> Array:
     """An array in memory of Arrow's, which keeps what is let go of for the next table."""
-    import pyarrow as pa
-
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype=dtype)
 
 
 def _arrow_column(kind: TypeName, column: Column) -> Any:
-    import pyarrow as pa
-
     if isinstance(column, TextColumn):
         if len(column) == 0:
             return pa.array([], pa.string())
@@ -55,7 +50,9 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
         if isinstance(texts, pa.ChunkedArray):
             # An array of strings holds 2 GiB of text; there are more.
             return pa.array(column.decode(), pa.string())
-        return _taken(texts, column.codes, _offsets(texts))
+        offsets: Array = np.frombuffer(texts.buffers()[1], dtype=np.int32)
+        offsets = offsets[texts.offset : texts.offset + len(texts) + 1]
+        return _taken(texts, column.codes, offsets)
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
     return pa.array(column.astype(DTYPES[kind], copy=False))
@@ -63,27 +60,18 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
 
 def _spelled(texts: TextSet, codes: Array) -> Any:
     """The texts of some numbers, copied from where their bytes are."""
-    import pyarrow as pa
-
     whole = texts.arrow(pa.large_string())
     return _taken(whole, codes, texts.ends[: len(whole) + 1])
 
 
 def _taken(texts: Any, codes: Array, offsets: Array) -> Any:
     """The text of each code; in chunks, so that no chunk passes 2 GiB."""
-    import pyarrow as pa
-
     step = ((1 << 31) - 1) // max(1, int(np.max(np.diff(offsets), initial=1)))
     parts = [
         texts.take(pa.array(codes[at : at + step])).cast(pa.string())
         for at in range(0, len(codes), step)
     ]
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
-
-
-def _offsets(texts: Any) -> Array:
-    offsets: Array = np.frombuffer(texts.buffers()[1], dtype=np.int32)
-    return offsets[texts.offset : texts.offset + len(texts) + 1]
 
 
 def to_pandas(table: Table, *, given: bool = False) -> Any:
@@ -95,10 +83,7 @@ def to_pandas(table: Table, *, given: bool = False) -> Any:
 
     if not table.columns:
         return pd.DataFrame(index=pd.RangeIndex(table.length))
-    series = [
-        _pandas_column(kind, column, not given)
-        for kind, column in zip(table.types, table.columns, strict=True)
-    ]
+    series = [_pandas_column(kind, column, not given) for kind, column in table.typed]
     frame = pd.DataFrame(dict(enumerate(series)), copy=False)
     frame.columns = pd.Index(list(table.names), dtype="object")
     return frame
@@ -107,7 +92,6 @@ def to_pandas(table: Table, *, given: bool = False) -> Any:
 def _pandas_column(kind: TypeName, column: Column, copy: bool) -> Any:
     """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd
-    import pyarrow as pa
 
     if isinstance(column, TextColumn):
         dtype = _str_dtype()
@@ -151,13 +135,7 @@ def to_polars(table: Table) -> Any:
 
 def to_numpy(table: Table) -> Array:
     """A structured array: a field for each column, texts and times as objects and datetime64."""
-    formats: dict[TypeName, Any] = {
-        "int": np.int64,
-        "float": np.float64,
-        "bool": np.bool_,
-        "symbol": object,
-        "timestamp": "datetime64[ns]",
-    }
+    formats: dict[TypeName, Any] = {**DTYPES, "symbol": object, "timestamp": "datetime64[ns]"}
     fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
     found: Array = np.empty(table.length, dtype=fields)
     for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
@@ -176,9 +154,7 @@ def to_rows(table: Table) -> list[tuple[Any, ...]]:
     """One tuple of Python values a row."""
     if not table.columns:
         return [()] * table.length
-    columns = [
-        python_values(kind, column) for kind, column in zip(table.types, table.columns, strict=True)
-    ]
+    columns = [python_values(kind, column) for kind, column in table.typed]
     return list(zip(*columns, strict=True))
 
 
@@ -211,8 +187,6 @@ def python_values(kind: TypeName, column: Column) -> list[Any]:
 
 def arrow_stream(empty: Table, tables: Iterable[Table], requested_schema: Any = None) -> Any:
     """The capsule of Arrow's stream interface, of tables with the columns of the empty one."""
-    import pyarrow as pa
-
     batches = (batch for table in tables for batch in to_arrow(table).to_batches())
     reader = pa.RecordBatchReader.from_batches(to_arrow(empty).schema, batches)
     return reader.__arrow_c_stream__(requested_schema)

@@ -16,6 +16,7 @@ from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import (
     PLAIN,
     Declared,
+    FilePath,
     Findings,
     LoadOptions,
     check_delimiter,
@@ -48,19 +49,20 @@ _HEAD = 1 << 16  # bytes: contains the header
 
 def read_facts(
     name: str,
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
 ) -> Iterator[Table]:
     """Reads a bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
+    options = replace(PLAIN, declared=declared, what=path)
     if format_of(path) in TEXTS:
-        return _FactsText(path, declared, texts_for=texts_for, kept=kept).tables()
-    return read_tables(path, declared=declared)
+        return _FactsText(options, texts_for=texts_for, kept=kept).tables()
+    return read_tables(path, options)
 
 
-def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
+def find_facts(name: str, folder: FilePath) -> str:
     """The file that the bare `.input R` reads."""
     endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
     for ending in endings:
@@ -74,7 +76,7 @@ def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
     )
 
 
-def _within(folder: str | os.PathLike[str], name: str) -> str:
+def _within(folder: FilePath, name: str) -> str:
     """A path in a folder; absolute paths stay, and the working directory is left out."""
     return os.path.normpath(os.path.join(os.fspath(folder), name))
 
@@ -82,7 +84,7 @@ def _within(folder: str | os.PathLike[str], name: str) -> str:
 def read_input(
     name: str,
     options: Mapping[str, str],
-    folder: str | os.PathLike[str],
+    folder: FilePath,
     declared: Declared,
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
@@ -98,29 +100,26 @@ def read_input(
         )
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
-    ours = options_of_text(
-        {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}, findings
-    )
+    own = {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}
+    ours = replace(options_of_text(own, findings), declared=declared, what=path)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     if FORMATS.get(packed, "facts") not in TEXTS:
-        return read_tables(path, ours, declared=declared)
+        return read_tables(path, ours)
     delimiter = options.get("delimiter")
 
-    def loaded(declared: Declared | None) -> Iterator[Table]:
-        assert declared is not None
+    def loaded(ours: LoadOptions) -> Iterator[Table]:
+        assert ours.declared is not None
         return _FactsText(
-            path,
-            declared,
+            ours,
             "\t" if delimiter == "\\t" else delimiter,
             options.get("headers", options.get("header", "false")).lower() == "true",
-            _positions(name, options.get("columns"), declared),
+            _positions(name, options.get("columns"), ours.declared),
             options.get("rfc4180", "false").lower() == "true",
-            ours,
             texts_for,
             kept,
         ).tables()
 
-    return with_row_ids(loaded, ours, declared, path)
+    return with_row_ids(loaded, ours)
 
 
 def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
@@ -140,16 +139,23 @@ def _positions(name: str, text: str | None, declared: Declared) -> list[int] | N
 class _FactsText:
     """A text as Soufflé reads it. R.csv has commas unless a line contains a tab."""
 
-    path: str
-    declared: Declared
+    options: LoadOptions  # of a declared relation
     delimiter: str | None = None
     header: bool = False
     positions: list[int] | None = None
     quoted: bool = False
-    options: LoadOptions = PLAIN
     texts_for: TextsFor = TextSet
     kept: Kept = None
     lines: dict[int, int] = field(default_factory=lambda: {0: 1})  # of blocks, by their starts
+
+    @property
+    def path(self) -> str:
+        return self.options.what
+
+    @property
+    def declared(self) -> Declared:
+        assert self.options.declared is not None
+        return self.options.declared
 
     def tables(self) -> Iterator[Table]:
         """The rows in blocks; at least one table."""
@@ -173,7 +179,7 @@ class _FactsText:
         raw = self._raw(block, bool(blocks))
         if blocks:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
-        return table_of_file(raw, self._options(block), self.declared, self.path)
+        return table_of_file(raw, self._options(block))
 
     def _blocks(self) -> list[Block]:
         """Blocks of whole lines. A single block if the file is small or compressed, or if line
@@ -211,14 +217,12 @@ class _FactsText:
         else:
             data = read_bytes(self.path).removeprefix(MARK)
         raw = raw_of_text(
-            self.path,
             data,
-            delimiter=self._cut_by([data]),
-            quoted=self.quoted,
-            declared=self.declared,
-            options=self._options(block),
-            picked=self.positions,
-            first_line=first_line,
+            self._options(block),
+            self._cut_by([data]),
+            self.quoted,
+            self.positions,
+            first_line,
         )
         return replace(raw, names=None)
 

@@ -24,16 +24,17 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage import (
     PLAIN,
     DataPlace,
-    Declared,
     FilePlace,
     LoadOptions,
     MissingValue,
     SomeRows,
+    TypedColumns,
+    pa,
+    pc,
     row_count,
 )
 from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
-from gdatalog.storage.data_files import TypedColumns
 from gdatalog.storage.headers import match_columns
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
 from gdatalog.storage.table import (
@@ -47,93 +48,69 @@ from gdatalog.storage.table import (
 )
 from gdatalog.values import TypeName, is_unicode
 
+# The wanted columns: the name of each, its position in the data, and its declared type.
+Picked = Sequence[tuple[str, int, TypeName | None]]
+
 TYPING = (0.4, 0.9)  # its share of the progress of loading, see `delimited.py`
 
 
-def table_from(
-    data: Any,
-    options: LoadOptions = PLAIN,
-    *,
-    declared: Declared | None = None,
-    what: str = "data",
-    there: Any = None,
-) -> Table:
+def table_from(data: Any, options: LoadOptions = PLAIN) -> Table:
     """A table of `data`, whatever it is.
 
-    The columns match the declared ones by name where all of these are there. Errors speak of the
-    data as `what`, and count rows from 0. `there`: the functions of a device, on which columns
-    stay that lie there; else they are copied to the host.
+    The columns match the declared ones by name where all of these are there. Errors count rows from
+    0.
 
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
     """
-    loaded = partial(_table_from, data, options, what, there)
-    return next(with_row_ids(loaded, options, declared, what))
-
-
-def _table_from(
-    data: Any, options: LoadOptions, what: str, there: Any, declared: Declared | None
-) -> Iterator[Table]:
     if options.header is not None:
-        raise UsageError(f"{what}: header is said of text files", hint="leave header= out")
+        raise UsageError(f"{options.what}: header is said of text files", hint="leave header= out")
     if isinstance(data, Table):
         data = raw_of_table(data)
-    wanted = _wanted_arity(options.columns, declared)
-    raw = (
-        data
-        if isinstance(data, Raw)
-        else raw_of(data, wanted, options.columns, declared, what, there)
-    )
-    yield table_of(raw, options, declared, what, there)
+
+    def read(options: LoadOptions) -> list[Table]:
+        return [table_of(data if isinstance(data, Raw) else raw_of(data, options), options)]
+
+    return next(with_row_ids(read, options))
 
 
-def table_of(
-    raw: Raw,
-    options: LoadOptions,
-    declared: Declared | None,
-    what: str,
-    there: Any = None,
-) -> Table:
+def table_of(raw: Raw, options: LoadOptions) -> Table:
     """The columns that the user wants, each of its declared type or of its own."""
-    columns = options.columns
-    if options.findings is not None and columns is None and declared is None:
+    declared = options.declared
+    if options.findings is not None and options.columns is None and declared is None:
         options.findings.warnings += raw.warnings
     if not raw.columns and not raw.length:
-        return _empty_table(columns, declared, raw.names is not None, what)
-    arity = len(raw.columns)
-    names, picked = match_columns(raw.names, arity, columns, declared, what, raw.header)
+        return _empty_table(options, raw.names is not None)
+    names, places = match_columns(raw.names, len(raw.columns), options, raw.header)
     unprintable = next((name for name in names if not is_unicode(name)), None)
     if unprintable is not None:
-        raise DataError(f"{what}: the column name {unprintable!r} holds half a surrogate pair")
-    wanted: Sequence[TypeName | None] = declared.types if declared else [None] * len(picked)
+        raise DataError(
+            f"{options.what}: the column name {unprintable!r} holds half a surrogate pair"
+        )
+    types: Sequence[TypeName | None] = (
+        declared.types if declared is not None else [None] * len(places)
+    )
+    picked = list(zip(names, places, types, strict=True))
     try:
-        return _typed(raw, names, picked, wanted, options, what, there)
+        return _typed(raw, picked, options)
     except MissingValue as error:
-        raise explained(error, raw, names, picked, wanted) from None
+        raise explained(error, raw, picked) from None
 
 
-def table_of_file(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
+def table_of_file(raw: Raw, options: LoadOptions) -> Table:
     """The same of what a file holds."""
     if raw.place is None:
-        raw = replace(raw, place=lambda _, column: FilePlace(name, column))
+        raw = replace(raw, place=lambda _, column: FilePlace(options.what, column))
     with current_watch().innermost.within(*TYPING):
-        return table_of(raw, options, declared, name)
+        return table_of(raw, options)
 
 
-def _typed(
-    raw: Raw,
-    names: Sequence[str],
-    picked: Sequence[int],
-    wanted: Sequence[TypeName | None],
-    options: LoadOptions,
-    what: str,
-    there: Any,
-) -> Table:
+def _typed(raw: Raw, picked: Picked, options: LoadOptions) -> Table:
     types: list[TypeName] = []
     converted = []
-    for name, at in zip(names, picked, strict=True):
+    for name, at, _ in picked:
         if len(raw.columns[at]) != raw.length:
-            message = f"{what}: column {name!r} has {len(raw.columns[at])} rows, the first"
+            message = f"{options.what}: column {name!r} has {len(raw.columns[at])} rows, the first"
             hint = "all columns of a relation have one length"
             raise DataError(f"{message} {raw.length}", hint=hint)
     watch, work = current_watch(), current_watch().innermost
@@ -142,59 +119,47 @@ def _typed(
         work.new_rows = raw.length
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"
-    mending = Mending.of(raw, names, picked, wanted, options) if options.mends else None
-    length = raw.length if mending is None else mending.length
-    for position, (name, origin) in enumerate(zip(names, picked, strict=True)):
+    mending = Mending.of(raw, picked, options) if options.mends else None
+    for position, (name, at, wanted) in enumerate(picked):
         work.share(position / len(picked))
         watch.poll()
-        place = DataPlace(what, name) if raw.place is None else raw.place(origin, name)
-        typed = partial(_column, raw.source, wanted[position], there, raw.whole is not None)
-        column = raw.columns[origin]
+        place = DataPlace(options.what, name) if raw.place is None else raw.place(at, name)
+        typed = partial(_column, raw, wanted, options.there)
+        column = raw.columns[at]
         if mending is not None:
             kind, values = mending.column(position, column, place, typed)
         else:
             kind, values = typed(column, place)
         types.append(kind)
         converted.append(values)
-    return Table(tuple(names), tuple(types), tuple(converted), length if picked else min(length, 1))
+    length = raw.length if mending is None else mending.length
+    names = tuple(name for name, _, _ in picked)
+    return Table(names, tuple(types), tuple(converted), length if picked else min(length, 1))
 
 
 def _column(
-    source: str,
-    expected: TypeName | None,
-    there: Any,
-    batch: bool,
-    column: Any,
-    place: DataPlace,
+    raw: Raw, wanted: TypeName | None, there: Any, column: Any, place: DataPlace
 ) -> tuple[TypeName, Column]:
-    """One column's type and values. `batch`: whether the file may have other rows."""
-    if source == "text":
-        return cells_column(column, expected, place, batch)
-    if source == "json":
-        return object_column(column, expected, place, json=True)
+    """One column's type and values."""
+    if raw.source == "text":
+        return cells_column(column, wanted, place, raw.whole is not None)
+    if raw.source == "json":
+        return object_column(column, wanted, place, json=True)
     looked_at = len(column) * OBJECT if there is None and hasattr(column, "__len__") else 0
-    return cancellable(looked_at, partial(column_from, column, expected, place, there), None)
+    return cancellable(looked_at, partial(column_from, column, wanted, place, there), None)
 
 
-def _wanted_arity(columns: Sequence[str] | None, declared: Declared | None) -> int | None:
-    if declared is not None:
-        return len(declared.types)
-    return len(columns) if columns is not None else None
-
-
-def _empty_table(
-    columns: Sequence[str] | None, declared: Declared | None, is_frame: bool, what: str
-) -> Table:
+def _empty_table(options: LoadOptions, is_frame: bool) -> Table:
     """A table without rows, for any declaration."""
-    if declared is not None:
-        return _empty(declared.columns, declared.types)
-    if columns is not None:
+    if options.declared is not None:
+        return _empty(options.declared.columns, options.declared.types)
+    if options.columns is not None:
         unknown: TypeName = "symbol"
-        return _empty(tuple(columns), tuple(unknown for _ in columns))
+        return _empty(tuple(options.columns), (unknown,) * len(options.columns))
     if is_frame:
         return _empty((), ())
     raise DataError(
-        f"{what}: there is no row, so the number of columns is not known",
+        f"{options.what}: there is no row, so the number of columns is not known",
         hint="declare the relation, or load a DataFrame whose columns have names and dtypes",
     )
 
@@ -207,16 +172,13 @@ def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
 
 
 def with_row_ids(
-    read: Callable[[Declared | None], Iterable[Table]],
-    options: LoadOptions,
-    declared: Declared | None,
-    what: str,
+    read: Callable[[LoadOptions], Iterable[Table]], options: LoadOptions
 ) -> Iterator[Table]:
     """The tables that `read` returns, with a column of consecutive row numbers if the options name
     one: at its declared position, else in front."""
-    name = options.row_id
+    name, declared, what = options.row_id, options.declared, options.what
     if name is None:
-        yield from read(declared)
+        yield from read(options)
         return
     at, next_number = 0, options.first_row_id
     if declared is not None:
@@ -231,7 +193,7 @@ def with_row_ids(
         at = declared.columns.index(name)
         del pairs[name]
         declared = TypedColumns(tuple(pairs), tuple(pairs.values()))
-    for table in read(declared):
+    for table in read(replace(options, declared=declared)):
         if name in table.names:
             raise DataError(
                 f"{what}: the data has a column {name!r} already",
@@ -271,17 +233,13 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     if not isinstance(column, np.ndarray) and (
         hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
     ):
-        return _missing_in_arrow(column)
+        return np.asarray(pc.is_null(arrow_array(column), nan_is_null=True), dtype=np.bool_)
     if not isinstance(column, np.ndarray | list | tuple) and hasattr(column, "__array__"):
         column = np.asarray(column)
     if isinstance(column, np.ma.MaskedArray):
         return np.ma.getmaskarray(column)
-    if isinstance(column, np.ndarray) and column.dtype.kind in "fc":
-        return np.isnan(column)
-    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
-        return np.isnat(column)
-    if isinstance(column, np.ndarray) and column.dtype.kind not in "OT":
-        return np.zeros(len(column), dtype=np.bool_)
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "OTV":
+        return np.asarray(column != column)  # NaN and NaT
     missing = (
         type(value).__name__ in _NAMES or (isinstance(value, _WITH_NAN) and value != value)
         for value in column
@@ -290,21 +248,12 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
 
 
 def _missing_cells(cells: Any, declared: TypeName | None, filled: bool) -> Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = declared or kind_of(cells, identifiers=True)
     if kind == "symbol":
         blank = pc.equal(cells, "") if filled else pc.is_null(cells)
     else:
         blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
     return np.asarray(blank, dtype=np.bool_)
-
-
-def _missing_in_arrow(column: Any) -> Array:
-    import pyarrow.compute as pc
-
-    return np.asarray(pc.is_null(arrow_array(column), nan_is_null=True), dtype=np.bool_)
 
 
 def taken(column: Any, keep: Array) -> Any:
@@ -314,8 +263,6 @@ def taken(column: Any, keep: Array) -> Any:
     if isinstance(column, list | tuple):
         return [value for value, kept in zip(column, keep.tolist(), strict=True) if kept]
     if hasattr(column, "filter") and type(column).__module__.startswith("pyarrow"):
-        import pyarrow as pa
-
         if pa.types.is_string_view(column.type):  # Arrow cannot filter these
             column = column.cast(pa.large_string())
         return column.filter(pa.array(keep))
@@ -341,19 +288,13 @@ class _Fill(DataPlace):
 class Mending:
     """Which rows of some columns are kept, and which of their values are filled."""
 
-    raw: Raw
     options: LoadOptions
     masks: list[Array]  # missing values, by column
     keep: Array  # rows
 
     @staticmethod
-    def of(
-        raw: Raw,
-        names: Sequence[str],
-        picked: Sequence[int],
-        types: Sequence[TypeName | None],
-        options: LoadOptions,
-    ) -> Mending:
+    def of(raw: Raw, picked: Picked, options: LoadOptions) -> Mending:
+        names = [name for name, _, _ in picked]
         unknown = next((name for name in options.fill if name not in names), None)
         if unknown is not None:
             near = meant(unknown, names)
@@ -363,26 +304,21 @@ class Mending:
             )
         masks = [
             null_mask(raw.columns[at], raw.source, kind, name in options.fill)
-            for name, at, kind in zip(names, picked, types, strict=True)
+            for name, at, kind in picked
         ]
         keep: Array = np.ones(raw.length, dtype=np.bool_)
         if options.nulls == "drop":
             for name, mask in zip(names, masks, strict=True):
                 if name not in options.fill:
                     keep &= ~mask
-        mending = Mending(raw, options, masks, keep)
-        mending._tell(names)
+        mending, findings = Mending(options, masks, keep), options.findings
+        if findings is not None:
+            findings.dropped += raw.length - mending.length
+            for name, mask in zip(names, masks, strict=True):
+                count = int(np.count_nonzero(mask))
+                if count and name not in options.fill:
+                    findings.missing[name] = findings.missing.get(name, 0) + count
         return mending
-
-    def _tell(self, names: Sequence[str]) -> None:
-        findings = self.options.findings
-        if findings is None:
-            return
-        findings.dropped += self.raw.length - self.length
-        for name, mask in zip(names, self.masks, strict=True):
-            count = int(np.count_nonzero(mask))
-            if count and name not in self.options.fill:
-                findings.missing[name] = findings.missing.get(name, 0) + count
 
     @property
     def length(self) -> int:
@@ -414,8 +350,6 @@ class Mending:
         value = self.options.fill[place.column]
         where = _Fill(place.what, place.column)
         if self.options.fill_is_text:
-            import pyarrow as pa
-
             return cells_column(pa.chunked_array([[value]], pa.string()), kind, where)
         return column_from([value], kind, where)
 
@@ -435,13 +369,7 @@ def _filled(values: Column, there: Array, fill: Column) -> Column:
     return whole
 
 
-def explained(
-    error: DataError,
-    raw: Raw,
-    names: Sequence[str],
-    picked: Sequence[int],
-    types: Sequence[TypeName | None],
-) -> DataError:
+def explained(error: DataError, raw: Raw, picked: Picked) -> DataError:
     """The error for the first missing value, with the rows that dropping them would cost.
 
     Another error in a later batch ends the count.
@@ -452,16 +380,16 @@ def explained(
     try:
         for part in [raw] if raw.whole is None else raw.whole():
             masks = [
-                null_mask(part.columns[at], part.source, kind, False)
-                for at, kind in zip(picked, types, strict=True)
+                null_mask(part.columns[at], part.source, kind, False) for _, at, kind in picked
             ]
-            for name, mask in zip(names, masks, strict=True):
+            for (name, _, _), mask in zip(picked, masks, strict=True):
                 if mask.any():
                     counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
             gone += int(np.count_nonzero(np.logical_or.reduce(masks)))
             length += part.length
     except (DataError, MemoryLimitError):
         of = "of the first"
+    names = [name for name, _, _ in picked]
     counts = {name: counts[name] for name in names if name in counts}
     text = ", ".join(f"`{name}` in {row_count(count)}" for name, count in counts.items())
     note = Note(f"values are missing: {text}; {gone:,} {of} {row_count(length)} would be dropped")

@@ -10,41 +10,36 @@ keys, because neighbours often have close keys, and data that is close in memory
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from gdatalog.cancellation import current_watch
 from gdatalog.storage.degrees import COMPARE, AdjacencyLists
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, sorted_set
-from gdatalog.storage.rows import firsts as first_of_each
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.storage.spill import Spill
+from gdatalog.storage.spill import Spill, gathered
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import ahead, cores, sort_values
+from gdatalog.storage.trie import RowTest, Tests
 
 Made = TypeVar("Made")
 
 STRETCH = 1 << 20  # edges in one batch
 PIECE = 64  # bytes of memory for an edge of a batch
 TURNED = 32  # bytes of memory to reverse and sort an edge
-SAMPLE = 64  # rows: usually enough to find that a graph is not symmetric
 
 
 class Ranking:
     """The vertices of a graph, ordered by the powers of two of their degrees, then by keys."""
-
-    __slots__ = (
-        "__weakref__", "_least", "_ranks", "_vertices",
-        "degrees", "labels", "loops", "pairs_by_key",
-    )  # fmt: skip
 
     def __init__(self, left: Array, right: Array) -> None:
         """`left` and `right`: the edges, each once, in either direction.
@@ -120,8 +115,6 @@ class Ranking:
 class RankedEdges:
     """The edges between ranks, on any device."""
 
-    __slots__ = ("_paths", "rank_lists")
-
     def __init__(self) -> None:
         self._paths: dict[Any, float] = {}
         self.rank_lists: AdjacencyLists | None = None
@@ -135,21 +128,13 @@ class RankedEdges:
             yield
             return
         with account.taking("lists of ranks", needed):
-            left, right = map(brought, self.ranked(()))
-            starts = np.flatnonzero(first_of_each(left))
-            ends = np.append(starts[1:], len(left))[: len(starts)]
-            self.rank_lists = AdjacencyLists(left[starts], starts, ends, right)
+            self.rank_lists = AdjacencyLists.of(*map(brought, self.ranked(())))
             try:
                 yield
             finally:
                 self.rank_lists = None
 
-    def list_length(
-        self,
-        column: int,
-        tests: tuple[tuple[int, str, int], ...],
-        bounds: Sequence[tuple[str, int]],
-    ) -> float:
+    def list_length(self, column: int, tests: Tests, bounds: Sequence[tuple[str, int]]) -> float:
         """The expected length of a list at a rank that was reached by an edge, within bounds."""
         key = column, tests, *bounds
         if key not in self._paths:
@@ -166,16 +151,16 @@ class RankedEdges:
         steps = np.flatnonzero(powers[1:] > powers[:-1]) + 1
         return {1 << int(powers[step] - 1): int(step) for step in steps}
 
-    def degrees(self, column: int, tests: tuple[tuple[int, str, int], ...], /) -> Array:
+    def degrees(self, column: int, tests: Tests, /) -> Array:
         """How many rows of `ranked` have each rank in a column."""
         raise NotImplementedError
 
-    def ranked(self, tests: Sequence[tuple[int, str, int]], /) -> Columns:
+    def ranked(self, tests: Sequence[RowTest], /) -> Columns:
         """Both directions of every edge as ranks, sorted; only rows that pass comparisons of the
         two."""
         raise NotImplementedError
 
-    def paths(self, ways: tuple[tuple[int, tuple[tuple[int, str, int], ...]], ...]) -> float:
+    def paths(self, ways: tuple[tuple[int, Tests], ...]) -> float:
         """In how many ways rows of `ranked` meet in one rank: one row for each column and its
         tests."""
         found = self._paths.get(ways)
@@ -196,7 +181,6 @@ class EdgeStatistics(RankedEdges):
         self._store = store
         self._in_files: Columns | None = None  # each edge once
         self._ranking: Ranking | None = None
-        self._higher: Array | None = None
 
     @property
     def left(self) -> Array:
@@ -215,66 +199,36 @@ class EdgeStatistics(RankedEdges):
     @cached_property
     def symmetric(self) -> bool:
         """Whether every edge (x, y) has its reverse (y, x)."""
-        return self.mirrored and self._seems_symmetric() and self._turned()
+        return self.mirrored and self._turned()
 
     @property
     def known_symmetric(self) -> bool:
         """Whether the relation is known to be symmetric; computes nothing."""
         return self.__dict__.get("symmetric") is True
 
-    def _seems_symmetric(self) -> bool:
-        left, right = self.left, self.right
-        for at in range(0, len(left), max(1, len(left) // SAMPLE)):
-            start, end = np.searchsorted(left, right[at]), np.searchsorted(left, right[at], "right")
-            found = start + np.searchsorted(right[start:end], left[at])
-            if found == end or right[found] != left[at]:
-                return False
-        return True
-
     def _turned(self) -> bool:
         """Whether the edges from higher to lower keys, reversed, are those from lower to higher
         keys."""
-        left, right = self.left, self.right
-        spill = current_watch().account.spill_for(TURNED * len(left))
-        if spill is not None:
-            return self._turned_in(spill)
-        low, high = _range(left, right)
-        bits = (high - low).bit_length()
-        if 2 * bits > 63:
-            up, down = np.flatnonzero(left < right), np.flatnonzero(left > right)
-            if len(up) != len(down):
-                return False
-            turned = sort_rows((right[down], left[down]))
-            return bool((turned[0] == left[up]).all() and (turned[1] == right[up]).all())
-
-        def packed(a: Array, b: Array) -> Columns:
-            up, down = np.flatnonzero(a < b), np.flatnonzero(a > b)
-            return (
-                (a[up].astype(np.int64) - low) << bits | (b[up].astype(np.int64) - low),
-                (b[down].astype(np.int64) - low) << bits | (a[down].astype(np.int64) - low),
-            )
-
-        there, back = _joined(_of_pieces(packed, left, right), (np.int64, np.int64))
-        if len(there) != len(back):
-            return False
-        return bool((sort_values(back) == there).all())
-
-    def _turned_in(self, spill: Spill) -> bool:
-        """The same, in files."""
-        from gdatalog.storage.sorting import sort_spilled
-        from gdatalog.storage.spilled_tries import passing_spilled
-
-        edges = self.left, self.right
-        up = passing_spilled(edges, (0, 1), ((0, "<", 1),), spill)
-        down = passing_spilled(edges, (1, 0), ((0, ">", 1),), spill)
+        spill = current_watch().account.spill_for(TURNED * len(self.left))
+        up, down = self._where(operator.lt, spill), self._where(operator.gt, spill)
         if len(up[0]) != len(down[0]):
             return False
-        turned = sort_spilled([down], current_watch().account, spill)
+        turned = sort_rows(down[::-1])
         return all(
             bool((mine == its).all())
             for one, other in zip(up, turned, strict=True)
             for mine, its in _stretches(one, other)
         )
+
+    def _where(self, holds: Callable[[Array, Array], Array], spill: Spill | None) -> Columns:
+        """The edges between whose ends a comparison holds."""
+
+        def kept(a: Array, b: Array) -> Columns:
+            marks = holds(a, b)
+            return a[marks], b[marks]
+
+        left, right = self.left, self.right
+        return gathered(_of_pieces(kept, left, right), (left.dtype, right.dtype), spill)
 
     @cached_property
     def loops(self) -> bool:
@@ -288,22 +242,19 @@ class EdgeStatistics(RankedEdges):
 
         About how many times longer a search for cliques takes in the order of keys.
         """
-        by_degree = _pairs(self._higher_neighbours())
+        by_degree = _pairs(self._higher)
         return self.ranking().pairs_by_key / by_degree if by_degree else 1.0
 
-    def _higher_neighbours(self) -> Array:
+    @cached_property
+    def _higher(self) -> Array:
         """How many neighbours of higher rank each rank has."""
-        if self._higher is None:
-            ranking = self.ranking()
-            count = len(ranking.labels)
-            found = np.zeros(count, dtype=np.int64)
-            for some in self._of_ranked(
-                lambda a, b: np.bincount(np.minimum(a, b), minlength=count)
-            ):
-                found += some
-            found[ranking.loops] -= 1
-            self._higher = _narrow(found)
-        return self._higher
+        ranking = self.ranking()
+        count = len(ranking.labels)
+        found = np.zeros(count, dtype=np.int64)
+        for some in self._of_ranked(lambda a, b: np.bincount(np.minimum(a, b), minlength=count)):
+            found += some
+        found[ranking.loops] -= 1
+        return _narrow(found)
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -316,35 +267,19 @@ class EdgeStatistics(RankedEdges):
         if self._in_files is not None:
             return self._in_files
         spill = current_watch().account.spill_for(2 * (left.nbytes + right.nbytes))
+        if self.symmetric:
+            found = self._where(operator.le, spill)
+        else:
+            ends = ((np.minimum(a, b), np.maximum(a, b)) for a, b in _stretches(left, right))
+            found = gathered(ends, [np.promote_types(left.dtype, right.dtype)] * 2, spill)
+            if not any(
+                all(bool(less(a, b).all()) for a, b in _stretches(left, right))
+                for less in (operator.lt, operator.gt)
+            ):  # an edge may have its reverse
+                found = sort_rows(found)
         if spill is not None:
-            self._in_files = self._edges_in(spill)
-            return self._in_files
-        if self.symmetric:
-            found = _of_pieces(lambda a, b: tuple(c[a <= b] for c in (a, b)), left, right)
-            return _joined(found, (left.dtype, right.dtype))
-        low, high = np.minimum(left, right), np.maximum(left, right)
-        if bool((left < right).all() or (left > right).all()):
-            return low, high  # no edge has its reverse
-        rows_once = sort_rows((low, high))
-        return rows_once[0], rows_once[1]
-
-    def _edges_in(self, spill: Spill) -> Columns:
-        """The same, in files."""
-        from gdatalog.storage.sorting import sort_spilled
-        from gdatalog.storage.spilled_tries import passing_spilled
-
-        left, right = self.left, self.right
-        if self.symmetric:
-            return passing_spilled((left, right), (0, 1), ((0, "<=", 1),), spill)
-        both, signs = np.promote_types(left.dtype, right.dtype), set()
-        rows = spill.columns([both, both])
-        for a, b in _stretches(left, right):
-            signs |= set(np.sign(np.subtract(a, b, dtype=np.float64)).tolist())
-            rows.append((np.minimum(a, b), np.maximum(a, b)))
-        found = rows.finish()
-        if len(signs) == 1 and 0.0 not in signs:
-            return found  # no edge has its reverse
-        return sort_spilled([found], current_watch().account, spill)
+            self._in_files = found
+        return found
 
     def _of_ranked(self, work: Callable[[Array, Array], Made]) -> Iterator[Made]:
         """Calls `work` with the ranks of the edges' lower and higher keys, in batches."""
@@ -356,9 +291,9 @@ class EdgeStatistics(RankedEdges):
 
         return _of_pieces(ranked, left, right, len(ranking.labels))
 
-    def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
+    def degrees(self, column: int, tests: Sequence[RowTest]) -> Array:
         """How many rows of `ranked` have each rank in a column."""
-        ranking, higher = self.ranking(), self._higher_neighbours()
+        ranking, higher = self.ranking(), self._higher
         found = np.zeros(len(higher), dtype=np.int64)
         if passes(-1 if column == 0 else 1, tests):
             found += higher
@@ -370,32 +305,17 @@ class EdgeStatistics(RankedEdges):
             found[ranking.loops] += 1
         return found
 
-    def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
+    def ranked(self, tests: Sequence[RowTest]) -> Columns:
         """Both directions of every edge as ranks, sorted; only rows that pass comparisons of the
         two."""
         spill = current_watch().account.spill_for(TURNED * len(self.left))
-        if spill is not None:
-            from gdatalog.storage.sorting import sort_spilled
-
-            into = spill.columns([np.int32, np.int32])
-            for pieces in self._of_ranked(lambda a, b: list(_both_ways(a, b, tests))):
-                for rows in pieces:
-                    into.append(rows)
-            return sort_spilled([into.finish()], current_watch().account, spill)
-        bits = len(self.ranking().labels).bit_length()
-
-        def packed_rows(a: Array, b: Array) -> Columns:
-            both = [x.astype(np.int64) << bits | y for x, y in _both_ways(a, b, tests)]
-            return _joined(((each,) for each in both), (np.int64,))
-
-        (packed,) = _joined(self._of_ranked(packed_rows), (np.int64,))
-        packed = sort_values(packed)
-        return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
+        pieces = self._of_ranked(lambda a, b: list(_both_ways(a, b, tests)))
+        return sort_rows(gathered(chain.from_iterable(pieces), (np.int32, np.int32), spill))
 
     @property
     def nbytes(self) -> int:
         ranking = 0 if self._ranking is None else self._ranking.nbytes
-        higher = 0 if self._higher is None else self._higher.nbytes
+        higher = self._higher.nbytes if "_higher" in vars(self) else 0
         return ranking + higher
 
 
@@ -427,13 +347,7 @@ def _narrow(counts: Array) -> Array:
     return counts.astype(np.int32) if int(counts.max(initial=0)) >> 31 == 0 else counts
 
 
-def _joined(parts: Iterable[Columns], dtypes: Sequence[npt.DTypeLike]) -> Columns:
-    """The columns of all parts, concatenated."""
-    columns = zip(*[[np.empty(0, dtype=dtype) for dtype in dtypes], *parts], strict=True)
-    return tuple(map(np.concatenate, columns))
-
-
-def _both_ways(low: Array, high: Array, tests: Sequence[tuple[int, str, int]]) -> Iterator[Columns]:
+def _both_ways(low: Array, high: Array, tests: Sequence[RowTest]) -> Iterator[Columns]:
     """Both directions of edges with these ends, unsorted; only rows that pass the tests."""
     low, high = np.minimum(low, high), np.maximum(low, high)
     loops = low == high
@@ -447,7 +361,7 @@ def _both_ways(low: Array, high: Array, tests: Sequence[tuple[int, str, int]]) -
             yield sources[rows], targets[rows]
 
 
-def passes(sign: int, tests: Sequence[tuple[int, str, int]]) -> bool:
+def passes(sign: int, tests: Sequence[RowTest]) -> bool:
     """Whether tests between two columns hold if their difference has this sign."""
     return all(_holds(sign if left < right else -sign, op) for left, op, right in tests)
 

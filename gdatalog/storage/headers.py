@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
-from gdatalog.storage import Declared, LoadOptions
+from gdatalog.storage import Declared, LoadOptions, pa, pc
 from gdatalog.storage.cells import cell_value, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.raw import count_of_columns, default_name, listed
@@ -36,40 +36,24 @@ class Verdict:
     guessed: bool = False
 
 
-class BodyCells(Protocol):
-    """All cells below the first line."""
-
-    def kinds(self) -> Iterator[TypeName]:
-        """The type of each column."""
-
-    def again(self, fields: Sequence[str]) -> bool:
-        """Whether one of these texts occurs in a column of texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The cells below the first line, as columns."""
-
-    columns: Sequence[Any]
-
-    def kinds(self) -> Iterator[TypeName]:
-        for column in self.columns:
-            texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
-            yield "symbol" if texts else kind_of(column)
-
-    def again(self, fields: Sequence[str]) -> bool:
-        return come_again(fields, self.columns)
+def kinds_of(columns: Sequence[Any]) -> Iterator[TypeName]:
+    """The types of columns of cells."""
+    for column in columns:
+        texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
+        yield "symbol" if texts else kind_of(column)
 
 
 def verdict(
     first: Record,
     below: Sequence[Sequence[str]],
-    cells: BodyCells,
-    declared: Declared | None,
     options: LoadOptions,
+    kinds: Iterable[TypeName],
+    again: Callable[[Sequence[str]], bool],
 ) -> Verdict:
-    """Decides whether the first line is a header. `below`: some rows after it; `cells`: all cells
-    after it."""
+    """Decides whether the first line is a header. `below`: some rows after it; `kinds`: the types
+    of all cells after it, by column; `again`: whether one of some texts occurs in a column of
+    texts."""
+    declared = options.declared
     if options.header is not None:
         return Verdict(options.header, f"header={str(options.header).lower()}")
     fields = [field.strip() for field in first.fields]
@@ -81,7 +65,14 @@ def verdict(
         return Verdict(False, "it holds values")
     if declared is not None:
         return _as_declared(fields, below, declared, bool(there))
-    return _by_types(fields, cells)
+    if any(map(_typed, fields)):
+        return Verdict(False, "it holds values")
+    for field, kind in zip(fields, kinds, strict=True):
+        if field and kind != "symbol":
+            return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
+    if not all(fields) or len(set(fields)) < len(fields) or again(fields):
+        return Verdict(False, "all columns hold texts, and one of its own comes up again")
+    return Verdict(True, "all columns hold texts, and none of its own comes up again", True)
 
 
 def all_names(fields: Sequence[str]) -> bool:
@@ -107,23 +98,12 @@ def _as_declared(
     return Verdict(False, "it has no name of the relation's columns")
 
 
-def _by_types(fields: Sequence[str], cells: BodyCells) -> Verdict:
-    if any(map(_typed, fields)):
-        return Verdict(False, "it holds values")
-    for field, kind in zip(fields, cells.kinds(), strict=True):
-        if field and kind != "symbol":
-            return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
-    if not all(fields) or len(set(fields)) < len(fields) or cells.again(fields):
-        return Verdict(False, "all columns hold texts, and one of its own comes up again")
-    return Verdict(True, "all columns hold texts, and none of its own comes up again", True)
-
-
 def _typed(cell: str) -> bool:
     """Whether a cell can be read as another type than symbol."""
     return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
-def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
+def come_again(cells: Sequence[Any], fields: Sequence[str]) -> bool:
     """Whether one of these texts occurs in some columns."""
     for column in cells:
         if isinstance(column, TextColumn):
@@ -131,36 +111,33 @@ def come_again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
             if np.isin(column.numbers, column.spelled.add(fields)).any():
                 return True
             continue
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         if pc.any(pc.is_in(column, pa.array(fields, pa.string()))).as_py():
             return True
     return False
 
 
-def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None:
+def tell(found: Verdict, first: Record, options: LoadOptions) -> None:
     """Reports the decision to the log and the prompt, and as a warning if it is a guess."""
     what = "is the header" if found.header else "is a row"
     log = logging.getLogger("gdatalog")
-    log.info("%s: the first line %s: %s", name, what, found.why)
+    log.info("%s: the first line %s: %s", options.what, what, found.why)
     if options.findings is None:
         return
     options.findings.header = found.header
     if found.guessed:
         line = first.text if len(first.text) <= 60 else first.text[:57] + "..."
         options.findings.guess = Caution(
-            f"{name}: the first line, `{line}`, is taken for the header, for all columns hold "
-            "texts and none of its own comes up again",
+            f"{options.what}: the first line, `{line}`, is taken for the header, for all columns "
+            "hold texts and none of its own comes up again",
             hint="header=false takes it for a row, header=true for the header",
         )
 
 
-def header_names(
-    first: Record, text: Delimited, declared: Declared | None, options: LoadOptions
-) -> tuple[str, ...]:
+def header_names(first: Record, text: Delimited, options: LoadOptions) -> tuple[str, ...]:
     """The names of a header, spelled as in the declaration. No name may occur twice."""
     fields = [field.strip() for field in first.fields]
+    declared = options.declared
     names = respelled(fields, declared.columns) if declared is not None else fields
     filled = tuple(name or default_name(at) for at, name in enumerate(names))
     if options.columns is None:
@@ -188,21 +165,15 @@ Matched = tuple[Sequence[str], Sequence[int]]  # the relation's columns, and whe
 
 
 def match_columns(
-    names: Sequence[str] | None,
-    arity: int,
-    columns: Sequence[str] | None,
-    declared: Declared | None,
-    what: str,
-    header: Span | None = None,
+    names: Sequence[str] | None, arity: int, options: LoadOptions, header: Span | None = None
 ) -> Matched:
-    """Matches the relation's columns with the `arity` columns of the data, which may have names.
-
-    `columns`: the user's choice. `header`: the place of the names, for errors.
-    """
+    """Matches the wanted columns with the `arity` columns of the data, which may have names.
+    `header`: the place of the names, for errors."""
+    columns, declared = options.columns, options.declared
     if columns is not None:
-        names, picked = _asked_for(names, arity, columns, what, header)
+        names, picked = _asked_for(names, arity, columns, _of(options, header), header)
     else:
-        _check_repeated(names, what, header)
+        _check_repeated(names, _of(options, header), header)
         picked = range(arity)
     if declared is None:
         return (names if names is not None else [default_name(at) for at in picked]), picked
@@ -218,9 +189,9 @@ def match_columns(
             for at, name in enumerate(expected)
         )
         if some and not in_order:
-            raise _mismatch(spelled, declared, what, header)
+            raise _mismatch(spelled, 0, declared, _of(options, header), header)
     if len(picked) != len(expected):
-        raise _mismatch(spelled, declared, what, header, len(picked))
+        raise _mismatch(spelled, len(picked), declared, _of(options, header), header)
     return expected, picked
 
 
@@ -239,22 +210,18 @@ def respelled(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _asked_for(
-    names: Sequence[str] | None,
-    arity: int,
-    columns: Sequence[str],
-    what: str,
-    header: Span | None,
-) -> tuple[Sequence[str], Sequence[int]]:
+    names: Sequence[str] | None, arity: int, columns: Sequence[str], of: str, header: Span | None
+) -> Matched:
     """The columns that the user lists: a selection by name, or names for all columns."""
     if len(set(columns)) < len(columns):
-        raise DataError(f"{_of(what, header)}columns names a column twice: {listed(columns)}")
+        raise DataError(f"{of}columns names a column twice: {listed(columns)}")
     given, names = names, names or [default_name(at) for at in range(arity)]
     if set(columns) <= set(names):
-        _check_repeated([name for name in names if name in columns], what, header)
+        _check_repeated([name for name in names if name in columns], of, header)
         return tuple(columns), [names.index(name) for name in columns]
     if len(columns) != arity:
         raise DataError(
-            f"{_of(what, header)}columns asks for {listed(columns)}, the data has "
+            f"{of}columns asks for {listed(columns)}, the data has "
             + (count_of_columns(arity) if given is None else listed(given)),
             header,
             hint=_misspelt(columns, names),
@@ -262,16 +229,16 @@ def _asked_for(
     return tuple(columns), range(arity)
 
 
-def _of(what: str, header: Span | None) -> str:
+def _of(options: LoadOptions, header: Span | None) -> str:
     """The name of the data, for an error without a place."""
-    return f"{what}: " if header is None else ""
+    return f"{options.what}: " if header is None else ""
 
 
-def _check_repeated(names: Sequence[str] | None, what: str, header: Span | None) -> None:
+def _check_repeated(names: Sequence[str] | None, of: str, header: Span | None) -> None:
     repeated = sorted({name for name in names or () if (names or ()).count(name) > 1})
     if repeated:
         raise DataError(
-            f"{_of(what, header)}several columns are named {repeated[0]!r}",
+            f"{of}several columns are named {repeated[0]!r}",
             header,
             hint="rename them, or give all columns names: columns=[...]"
             + ("; a named index of a pandas frame is a column, too" if header is None else ""),
@@ -279,16 +246,12 @@ def _check_repeated(names: Sequence[str] | None, what: str, header: Span | None)
 
 
 def _mismatch(
-    names: Sequence[str] | None,
-    declared: Declared,
-    what: str,
-    header: Span | None,
-    arity: int = 0,
+    names: Sequence[str] | None, arity: int, declared: Declared, of: str, header: Span | None
 ) -> DataError:
     pairs = [f"{n}: {t}" for n, t in zip(declared.columns, declared.types, strict=True)]
     has = count_of_columns(arity) if names is None else listed(names)
     some = names is not None and not set(declared.columns).isdisjoint(names)
-    message = f"{_of(what, header)}the relation has {listed(pairs)}, the data has {has}"
+    message = f"{of}the relation has {listed(pairs)}, the data has {has}"
     message += "; only some names are the same" if some else ""
     hint = None
     if names is not None:
@@ -299,10 +262,10 @@ def _mismatch(
     return DataError(message, header, hint=hint)
 
 
-def _misspelt(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
+def _misspelt(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """A hint: the column that a misspelt name probably means."""
     for name in columns:
-        if names is not None and name not in names:
+        if name not in names:
             near = meant(name, [other for other in names if other not in columns])
             if near is not None:
                 return f"there is no column {name!r}: did you mean {near!r}?"

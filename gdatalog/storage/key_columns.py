@@ -16,38 +16,30 @@ import numpy as np
 
 from gdatalog.account import FILE_TEXTS
 from gdatalog.cancellation import LATE, current_watch
-from gdatalog.storage import Declared, LoadOptions
-from gdatalog.storage.keys import encode_column
+from gdatalog.storage import LoadOptions
+from gdatalog.storage.keys import encode_column, float_to_key
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
-from gdatalog.storage.spill import Spill, SpilledColumn
+from gdatalog.storage.spill import SpilledColumn
 from gdatalog.storage.symbols import ENTRY, SymbolTable
 from gdatalog.storage.table import Array, Table, TextColumn, is_borrowed
 from gdatalog.storage.threads import LONG, spread
-from gdatalog.values import TypeName
 
 LOADING = "rows that are loaded"  # the account's name for keys during loading
-STRETCH = 1 << 18  # keys in one batch of widening
 SPELLED = 24  # bytes of a text in a set, beside its characters
 SAMPLE = 1 << 10  # texts of a column that are measured
 
 
-def tables_of(
-    data: Any, options: LoadOptions, declared: Declared | None, what: str, ops: DeviceOps | None
-) -> Iterable[Table]:
-    """The tables of files, by their path, or of any other data, which errors call `what`.
-
-    `ops`: the operations of a device, on which columns stay that lie there.
-    """
+def tables_of(data: Any, options: LoadOptions) -> Iterable[Table]:
+    """The tables of files, by their path, or of any other data."""
     if isinstance(data, str | os.PathLike):
         from gdatalog.storage.readers import read_tables
 
-        return read_tables(data, options, declared=declared)
+        return read_tables(data, options)
     from gdatalog.storage.frames import table_from
 
-    there = None if ops is None else ops.xp
-    return [table_from(data, options, declared=declared, what=what, there=there)]
+    return [table_from(data, options)]
 
 
 def relation_of_tables(
@@ -70,7 +62,9 @@ def relation_of_tables(
             del second
             second = next(left, None)
         columns = keys.finish()
-    _give_back_to_system()
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:  # returns memory that it has freed to the system, for the next table
+        arrow.default_memory_pool().release_unused()
     return Relation.of_blocks(names, types, [columns], keys.rows), keys.rows
 
 
@@ -83,7 +77,12 @@ def relation_of_table(table: Table, symbols: SymbolTable, ops: DeviceOps | None 
     def own(at: int) -> Array:
         column = table.columns[at]
         if away[at]:
-            return device_keys(column, table.types[at], xp)
+            there: Any = column
+            kind = table.types[at]
+            if kind == "float":
+                return float_to_key(there)
+            made: Array = there.astype(np.int32) if kind == "bool" else there
+            return made
         keys = encode_column(column, table.types[at], symbols)
         return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
@@ -108,7 +107,8 @@ class KeyColumns:
         self.rows = 0
         self._account = current_watch().account
         self._held = 0  # charged bytes
-        self._columns = [_Column() for _ in range(width)]
+        self._parts: list[list[Array]] = [[] for _ in range(width)]  # in memory
+        self._files: list[SpilledColumn] = []
 
     def add(self, table: Table, symbols: SymbolTable) -> None:
         current_watch().poll()
@@ -120,20 +120,25 @@ class KeyColumns:
                 self._account.add(FILE_TEXTS, _bytes_of(texts, len(symbols) - known))
             return keys
 
-        for column, keys in zip(self._columns, _keys(table, keys_of), strict=True):
-            column.append(keys)
+        for parts, keys in zip(self._parts, _keys(table, keys_of), strict=True):
+            parts.append(keys)
         self.rows += table.length
-        spill = self._account.spill_for(2 * (self._nbytes() - self._held))
-        if spill is None:
-            self._charge()
-            spill = self._account.spill_half(self._held)
-        if spill is not None:
-            for column in self._columns:
-                column.write_to(spill)
-            self._charge()
+        if not self._files:
+            spill = self._account.spill_for(2 * (self._nbytes() - self._held))
+            if spill is None:
+                self._charge()
+                spill = self._account.spill_half(self._held)
+            if spill is None:
+                return
+            self._files = [spill.column(np.result_type(*parts)) for parts in self._parts]
+        for file, parts in zip(self._files, self._parts, strict=True):
+            for keys in parts:
+                file.append(keys)
+            parts.clear()
+        self._charge()
 
     def _nbytes(self) -> int:
-        return sum(part.nbytes for column in self._columns for part in column.parts)
+        return sum(part.nbytes for parts in self._parts for part in parts)
 
     def _charge(self) -> None:
         held = self._nbytes()
@@ -142,42 +147,9 @@ class KeyColumns:
 
     def finish(self) -> tuple[Array, ...]:
         """The columns; nothing can be added afterwards."""
-        found = []
-        while self._columns:
-            found.append(self._columns.pop(0).finish())
-        return tuple(found)
-
-
-class _Column:
-    """A column of keys, in parts or in a file: in 32 bits if all of them fit."""
-
-    __slots__ = ("_file", "_spill", "parts")
-
-    def __init__(self) -> None:
-        self.parts: list[Array] = []  # in memory
-        self._spill: Spill | None = None
-        self._file: SpilledColumn | None = None
-
-    def append(self, keys: Array) -> None:
-        if self._spill is None or self._file is None:
-            self.parts.append(keys)
-            return
-        if keys.dtype.itemsize > self._file.dtype.itemsize:
-            narrow, self._file = self._file.finish(), self._spill.column(keys.dtype)
-            for start in range(0, len(narrow), STRETCH):
-                self._file.append(narrow[start : start + STRETCH].astype(keys.dtype))
-        self._file.append(keys.astype(self._file.dtype, copy=False))
-
-    def write_to(self, spill: Spill) -> None:
-        """Moves the keys in memory, and all later ones, to a file."""
-        parts, self.parts = self.parts, []
-        if self._file is None:
-            self._spill, self._file = spill, spill.column(np.result_type(*parts))
-        for keys in parts:
-            self.append(keys)
-
-    def finish(self) -> Array:
-        return joined_column(self.parts) if self._file is None else self._file.finish()
+        if self._files:
+            return tuple(file.finish() for file in self._files)
+        return tuple(joined_column(self._parts.pop(0)) for _ in range(len(self._parts)))
 
 
 def _bytes_of(column: TextColumn, new: int) -> int:
@@ -189,21 +161,3 @@ def _bytes_of(column: TextColumn, new: int) -> int:
         return new * (SPELLED + int(column.spelled.ends[count]) // count)
     some = column.texts[:: max(1, len(column.texts) // SAMPLE)]
     return new * (ENTRY + sum(map(sys.getsizeof, some)) // len(some))
-
-
-def _give_back_to_system() -> None:
-    """Returns memory that Arrow has freed to the system, for the next table."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is not None:
-        arrow.default_memory_pool().release_unused()
-
-
-def device_keys(column: Any, kind: TypeName, xp: Any) -> Array:
-    """The keys of a column of values."""
-    keys: Array
-    if kind == "float":
-        bits = column.view(xp.int64)
-        keys = bits ^ ((bits >> 63) & 0x7FFF_FFFF_FFFF_FFFF)
-    else:
-        keys = column.astype(xp.int32) if kind == "bool" else column
-    return keys

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.records import dataclass
+from gdatalog.storage import pa, pc
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, TextColumn
@@ -212,9 +213,6 @@ class Dictionary:
         return codes
 
     def _hashed(self, column: Array) -> Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         wide = pa.array(column.astype(np.int64, copy=False))
         found = pc.index_in(wide, value_set=pa.array(self.keys)).fill_null(ABSENT)
         return np.array(found.to_numpy(), dtype=np.int32)
@@ -250,8 +248,6 @@ class Dictionary:
 def _distinct(column: Array) -> Array:
     if len(column) < SHORT:
         return sorted_set(column)
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     found: Array = pc.unique(pa.array(column)).to_numpy()
     return found

@@ -13,7 +13,6 @@ its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.graph import passes
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 
 LISTS = 34  # entries of `counts` (codegen/helpers/hash_tables.py)
 LEAST = 16  # least entries of an array
@@ -84,16 +83,9 @@ class HashLevel:
 
     def _clear_table(self, count: int) -> None:
         """Allocates an empty table for `count` children."""
-        size = LEAST
-        while size < 4 * count:
-            size *= 2
+        size = max(LEAST, 1 << (4 * count - 1).bit_length()) if count else LEAST
         self.keys = np.zeros(size, dtype=np.int64)
         self.ids = np.empty(0 if self.last else size, dtype=np.int32)
-
-    def has_nodes(self, count: int) -> None:
-        """Makes room for the lists of `count` nodes."""
-        if 2 * count > len(self.spans):
-            self.spans = _longer(self.spans, 4 * count, True)
 
     def widen(self, value: int, rows: int) -> None:
         """Extends the array of a dense root to a value, or replaces it by a table."""
@@ -102,7 +94,13 @@ class HashLevel:
         )
         span = max(high, value) - min(low, value) + 1
         if span > max(DENSE, DENSE_EACH * rows):
-            self._give_up_index()
+            at = np.flatnonzero(self.index >= 0)
+            children, values = self.index[at], (at + self.low).astype(np.int64)
+            self.index = _NOTHING
+            self._clear_table(len(at))
+            pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, in the form of `keys`
+            ids = _NOTHING if self.last else children.astype(np.int32)
+            self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
             return
         # With spare room, so that growing values rarely exceed it.
         room = min(span, 1 << 16)
@@ -111,15 +109,6 @@ class HashLevel:
         index = np.full(top - bottom + 1, -1, dtype=np.int32)
         index[self.low - bottom : self.low - bottom + len(self.index)] = self.index
         self.low, self.index = bottom, index
-
-    def _give_up_index(self) -> None:
-        at = np.flatnonzero(self.index >= 0)
-        children, values = self.index[at], (at + self.low).astype(np.int64)
-        self.index = _NOTHING
-        self._clear_table(len(at))
-        pairs: Array = (values & 0xFFFF_FFFF) + 1  # of node 0, in the form of `keys`
-        ids = _NOTHING if self.last else children.astype(np.int32)
-        self.functions("move_pairs")(pairs, ids, self.keys, self.ids)
 
     def grow(self) -> None:
         """Enlarges the array that is full."""
@@ -190,7 +179,9 @@ class HashTrie:
                     continue
             level.grow()
         if not level.last:
-            self.levels[self.levels.index(level) + 1].has_nodes(int(level.counts[0]))
+            below, count = self.levels[self.levels.index(level) + 1], int(level.counts[0])
+            if 2 * count > len(below.spans):  # makes room for the lists of the nodes
+                below.spans = _longer(below.spans, 4 * count, True)
         return out
 
     def _rows(
@@ -216,7 +207,6 @@ def _longer(array: Array, size: int, zeros: bool = False) -> Array:
 
 
 INDEXING = 128  # most bytes for each edge while an index is built
-Test = tuple[int, str, int]  # column, operator, column
 
 
 @dataclass(slots=True, eq=False)
@@ -248,7 +238,7 @@ class EdgeCounts:
         return self.counts.nbytes + sum(level.nbytes + 8 * len(level) for level in own)
 
     def trie(
-        self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool, account: Account
+        self, columns: tuple[int, ...], tests: Sequence[RowTest], weighted: bool, account: Account
     ) -> Trie:
         """An index of the edges, in the directions that pass tests between the two columns."""
         key = columns, tuple(tests), weighted
@@ -260,7 +250,7 @@ class EdgeCounts:
                 self.tries[key] = self._made(columns, tests, weighted)
         return self.tries[key]
 
-    def _made(self, columns: tuple[int, ...], tests: Sequence[Test], weighted: bool) -> Trie:
+    def _made(self, columns: tuple[int, ...], tests: Sequence[RowTest], weighted: bool) -> Trie:
         xp = self.ops.xp
         root, below = self.edges.levels  # the first column is always the lesser one, or never
         first = xp.searchsorted(below.offsets, xp.zeros(1, dtype=xp.int64), side="right") - 1
@@ -282,7 +272,7 @@ class EdgeCounts:
         order = _order(keys, self.ops)
         keys, counts = [key[order] for key in keys], counts[order]
         left = keys[0]
-        starts = self.ops.survivors(xp.append(xp.ones(1, bool), left[1:] != left[:-1])[: len(left)])
+        starts = self.ops.survivors(self.ops.row_firsts([left]))
         offsets = xp.append(starts, xp.full(1, len(left))).astype(xp.int64)
         levels = self._root(left[starts]), TrieLevel(keys[1], offsets, xp)
         return Trie(levels, total, counts) if weighted else Trie(levels, len(left), None)
@@ -320,16 +310,8 @@ def _added_up(edges: Trie, counts: Array, ops: RowOps) -> Array:
 
 def _order(keys: Sequence[Array], ops: RowOps) -> Array:
     """The order that sorts rows by their columns."""
-    xp = ops.xp
-    packed: Array = xp.zeros(len(keys[0]), dtype=xp.int64)
-    if not len(packed):
-        return packed
-    bounds = [bound for key in keys for bound in (key.min(), key.max())]
-    told = xp.stack([bound.astype(xp.int64) for bound in bounds]).tolist()
-    spans = list(zip(told[::2], told[1::2], strict=True))
-    if prod(high - low + 1 for low, high in spans) >= 1 << 62:
+    packing = ops.packing(keys) if len(keys[0]) else None
+    if packing is None:
         return ops.order_rows(keys)
-    for key, (low, high) in zip(keys, spans, strict=True):
-        packed = packed * (high - low + 1) + (key - low)
-    order: Array = xp.argsort(packed)
+    order: Array = ops.xp.argsort(packing.pack(keys))
     return order

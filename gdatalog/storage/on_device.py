@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from functools import cached_property
+from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.storage.keys import key_to_float
-from gdatalog.storage.rows import Columns, Span, in_sorted
+from gdatalog.storage.rows import Columns, RowPacking, Span, in_sorted
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
@@ -34,12 +36,12 @@ def is_on_host(column: Any) -> bool:
     return isinstance(column, np.ndarray)
 
 
-def brought(column: Any) -> Array:
-    """A column as a NumPy array."""
+def brought(column: Any, get: Callable[[Any], Any] = methodcaller("get")) -> Array:
+    """A column as a NumPy array; `get` copies one from a device."""
     if isinstance(column, np.ndarray):
         return column
     with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
-        return np.asarray(column.get())
+        return np.asarray(get(column))
 
 
 def device_values(keys: Any, kind: TypeName) -> Any:
@@ -53,10 +55,6 @@ def device_values(keys: Any, kind: TypeName) -> Any:
 class DeviceStore:
     """A set of rows of at least one column, on the device with these operations (`ops`)."""
 
-    __slots__ = (
-        "__weakref__", "_blocks", "_copy", "_graph", "_plain", "answers", "count", "known", "ops"
-    )  # fmt: skip
-
     def __init__(
         self, ops: DeviceOps, blocks: Sequence[Columns], count: int, known: KnownRows
     ) -> None:
@@ -64,7 +62,6 @@ class DeviceStore:
         self.ops = ops
         self._blocks = list(blocks)
         self._plain = False  # whether there is one block, in 32 bits if they suffice
-        self._graph: Any = None
         self._copy: Columns | None = None
         self.answers: WeakSet[Lying] = WeakSet()  # that use the rows
         self.count = count
@@ -72,15 +69,13 @@ class DeviceStore:
 
     @property
     def nbytes(self) -> int:
-        own = 0 if self._graph is None else self._graph.nbytes
+        own: int = self.graph.nbytes if "graph" in vars(self) else 0
         return own + sum(int(column.nbytes) for block in self._blocks for column in block)
 
-    @property
+    @cached_property
     def graph(self) -> Any:
         """Rows of two columns as the edges of a graph."""
-        if self._graph is None:
-            self._graph = self.ops.graph_of(self)
-        return self._graph
+        return self.ops.graph_of(self)
 
     def use(self) -> AbstractContextManager[None]:
         """Makes the device current in this thread."""
@@ -118,19 +113,12 @@ class DeviceStore:
     def brought(self, blocks: Sequence[Columns]) -> list[Columns]:
         """Copies blocks of columns to the host."""
         with self.use():
-            return [tuple(map(self._brought, block)) for block in blocks]
-
-    def _brought(self, column: Any) -> Array:
-        if is_on_host(column):
-            return brought(column)
-        with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
-            return np.asarray(self.ops.driver.fetched(column))
+            get = self.ops.driver.fetched
+            return [tuple(brought(column, get) for column in block) for block in blocks]
 
 
 class Lying:
     """Rows of an answer on a device, in the answer's order, until the device frees them."""
-
-    __slots__ = ("__weakref__", "blocks", "host_blocks", "rows")
 
     def __init__(self, blocks: Sequence[Columns], rows: DeviceStore) -> None:
         """`rows`: the store that they belong to."""
@@ -158,18 +146,6 @@ class Lying:
 #
 # Arrays are the device's: NumPy's, or CuPy's, which type checkers treat as NumPy's. Joins need more
 # operations (`executors/__init__.py`).
-
-
-class PackedColumns(Protocol):
-    """The bits of each column in rows that are packed into integers."""
-
-    @property
-    def least(self) -> tuple[int, ...]: ...
-    @property
-    def bits(self) -> tuple[int, ...]: ...
-
-    def pack(self, columns: Sequence[Array], /) -> Array: ...
-    def unpack(self, packed: Array, dtypes: Sequence[Any], /) -> Columns: ...
 
 
 class RowMarks(Protocol):
@@ -257,7 +233,7 @@ class RowOps(Protocol):
     def group_rows(self, columns: Sequence[Array], length: int, /) -> tuple[Array, Array]:
         """The first row of each group of equal rows, and each row's group."""
 
-    def packing(self, columns: Sequence[Array], spare: int = 0) -> PackedColumns | None:
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> RowPacking | None:
         """A packing for these columns, with up to `spare` more bits for each; None if too wide."""
 
     def holds(self, packing: Any, columns: Sequence[Array], /) -> bool:

@@ -26,7 +26,7 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
-from gdatalog.storage.trie import RowTest
+from gdatalog.storage.trie import Tests
 
 # Each part has at least RATIO times the rows of the next, and there are at most MOST parts: a join
 # runs once for each combination of its relations' parts.
@@ -51,8 +51,6 @@ Part = TypeVar("Part", bound=RowPart)
 class DeferredRows(RowStore):
     """Rows that other stores hold until they are needed in this one."""
 
-    __slots__ = ()
-
     @property
     def _sources(self) -> Sequence[RowStore]:
         """The other stores; none once the rows are here."""
@@ -76,8 +74,6 @@ class DeferredRows(RowStore):
 
 class DisjointParts(DeferredRows, Generic[Part]):
     """Disjoint sets of rows on the host, largest first."""
-
-    __slots__ = ("parts",)
 
     def __init__(self, parts: Sequence[Part]) -> None:
         super().__init__([], 0, KnownRows.NOTHING)
@@ -163,32 +159,30 @@ class DeferredStatistics(Statistics):
     """Statistics of rows in parts: estimates come from the largest part; exact values, which plans
     rely on, from all rows or not at all. Distinct values of codes are counted without decoding."""
 
-    __slots__ = ()
-
     @property
     def _parts(self) -> tuple[RowPart, ...]:
-        store = self._store
-        return store.parts if isinstance(store, DisjointParts) else ()
+        return self._store.parts if isinstance(self._store, DisjointParts) else ()
+
+    @property
+    def _largest(self) -> Statistics | None:
+        parts = self._parts
+        return parts[0].statistics if parts else None
 
     def distinct(self, columns: frozenset[int]) -> int:
         if isinstance(self._store, Coded) and self._store.codes is not None:
             return self._store.statistics.distinct(columns)
-        parts = self._parts
-        if not parts or len(columns) == len(self._types):
-            return super().distinct(columns)
-        return parts[0].statistics.distinct(columns)
+        largest = None if len(columns) == len(self._types) else self._largest
+        return super().distinct(columns) if largest is None else largest.distinct(columns)
 
-    def degrees(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> Degrees:
-        parts = self._parts
-        if not parts or ranked:
+    def degrees(self, column: int, tests: Tests = (), ranked: bool = False) -> Degrees:
+        largest = None if ranked else self._largest
+        if largest is None:
             return super().degrees(column, tests, ranked)
-        return parts[0].statistics.degrees(column, tests, ranked)
+        return largest.degrees(column, tests)
 
     def quantiles(self, column: int) -> Quantiles:
-        parts = self._parts
-        return parts[0].statistics.quantiles(column) if parts else super().quantiles(column)
+        largest = self._largest
+        return super().quantiles(column) if largest is None else largest.quantiles(column)
 
     def ascends(self, left: int, right: int) -> bool:
         parts = self._parts
@@ -198,32 +192,28 @@ class DeferredStatistics(Statistics):
 
     @property
     def symmetric(self) -> bool:
-        parts = self._parts
-        return (not parts or parts[0].statistics.symmetric) and super().symmetric
+        largest = self._largest
+        return (largest is None or largest.symmetric) and super().symmetric
 
     @property
     def loopless(self) -> bool:
         parts = self._parts
-        if not parts:
-            return super().loopless
-        return all(part.statistics.loopless for part in parts)
+        return all(part.statistics.loopless for part in parts) if parts else super().loopless
 
     @property
     def balanced(self) -> bool:
-        parts = self._parts
-        return parts[0].statistics.balanced if parts else super().balanced
+        largest = self._largest
+        return super().balanced if largest is None else largest.balanced
 
-    def lists(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> AdjacencyLists | None:
-        parts = self._parts
-        if not parts or ranked:
+    def lists(self, column: int, tests: Tests = (), ranked: bool = False) -> AdjacencyLists | None:
+        largest = None if ranked else self._largest
+        if largest is None:
             return super().lists(column, tests, ranked)
-        return parts[0].statistics.lists(column, tests, ranked)
+        return largest.lists(column, tests)
 
     def set(self) -> Array | None:
-        parts = self._parts
-        return parts[0].statistics.set() if parts else super().set()
+        largest = self._largest
+        return super().set() if largest is None else largest.set()
 
 
 # The history of a relation: its earlier versions, and the rows that were added since.
@@ -241,14 +231,10 @@ LITTLE = 1000
 class Version:
     """Identifies the rows of a relation, as long as it is referenced."""
 
-    __slots__ = ("__weakref__",)
-
 
 class VersionHistory(Generic[Part]):
     """The versions that a relation descends from, oldest first, each with the rows that were added
     next."""
-
-    __slots__ = ("_steps",)
 
     def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Part, ...]]] = ()) -> None:
         self._steps = tuple(steps)
@@ -306,8 +292,6 @@ def stacked(
 
 class Coded(DeferredRows):
     """A set of rows with some columns in codes."""
-
-    __slots__ = ("_ordered", "codes", "dictionaries", "statistics")
 
     def __init__(
         self, codes: RowStore, statistics: Statistics, dictionaries: Sequence[Dictionary | None]

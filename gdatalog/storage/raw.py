@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import DataPlace, Declared, shown
+from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
 from gdatalog.storage.table import Table, fetched, lies_on_device
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls
@@ -74,25 +74,19 @@ def raw_of_table(table: Table) -> Raw:
     return Raw(table.names, tuple(to_arrow(table).columns), table.length)
 
 
-def raw_of(
-    data: Any,
-    arity: int | None,
-    columns: Sequence[str] | None,
-    declared: Declared | None,
-    what: str,
-    there: Any = None,
-) -> Raw:
-    """`there`: the array module of a device, on which columns stay that are there."""
+def raw_of(data: Any, options: LoadOptions) -> Raw:
+    """The columns of any data."""
     library = type(data).__module__.split(".")[0]
     if data is None or isinstance(data, bytes | bytearray | int | float | complex):
         if isinstance(data, bool):
             return Raw((), (), int(data))
-        raise _not_data(data, what)
+        raise _not_data(data, options.what)
     if library == "polars" and hasattr(data, "collect"):
         data = data.collect()
     if library == "dask" and hasattr(data, "compute"):
-        return raw_of(data.compute(), arity, columns, declared, what, there)
-    wanted = declared.columns if declared is not None and columns is None else None
+        return raw_of(data.compute(), options)
+    what, there, declared = options.what, options.there, options.declared
+    wanted = declared.columns if declared is not None and options.columns is None else None
     if library in ("cudf", "modin", "pandas"):
         if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
             return raw_of_cudf(data, wanted)
@@ -113,9 +107,9 @@ def raw_of(
         if hasattr(data, "get"):
             return _numpy(data.get(), what)
     if hasattr(data, "tocoo") and hasattr(data, "shape"):
-        return _sparse(data, arity, declared, what)
+        return _sparse(data, options)
     if hasattr(data, "edges") and hasattr(data, "is_directed"):
-        return _graph(data, arity, columns, declared)
+        return _graph(data, options)
     if isinstance(data, Mapping):
         return _dict(data, what, there)
     if hasattr(data, "__array__"):
@@ -162,8 +156,6 @@ def _numpy(data: Any, what: str) -> Raw:
 
 
 def _arrow(data: Any, what: str) -> Raw:
-    import pyarrow as pa
-
     try:
         if isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
             return Raw(None, (data,), len(data))
@@ -188,8 +180,6 @@ def _arrow(data: Any, what: str) -> Raw:
 
 
 def _of_structs(values: Any) -> Any:
-    import pyarrow as pa
-
     if values.num_chunks == 0:
         return pa.schema(list(values.type)).empty_table()
     return pa.Table.from_struct_array(values)
@@ -228,16 +218,18 @@ def index_warnings(schema: Any, what: str) -> list[Caution]:
     return [index_warning(what)] if odd else []
 
 
-def _sparse(data: Any, arity: int | None, declared: Declared | None, what: str) -> Raw:
+def _sparse(data: Any, options: LoadOptions) -> Raw:
     if len(data.shape) != 2:
-        raise DataError(f"{what}: a sparse matrix has two dimensions, found {len(data.shape)}")
+        raise DataError(
+            f"{options.what}: a sparse matrix has two dimensions, found {len(data.shape)}"
+        )
     stored = data.tocsr().tocoo()  # adds up repeated entries
     kept = stored.data != 0
     rows, cols, values = stored.row, stored.col, stored.data
     if not kept.all():
         rows, cols, values = rows[kept], cols[kept], values[kept]
-    names = ("row", "col", "value")[: 3 if arity == 3 else 2]
-    return Raw(_own(names, declared), (rows, cols, values)[: len(names)], len(rows))
+    names = ("row", "col", "value")[: 3 if options.arity == 3 else 2]
+    return Raw(_own(names, options.declared), (rows, cols, values)[: len(names)], len(rows))
 
 
 def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
@@ -245,9 +237,7 @@ def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] |
     return names if declared is None or set(declared.columns) <= set(names) else None
 
 
-def _graph(
-    data: Any, arity: int | None, columns: Sequence[str] | None, declared: Declared | None
-) -> Raw:
+def _graph(data: Any, options: LoadOptions) -> Raw:
     """Edges as (source, target), and the attribute that the third column is named after, if there
     is one."""
     names: tuple[str, ...] = ("source", "target")
@@ -261,7 +251,8 @@ def _graph(
         found = [sources + back[0], targets + back[1]]
     else:
         found = [sources, targets]
-    if arity == 3:
+    declared, columns = options.declared, options.columns
+    if options.arity == 3:
         attribute = columns[2] if columns is not None else None
         if attribute is None and declared is not None:
             attribute = declared.columns[2]
@@ -306,12 +297,12 @@ def raw_of_rows(rows: list[Any], what: str) -> Raw:
 
 def _tuples(rows: list[Any], what: str) -> Raw:
     width = len(rows[0])
-    kinds = set(map(type, rows))
-    if not all(issubclass(kind, list | tuple | np.ndarray | np.void) for kind in kinds):
-        bad = next(i for i, r in enumerate(rows) if not isinstance(r, list | tuple | np.ndarray))
-        raise _uneven(bad, rows[bad], count_of_columns(width), what)
-    if set(map(len, rows)) != {width}:
-        bad = next(i for i, row in enumerate(rows) if len(row) != width)
+    kinds = (list, tuple, np.ndarray, np.void)
+    alike = all(issubclass(kind, kinds) for kind in set(map(type, rows)))
+    if not alike or set(map(len, rows)) != {width}:
+        bad = next(
+            i for i, row in enumerate(rows) if not issubclass(type(row), kinds) or len(row) != width
+        )
         raise _uneven(bad, rows[bad], count_of_columns(width), what)
     names = getattr(rows[0], "_fields", None)  # of a namedtuple
     if width == 0:

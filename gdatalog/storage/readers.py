@@ -20,12 +20,11 @@ from typing import Any
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import PLAIN, Declared, LoadOptions, check_delimiter
+from gdatalog.storage import PLAIN, FilePath, LoadOptions, TypedColumns, check_delimiter, pa
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
     File,
-    TypedColumns,
     damaged,
     files_of,
     is_set,
@@ -74,35 +73,32 @@ TEXTS = ("csv", "tsv", "facts")
 
 
 def read_tables(
-    path: str | os.PathLike[str],
-    options: LoadOptions = PLAIN,
-    *,
-    delimiter: str | None = None,
-    declared: Declared | None = None,
+    path: FilePath, options: LoadOptions = PLAIN, delimiter: str | None = None
 ) -> Iterator[Table]:
     """The tables of a file, or of several files that are one relation: all Parquet files of a
     folder, or the files that match a pattern. There is at least one table, and all have the same
     columns. Options that are not given follow from the name and the content."""
     name = os.fspath(path)
+    options = replace(options, what=name)
+    if not is_set(name):
+        return with_row_ids(partial(_read_file, File(name), delimiter=delimiter), options)
+    return with_row_ids(partial(_read_files, name, delimiter=delimiter), options)
 
-    def loaded(declared: Declared | None) -> Iterator[Table]:
-        if not is_set(name):
-            return _read_file(File(name), options, declared, delimiter)
-        files = files_of(name)
-        work, ends = current_watch().innermost, [0, *accumulate(map(_size_of, files))]
-        if work.stage == "loading" and ends[-1]:
-            work.total, work.unit = ends[-1], "bytes"
-        stretches = iter(pairwise(ends))
 
-        def read(file: File, options: LoadOptions, declared: Declared | None) -> Iterator[Table]:
-            start, end = next(stretches)
-            if ends[-1] and len(files) > 1:
-                work.stretch(start / ends[-1], end / ends[-1])
-            return _read_file(file, options, declared, delimiter)
+def _read_files(name: str, options: LoadOptions, delimiter: str | None) -> Iterator[Table]:
+    files = files_of(name)
+    work, ends = current_watch().innermost, [0, *accumulate(map(_size_of, files))]
+    if work.stage == "loading" and ends[-1]:
+        work.total, work.unit = ends[-1], "bytes"
+    stretches = iter(pairwise(ends))
 
-        return read_set(files, options, declared, read)
+    def read(file: File, options: LoadOptions) -> Iterator[Table]:
+        start, end = next(stretches)
+        if ends[-1] and len(files) > 1:
+            work.stretch(start / ends[-1], end / ends[-1])
+        return _read_file(file, replace(options, what=file.path), delimiter)
 
-    return with_row_ids(loaded, options, declared, name)
+    return read_set(files, options, read)
 
 
 def _size_of(file: File) -> int:
@@ -112,10 +108,8 @@ def _size_of(file: File) -> int:
         return 0
 
 
-def _read_file(
-    file: File, options: LoadOptions, declared: Declared | None, delimiter: str | None
-) -> Iterator[Table]:
-    name, columns = file.path, options.columns
+def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Iterator[Table]:
+    name, columns, declared = file.path, options.columns, options.declared
     if not os.path.exists(name) and not os.path.splitext(name)[1]:
         raise _missing(name)  # a file or a folder
     format = format_of(name)
@@ -124,14 +118,14 @@ def _read_file(
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
         for raw in raws_of_parquet(name, _source_of(name), wanted):
-            yield table_of_file(with_keys(raw, file), options, declared, name)
+            yield table_of_file(with_keys(raw, file), options)
         return
     quoted = format != "facts"
     if format in TEXTS:
         delimiter = delimiter or (None if format == "csv" else "\t")
         if not quoted and options.header is None:
             options = replace(options, header=False)
-        tables = tables_of_large(file, delimiter, quoted, declared, options)
+        tables = tables_of_large(file, delimiter, quoted, options)
         if tables is not None:
             yield from tables
             return
@@ -143,21 +137,17 @@ def _read_file(
     elif format == "jsonl":
         raw = raw_of_json_lines(name, data)
     else:
-        raw = raw_of_text(
-            name,
-            data.removeprefix(MARK),
-            delimiter=delimiter,
-            quoted=quoted,
-            declared=declared if columns is None else None,
-            options=options,
-        )
-    yield table_of_file(with_keys(raw, file), options, declared, name)
+        raw = raw_of_text(data.removeprefix(MARK), _by_position(options), delimiter, quoted)
+    yield table_of_file(with_keys(raw, file), options)
+
+
+def _by_position(options: LoadOptions) -> LoadOptions:
+    """The options for a text's own columns: a declaration speaks of these if none are selected."""
+    return options if options.columns is None else replace(options, declared=None)
 
 
 def _source_of(name: str) -> Callable[[], Any]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
-    import pyarrow as pa
-
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
     with _reading(name), open(name, "rb") as file:  # raises if it cannot be read
@@ -196,7 +186,11 @@ def read_bytes(name: str) -> bytes:
         if name.lower().endswith(".gz"):
             return gzip.decompress(data)
         if name.lower().endswith(".zst"):
-            return _unpacked_zst(data)
+            if not data:
+                raise EOFError("the file is empty")
+            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+                unpacked: bytes = stream.read()
+            return unpacked
     except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
         raise damaged(name, error) from error
     return data
@@ -236,16 +230,6 @@ def _read(name: str) -> bytes:
     return b"".join(parts)
 
 
-def _unpacked_zst(data: bytes) -> bytes:
-    import pyarrow as pa
-
-    if not data:
-        raise EOFError("the file is empty")
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read()
-    return found
-
-
 def _missing(name: str) -> DataError:
     if not name:
         return DataError("the path of a file is empty")
@@ -270,8 +254,6 @@ def similar(name: str) -> str | None:
 
 
 def _arrow(name: str, data: bytes) -> Any:
-    import pyarrow as pa
-
     try:
         is_file = data.startswith(b"ARROW1")
         open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream
@@ -290,15 +272,11 @@ FIRST = 0.4  # the share of work of the first of two passes
 
 
 def tables_of_large(
-    file: File,
-    delimiter: str | None,
-    quoted: bool,
-    declared: Declared | None,
-    options: LoadOptions,
+    file: File, delimiter: str | None, quoted: bool, options: LoadOptions
 ) -> Iterator[Table] | None:
     """The rows of a file in blocks; None if it has to be read whole."""
     path = file.path
-    if options.nulls == "drop" and declared is None:
+    if options.nulls == "drop" and options.declared is None:
         return None  # types are inferred from the rows that are not dropped
     try:
         size = os.path.getsize(path) if os.path.isfile(path) else 0
@@ -308,25 +286,23 @@ def tables_of_large(
         blocks = blocks_of(path)
         if len(blocks) == 1:
             return None
-        said = declared if options.columns is None else None
-        found = _large(file, blocks, delimiter, quoted, said, options)
+        found = _large(file, blocks, delimiter, quoted, _by_position(options))
     except OSError:  # reading it whole raises the error
         return None
-    return None if found is None else _tables(found, declared, options)
+    return None if found is None else _tables(found, options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """A file, and how it is cut. `head`: its first records; `declared`: what is said of its columns
-    in their order."""
+    """A file, and how it is cut. `options`: what is said of its columns in their order; `head`: its
+    first records."""
 
     file: File
     blocks: Sequence[Block]
     delimiter: str
     quoted: bool
-    blank_is_row: bool
-    head: Sequence[Record]
-    declared: Declared | None
+    options: LoadOptions
+    head: Sequence[Record] = ()
 
     @property
     def width(self) -> int:
@@ -343,7 +319,8 @@ class _Large:
             yield text if block[0] or not header else text.after(self.head[0])
 
     def cut(self, data: bytes, line: int = 1) -> Delimited:
-        name, blank = self.file.path, self.blank_is_row
+        name, declared = self.file.path, self.options.declared
+        blank = declared is not None and declared.types == ("symbol",) and not self.quoted
         return Delimited(name, data, self.delimiter, self.quoted, blank, first_line=line)
 
     def raws(self, names: tuple[str, ...] | None, texts: Sequence[int]) -> Iterator[Raw]:
@@ -364,82 +341,66 @@ class _Seen:
     def __init__(self, large: _Large) -> None:
         fields = [field.strip() for field in large.head[0].fields]
         self.columns = [Kinds() for _ in fields]
-        self._again = False
+        self.again = False  # whether a text of the first line occurs in a column of texts
         for text in large.texts(True):
             cells = text.columns(large.width)
             for kinds, column in zip(self.columns, cells, strict=True):
                 kinds.see(column)
             texts = all(kinds.kind() == "symbol" for kinds in self.columns)
-            self._again = self._again or (texts and come_again(fields, cells))
-
-    def kinds(self) -> Iterator[TypeName]:
-        return (kinds.kind() for kinds in self.columns)
-
-    def again(self, fields: Sequence[str]) -> bool:
-        return self._again
+            self.again = self.again or (texts and come_again(cells, fields))
 
 
 def _large(
-    file: File,
-    blocks: Sequence[Block],
-    delimiter: str | None,
-    quoted: bool,
-    declared: Declared | None,
-    options: LoadOptions,
+    file: File, blocks: Sequence[Block], delimiter: str | None, quoted: bool, options: LoadOptions
 ) -> _Large | None:
     """How a file is split; None if it has to be read whole."""
-    name = file.path
-    data = bytes_of_block(name, blocks[0])
-    if data.startswith(UTF16) or (declared is not None and not declared.types):
+    data = bytes_of_block(file.path, blocks[0])
+    if data.startswith(UTF16) or (options.declared is not None and not options.declared.types):
         return None
-    if delimiter is None:
-        delimiter = sniffed(name, data, quoted, declared)
-    blank = declared is not None and declared.types == ("symbol",) and not quoted
-    large = _Large(file, blocks, check_delimiter(delimiter), quoted, blank, (), declared)
-    if quoted and any(map(_breaks, large.texts(False))):
+    delimiter = check_delimiter(delimiter or sniffed(data, quoted, options))
+    large = _Large(file, blocks, delimiter, quoted, options)
+    if quoted and not all(
+        b'"' not in text.data or no_break_in_quotes(text.data) for text in large.texts(False)
+    ):
         return None
     head = list(islice(large.cut(data).records(), SAMPLE))
     return replace(large, head=head) if head else None
 
 
-def _breaks(text: Delimited) -> bool:
-    """Whether a line of a block may end within quotes."""
-    return b'"' in text.data and not no_break_in_quotes(text.data)
-
-
-def _tables(large: _Large, declared: Declared | None, options: LoadOptions) -> Iterator[Table]:
+def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
     work, first = current_watch().innermost, large.head[0]
     report_size(large.blocks[-1][1])
     # With a declaration the first lines decide whether there is a header.
-    twice = declared is None or (large.declared is None and options.header is None)
-    seen: Any = None
+    twice = large.options.declared is None and (options.declared is None or options.header is None)
+    seen: _Seen | None = None
     if twice:
         with work.within(0.0, FIRST):
             seen = _Seen(large)
     below = [record.fields for record in large.head[1:]]
-    found = verdict(first, below, seen, large.declared, options)
-    tell(found, large.file.path, first, options)
+    columns = () if seen is None else seen.columns
+    kinds = (kinds.kind() for kinds in columns)
+    again = seen is not None and seen.again
+    found = verdict(first, below, large.options, kinds, lambda _: again)
+    tell(found, first, options)
     text = large.cut(b"")
-    names = header_names(first, text, large.declared, options) if found.header else None
+    names = header_names(first, text, large.options) if found.header else None
     if names is None:
-        check_width(text, large.head, large.declared)
-    texts = [] if options.mends else texts_among(large.head, large.declared)
-    kinds: list[TypeName] = []
+        check_width(text, large.head, large.options.declared)
+    texts = texts_among(large.head, large.options)
+    types: list[TypeName] = []
     if seen is not None:
-        kinds = _types(seen, None if found.header else first)
-        texts = [] if options.mends else [at for at, k in enumerate(kinds) if k == "symbol"]
+        types = _types(seen, None if found.header else first)
+        texts = [] if options.mends else [at for at, k in enumerate(types) if k == "symbol"]
     with work.within(FIRST if twice else 0.0, 1.0):
         for raw in large.raws(names, texts):
-            if declared is None:
-                declared = _as_found(raw, kinds, options, large.file)
-                options = replace(options, columns=declared.columns)
-            yield table_of_file(raw, options, declared, large.file.path)
+            if options.declared is None:
+                declared = _as_found(raw, types, options, large.file)
+                options = replace(options, columns=declared.columns, declared=declared)
+            yield table_of_file(raw, options)
 
 
 def _types(seen: _Seen, row: Record | None) -> list[TypeName]:
     """The types of the columns; `row`: the first line, if it is a row."""
-    import pyarrow as pa
-
     if row is not None:
         for kinds, cell in zip(seen.columns, row.fields, strict=True):
             kinds.see(pa.chunked_array([pa.array([cell], pa.string())]))
@@ -453,7 +414,5 @@ def _as_found(
     types = [*kinds]
     for _, value in file.keys[: len(raw.columns) - len(kinds)]:
         types.append("int" if isinstance(value, int) else "symbol")
-    names, picked = match_columns(
-        raw.names, len(raw.columns), options.columns, None, file.path, raw.header
-    )
+    names, picked = match_columns(raw.names, len(raw.columns), options, raw.header)
     return TypedColumns(tuple(names), tuple(types[at] for at in picked))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import cancellable, current_watch
-from gdatalog.storage import parts, remote
+from gdatalog.storage import Names, Types, parts, remote
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.on_device import DeviceOps, KnownRows
@@ -26,9 +26,8 @@ from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
-from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
+from gdatalog.storage.trie import RowTest, Tests, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, ranked_trie, trie_of_rows
-from gdatalog.values import TypeName
 
 SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
 
@@ -36,18 +35,8 @@ SORTED_TRIE = 24  # most bytes for each row and level while a trie is built
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = (
-        "__weakref__", "_store", "_tries", "asked", "bits", "columns", "dictionaries", "encoded",
-        "lineage", "loose", "narrowed", "news", "scans", "statistics", "types", "version",
-    )  # fmt: skip
-
     def __init__(
-        self,
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        keys: Columns,
-        length: int,
-        ops: DeviceOps | None = None,
+        self, columns: Names, types: Types, keys: Columns, length: int, ops: DeviceOps | None = None
     ) -> None:
         """A relation of sorted distinct rows; `length` is their number, for rows without columns.
 
@@ -57,10 +46,10 @@ class Relation:
             columns, types, RowStore([keys], length, KnownRows.SORTED, ops if keys else None)
         )
 
-    def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
+    def _over(self, columns: Names, types: Types, store: RowStore) -> None:
         self.columns = columns
         self.types = types
-        self._store = store
+        self.store = store  # the rows as they arrived: on the host, on a device, or both
         self._tries: dict[TrieName, Trie] = {}
         self.asked: dict[TrieName, Trie] = {}  # the same, by the arguments of `trie`
         # Unordered tries (`loose_of` in `cpu_ops/best_values.py`); None: not possible.
@@ -83,19 +72,26 @@ class Relation:
         return self.length
 
     def __getstate__(self) -> object:
-        return self.columns, self.types, self._store
+        return self.columns, self.types, self.store
 
-    def __setstate__(self, state: tuple[tuple[str, ...], tuple[TypeName, ...], RowStore]) -> None:
+    def __setstate__(self, state: tuple[Names, Types, RowStore]) -> None:
         self._over(*state)
 
     @staticmethod
-    def empty(columns: tuple[str, ...], types: tuple[TypeName, ...]) -> Relation:
+    def over(columns: Names, types: Types, store: RowStore) -> Relation:
+        """The relation of the rows of a store."""
+        relation = Relation.__new__(Relation)
+        relation._over(columns, types, store)
+        return relation
+
+    @staticmethod
+    def empty(columns: Names, types: Types) -> Relation:
         return Relation(columns, types, tuple(np.empty(0, dtype=np.int32) for _ in types), 0)
 
     @staticmethod
     def of_blocks(
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
+        columns: Names,
+        types: Types,
         blocks: Sequence[Columns],
         length: int,
         distinct: bool = False,
@@ -114,20 +110,16 @@ class Relation:
         if not blocks:
             return Relation.empty(columns, types)
         known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, RowStore(blocks, length, known, ops))
+        store = RowStore(blocks, length, known, ops)
         if as_it_is and len(blocks) == 1:
-            relation._store.keep_as_it_is()
+            store.keep_as_it_is()
         elif length < FEW and ops is None:
-            relation._store.sorted()
-        return relation
+            store.sorted()
+        return Relation.over(columns, types, store)
 
     @staticmethod
     def of_codes(
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        codes: Relation,
-        dictionaries: Sequence[Dictionary | None],
+        columns: Names, types: Types, codes: Relation, dictionaries: Sequence[Dictionary | None]
     ) -> Relation:
         """The relation of the rows that `codes` encodes with these dictionaries, one for each
         column."""
@@ -137,14 +129,12 @@ class Relation:
         if codes.at_most < FEW:
             distinct = codes.store.known >= KnownRows.DISTINCT
             return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, store)
-        return relation
+        return Relation.over(columns, types, store)
 
     @staticmethod
     def of_parts(
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
+        columns: Names,
+        types: Types,
         lying: Sequence[remote.RemotePart],
         keeper: remote.Keeper,
         distinct: bool = False,
@@ -154,14 +144,10 @@ class Relation:
         if not lying:
             return Relation.empty(columns, types)
         known = KnownRows.DISTINCT if distinct else KnownRows.NOTHING
-        relation = Relation.__new__(Relation)
-        relation._over(columns, types, remote.RemoteRows(lying, keeper, known))
-        return relation
+        return Relation.over(columns, types, remote.RemoteRows(lying, keeper, known))
 
     @staticmethod
-    def from_rows(
-        columns: tuple[str, ...], types: tuple[TypeName, ...], keys: Sequence[Array], length: int
-    ) -> Relation:
+    def from_rows(columns: Names, types: Types, keys: Sequence[Array], length: int) -> Relation:
         """The relation of rows in any order, which may have duplicates."""
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
@@ -170,10 +156,9 @@ class Relation:
         columns = decode_blocks(self.blocks(), self.types, symbols)
         return Table(self.columns, self.types, columns, self.length)
 
-    def renamed(self, columns: tuple[str, ...]) -> Relation:
+    def renamed(self, columns: Names) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
-        other = Relation.__new__(Relation)
-        other._over(columns, self.types, self._store)
+        other = Relation.over(columns, self.types, self.store)
         other._tries, other.asked, other.statistics = self._tries, self.asked, self.statistics
         other.loose, other.scans = self.loose, self.scans
         other.dictionaries, other.encoded = self.dictionaries, self.encoded
@@ -215,9 +200,7 @@ class Relation:
         lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
         if len(lying) == 1:
             return lying[0]
-        other = Relation.__new__(Relation)
-        other._over(self.columns, self.types, parts.DisjointParts(lying))
-        return other
+        return Relation.over(self.columns, self.types, parts.DisjointParts(lying))
 
     def joined(self, *others: Relation) -> Relation:
         """The rows of disjoint relations in one part, in any order."""
@@ -238,18 +221,18 @@ class Relation:
     @property
     def parts(self) -> tuple[Relation, ...]:
         """Disjoint relations that together have these rows: the parts, or the relation itself."""
-        lying = self._store.parts if isinstance(self._store, parts.DisjointParts) else ()
+        lying = self.store.parts if isinstance(self.store, parts.DisjointParts) else ()
         return lying or (self,)
 
     @property
     def remote(self) -> remote.RemoteRows | None:
         """The rows on other machines, if they are there; they may have been fetched, too."""
-        return self._store if isinstance(self._store, remote.RemoteRows) else None
+        return self.store if isinstance(self.store, remote.RemoteRows) else None
 
     @property
     def spans(self) -> list[Span]:
         """The least and the greatest value of each column; empty if there are no rows."""
-        return self._store.spans
+        return self.store.spans
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that were added since a version, in disjoint relations; None if that is
@@ -266,19 +249,14 @@ class Relation:
     # ----------------------------------------------------------------------------------- rows
 
     @property
-    def store(self) -> RowStore:
-        """The rows as they arrived: on the host, on a device, or both."""
-        return self._store
-
-    @property
     def length(self) -> int:
         """The number of rows."""
-        return self._store.count
+        return self.store.count
 
     @property
     def at_most(self) -> int:
         """The number of rows; duplicates count until they have been removed."""
-        return self._store.at_most
+        return self.store.at_most
 
     @property
     def counted(self) -> bool:
@@ -289,36 +267,36 @@ class Relation:
     @property
     def keys(self) -> Columns:
         """The rows, sorted."""
-        return self._store.sorted()
+        return self.store.sorted()
 
     @property
     def sorted_keys(self) -> Columns:
         """The rows, sorted, on their device."""
-        device_rows = None if self._store.on_host else self._store.on_device
+        device_rows = None if self.store.on_host else self.store.on_device
         return self.keys if device_rows is None else device_rows.sorted()
 
     @property
     def sorted(self) -> bool:
         """Whether the rows have been sorted."""
-        return self._store.known == KnownRows.SORTED
+        return self.store.known == KnownRows.SORTED
 
     def blocks(self, distinct: bool = True) -> list[Columns]:
         """The rows in their present order, in blocks; with duplicates unless `distinct`."""
-        return list(self._store.distinct() if distinct else self._store.blocks)
+        return list(self.store.distinct() if distinct else self.store.blocks)
 
     @property
     def rows(self) -> Columns:
         """The rows in their present order; there may be duplicates."""
-        return self._store.as_they_are()
+        return self.store.as_they_are()
 
     def column(self, at: int) -> Array:
         """A column's keys in the present order of the rows; there may be duplicates."""
-        return self._store.as_they_are()[at]
+        return self.store.as_they_are()[at]
 
     def part(self, rows: Array) -> Relation:
         """The relation of some rows, by their indices in `rows`."""
-        keys = tuple(key[rows] for key in self._store.as_they_are())
-        distinct = self._store.known >= KnownRows.DISTINCT
+        keys = tuple(key[rows] for key in self.store.as_they_are())
+        distinct = self.store.known >= KnownRows.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
     def behind(self, count: int) -> Relation:
@@ -329,7 +307,7 @@ class Relation:
 
     @property
     def nbytes(self) -> int:
-        return self._store.nbytes
+        return self.store.nbytes
 
     @property
     def trie_nbytes(self) -> int:
@@ -362,7 +340,7 @@ class Relation:
     def trie(
         self,
         order: tuple[int, ...],
-        tests: tuple[RowTest, ...] = (),
+        tests: Tests = (),
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie:
@@ -374,11 +352,10 @@ class Relation:
         name = trie_name(order, tests, weighted, ranked, turned)
         trie = self._tries.get(name)
         if trie is None:
-            build = self._build_ranked if ranked else self._build
             trie = first_levels(self._tries, name)
             if trie is None:
-                made = partial(build, name[0], name[1], weighted)
-                trie = cancellable(self.at_most, made) if self._store.on_host else made()
+                made = partial(self._build, *name)
+                trie = cancellable(self.at_most, made) if self.store.on_host else made()
             self._tries[name] = trie
         self.asked[order, tests, weighted, ranked] = trie
         return trie
@@ -386,7 +363,7 @@ class Relation:
     def made(
         self,
         order: tuple[int, ...],
-        tests: tuple[RowTest, ...] = (),
+        tests: Tests = (),
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie | None:
@@ -400,14 +377,12 @@ class Relation:
     def width(self, column: int) -> int:
         """The bytes of a key in a column."""
         unfetched = self.remote is not None and self.remote.unfetched
-        if unfetched or (isinstance(self._store, Coded) and self._store.codes is not None):
+        if unfetched or (isinstance(self.store, Coded) and self.store.codes is not None):
             low, high = self.spans[column]
             return 4 if low >= INT32_MIN and high <= INT32_MAX else 8
-        return int(self._store.as_they_are()[column].dtype.itemsize)
+        return int(self.store.as_they_are()[column].dtype.itemsize)
 
-    def indexed(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
-    ) -> bool:
+    def indexed(self, order: tuple[int, ...], tests: Tests = (), weighted: bool = False) -> bool:
         """Whether this trie has been built."""
         return trie_name(order, tests, weighted, False, False) in self._tries
 
@@ -416,15 +391,12 @@ class Relation:
         """The tries that have been built."""
         return self._tries.keys()
 
-    def _build_ranked(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
-    ) -> Trie:
-        graph = self.statistics.graph_here
-        assert graph is not None, self.types
-        return ranked_trie(graph, order, tests, weighted, self._tries)
-
-    def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
-        store = self._store
+    def _build(self, order: tuple[int, ...], tests: Tests, weighted: bool, ranked: bool) -> Trie:
+        if ranked:
+            graph = self.statistics.graph_here
+            assert graph is not None, self.types
+            return ranked_trie(graph, order, tests, weighted, self._tries)
+        store = self.store
         width = len(self.types)
         if not width:
             return Trie((), self.length, None)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gdatalog.records import dataclass
-from gdatalog.storage.degrees import COMPARE, AdjacencyLists, Degrees, Quantiles
+from gdatalog.storage import TypedColumns
+from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles, mask
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
@@ -22,15 +23,8 @@ from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.statistics import Statistics, estimated, runs_of
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import RowTest, Trie, TrieName
+from gdatalog.storage.trie import Tests, Trie, TrieName
 from gdatalog.values import TypeName
-
-
-class RemoteSchema(NamedTuple):
-    """The names and types of columns."""
-
-    names: tuple[str, ...]
-    types: tuple[TypeName, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,18 +88,18 @@ class Keeper(Protocol):
     def survey(self, rows: RemoteRows) -> Survey:
         """Computes the statistics for the planner."""
 
-    def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
+    def to_dask(self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable) -> Any:
         """A dask DataFrame of the distinct rows, with partitions where the rows are."""
 
     def write(
-        self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
+        self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable, folder: str
     ) -> None:
         """Writes the distinct rows to Parquet files in an empty folder."""
 
     def ranking(self, rows: RemoteRows) -> Ranking:
         """The ranks of the vertices of edges, with degrees counted on the other machines."""
 
-    def ranked_degrees(self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+    def ranked_degrees(self, rows: RemoteRows, column: int, tests: Tests) -> Degrees:
         """The degrees of ranks in a column, in both directions of every edge, if they pass the
         tests."""
 
@@ -119,14 +113,12 @@ class RemoteRows(RowStore):
     `parts` stay after the rows have been fetched, for work on the other machines.
     """
 
-    __slots__ = ("_ranking", "_survey", "keeper", "parts")
-
     def __init__(self, parts: Sequence[RemotePart], keeper: Keeper, known: KnownRows) -> None:
         """`known`: NOTHING, or DISTINCT if no two rows of all parts are equal."""
         super().__init__([], sum(part.rows for part in parts), known)
         self.parts = tuple(parts)
         self.keeper = keeper
-        self._on_host = False
+        self.on_host = False
         self._plain = False
         self._survey: Survey | None = None
         self._ranking: Ranking | None = None
@@ -134,7 +126,7 @@ class RemoteRows(RowStore):
     @property
     def unfetched(self) -> bool:
         """Whether the rows have not been fetched."""
-        return not self._on_host
+        return not self.on_host
 
     @property
     def remote_bytes(self) -> int:
@@ -143,11 +135,10 @@ class RemoteRows(RowStore):
 
     @property
     def survey(self) -> Survey:
-        if self._survey is None:
-            with self._lock:
-                if self._survey is None:
-                    self._survey = self.keeper.survey(self)
-        return self._survey
+        with self._lock:
+            if self._survey is None:
+                self._survey = self.keeper.survey(self)
+            return self._survey
 
     def know(self, survey: Survey) -> None:
         """Caches statistics that were computed elsewhere."""
@@ -156,16 +147,15 @@ class RemoteRows(RowStore):
     @property
     def ranking(self) -> Ranking:
         """The ranks of the vertices of edges, on this machine; work elsewhere has them sent."""
-        if self._ranking is None:
-            with self._lock:
-                if self._ranking is None:
-                    self._ranking = self.keeper.ranking(self)
-        return self._ranking
+        with self._lock:
+            if self._ranking is None:
+                self._ranking = self.keeper.ranking(self)
+            return self._ranking
 
     def make_distinct(self) -> tuple[RemotePart, ...]:
         """The parts, after removing duplicates from all of them together."""
         with self._lock:
-            if not self._on_host and self._known < KnownRows.DISTINCT:
+            if not self.on_host and self._known < KnownRows.DISTINCT:
                 self.parts = tuple(self.keeper.distinct(self))
                 self._count = sum(part.rows for part in self.parts)
                 self._known = KnownRows.DISTINCT
@@ -184,7 +174,7 @@ class RemoteRows(RowStore):
 
     @property
     def count(self) -> int:
-        if self._on_host:
+        if self.on_host:
             return super().count
         self.make_distinct()
         return self._count
@@ -196,25 +186,25 @@ class RemoteRows(RowStore):
     @property
     def nbytes(self) -> int:
         """The bytes on this machine."""
-        return super().nbytes if self._on_host else 0
+        return super().nbytes if self.on_host else 0
 
     def distinct(self) -> list[Columns]:
-        if not self._on_host:  # fetches fewer rows
+        if not self.on_host:  # fetches fewer rows
             self.make_distinct()
         return super().distinct()
 
     def mirrored(self) -> bool:
-        return super().mirrored() if self._on_host else self.survey.symmetric
+        return super().mirrored() if self.on_host else self.survey.symmetric
 
     def _bring(self) -> None:
-        if self._on_host:
+        if self.on_host:
             return
         with self._lock:
-            if self._on_host:
+            if self.on_host:
                 return
             blocks = self.keeper.fetch([RowRange(part, 0, part.rows) for part in self.parts])
             self._blocks = [block for block in blocks if len(block[0])]
-            self._on_host = True
+            self.on_host = True
             self.keeper.fetched(self)
 
 
@@ -223,8 +213,6 @@ class RemoteRows(RowStore):
 
 class RemoteStatistics(Statistics):
     """The statistics of rows on other machines: from a survey, until they are fetched."""
-
-    __slots__ = ("_whole",)
 
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
@@ -274,30 +262,20 @@ class RemoteStatistics(Statistics):
         sample = rows.survey.sample
         return min(rows.at_most, estimated([sample[at] for at in sorted(columns)], _step(rows)))
 
-    def degrees(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> Degrees:
+    def degrees(self, column: int, tests: Tests = (), ranked: bool = False) -> Degrees:
+        rows = self._rows
+        if rows is None or tests or ranked:
+            return super().degrees(column, tests, ranked)
+        return rows.survey.degrees[column]
+
+    def _new_degrees(self, column: int, tests: Tests, ranked: bool) -> Degrees:
         rows = self._rows
         if rows is None:
-            return super().degrees(column, tests, ranked)
-        if not tests and not ranked:
-            return rows.survey.degrees[column]
-        found: Degrees | None = self._kept.get((column, tests, ranked))
-        if found is None:
-            found = self._found(rows, column, tests, ranked)
-            self._kept[column, tests, ranked] = found
-        return found
-
-    def _found(
-        self, rows: RemoteRows, column: int, tests: tuple[RowTest, ...], ranked: bool
-    ) -> Degrees:
+            return super()._new_degrees(column, tests, ranked)
         if ranked:
             return rows.keeper.ranked_degrees(rows, column, tests)
         sample = rows.survey.sample
-        keep = np.ones(len(sample[0]), dtype=np.bool_)
-        for left, op, right in tests:
-            keep &= COMPARE[op](sample[left], sample[right])
-        key, step = sample[column][keep], _step(rows)
+        key, step = sample[column][mask(sample, tests)], _step(rows)
         if not len(key):
             return Degrees.of(key)
         values = min(rows.survey.distinct[column], len(key) * step)
@@ -318,9 +296,7 @@ class RemoteStatistics(Statistics):
         rows = self._rows
         return super()._less(left, right) if rows is None else (left, right) in rows.survey.rises
 
-    def lists(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> AdjacencyLists | None:
+    def lists(self, column: int, tests: Tests = (), ranked: bool = False) -> AdjacencyLists | None:
         return super().lists(column, tests, ranked) if self._rows is None else None
 
     def set(self) -> Array | None:

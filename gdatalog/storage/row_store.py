@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 from threading import RLock
-from typing import Any
 
 import numpy as np
 
@@ -40,6 +39,7 @@ from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.spill import held_bytes, is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, in_ranges, spread
+from gdatalog.storage.trie import Trie, TrieName
 
 # Fewer rows than these are sorted when they are made: it costs nothing, and people read them in
 # order.
@@ -51,32 +51,20 @@ Fingerprint = tuple[int, tuple[tuple[str, int], ...]]  # the number of rows, and
 class RowStore:
     """A set of rows of at least one column."""
 
-    __slots__ = (
-        "__weakref__",
-        "_blocks",
-        "_count",
-        "_known",
-        "_lock",
-        "_on_device",
-        "_on_host",
-        "_plain",
-        "_spans",
-        "tries_there",
-    )  # fmt: skip
-
     def __init__(
         self, blocks: Sequence[Columns], count: int, known: KnownRows, ops: DeviceOps | None = None
     ) -> None:
         """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
-        self._on_device = None if ops is None else DeviceStore(ops, blocks, count, known)
-        self._on_host = ops is None
-        self._blocks = list(blocks) if self._on_host else []
+        # The rows on a device, if they are there; whether the host can read them without a copy.
+        self.on_device = None if ops is None else DeviceStore(ops, blocks, count, known)
+        self.on_host = ops is None
+        self._blocks = list(blocks) if self.on_host else []
         self._plain = known == KnownRows.SORTED  # one block, in 32 bits if they suffice
         self._count = count
         self._known = known
         self._spans: list[Span] | None = None
         self._lock = RLock()
-        self.tries_there: Mapping[Any, Any] = {}  # the tries that a device caches
+        self.tries_there: Mapping[TrieName, Trie] = {}  # the tries that a device caches
 
     def __reduce__(self) -> tuple[type[RowStore], tuple[list[Columns], int, KnownRows]]:
         with self._lock:
@@ -86,68 +74,63 @@ class RowStore:
     # ------------------------------------------------------------------------------ on a device
 
     @property
-    def on_host(self) -> bool:
-        """Whether the host can read the rows without a copy from a device."""
-        return self._on_host
-
-    @property
-    def on_device(self) -> DeviceStore | None:
-        """The rows on a device, if they are there, perhaps in addition to the host."""
-        return self._on_device
+    def _there(self) -> DeviceStore | None:
+        """The rows on a device, if they are only there."""
+        return None if self.on_host else self.on_device
 
     def lay(self, ops: DeviceOps) -> DeviceStore:
         """The rows on a device: copied there at the first call, then cached."""
         with self._lock:
-            found = self._on_device
+            found = self.on_device
             if found is None or found.ops is not ops:
                 self._bring()
                 rows = self.as_they_are()
                 with spending("moving", sum(column.nbytes for column in rows)):
                     rows = tuple(map(ops.xp.asarray, rows))
                 found = DeviceStore(ops, [rows], self._count, self._known)
-                self._on_device = found
+                self.on_device = found
             return found
 
     def let_go(self) -> None:
         """Frees the rows on a device; rows that are only there are copied to the host first."""
         with self._lock:
             self._bring()
-            for answer in list(self._on_device.answers) if self._on_device is not None else ():
+            for answer in list(self.on_device.answers) if self.on_device is not None else ():
                 answer.leave()
-            self._on_device = None
+            self.on_device = None
 
     def _bring(self) -> None:
         """Copies the rows to the host, if they are not there."""
-        if self._on_host:
+        if self.on_host:
             return
         with self._lock:
-            device_rows = self._on_device
-            if self._on_host or device_rows is None:
+            device_rows = self._there
+            if device_rows is None:
                 return
             if device_rows.count < FEW:
                 device_rows.sorted()
             self._blocks = [device_rows.fetched()]
             self._count, self._known = device_rows.count, device_rows.known
             self._plain = True
-            self._on_host = True
+            self.on_host = True
 
     # ----------------------------------------------------------------------------------- rows
 
     @property
     def known(self) -> KnownRows:
-        device_rows = None if self._on_host else self._on_device
+        device_rows = self._there
         return self._known if device_rows is None else device_rows.known
 
     @property
     def at_most(self) -> int:
         """The number of rows, duplicates counted."""
-        device_rows = self._on_device
+        device_rows = self.on_device
         return self._count if device_rows is None else min(self._count, device_rows.count)
 
     @property
     def count(self) -> int:
         """The number of distinct rows; a device that has them makes them distinct."""
-        device_rows = self._on_device
+        device_rows = self.on_device
         if device_rows is None:
             self.distinct()
         elif self._known < KnownRows.DISTINCT:
@@ -162,14 +145,14 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        device_rows = None if self._on_host else self._on_device
+        device_rows = self._there
         if device_rows is not None:
             return device_rows.nbytes
         return sum(held_bytes(column) for block in self._blocks for column in block)
 
     def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         """The rows in any order, in blocks; and the device, if they are only there."""
-        device_rows = None if self._on_host else self._on_device
+        device_rows = self._there
         if device_rows is None:
             return self.distinct(), None
         with self._lock:
@@ -195,11 +178,11 @@ class RowStore:
     @property
     def spilled(self) -> bool:
         """Whether the rows are in temporary files."""
-        return self._on_host and bool(self._blocks) and is_spilled(self._blocks[0][0])
+        return self.on_host and bool(self._blocks) and is_spilled(self._blocks[0][0])
 
     def keep_as_it_is(self) -> None:
         """Marks one block's columns as having their final width."""
-        self._plain = self._on_host and len(self._blocks) == 1
+        self._plain = self.on_host and len(self._blocks) == 1
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
@@ -213,28 +196,26 @@ class RowStore:
 
     def distinct(self) -> list[Columns]:
         """The rows in any order, in blocks."""
-        device_rows = None if self._on_host else self._on_device
+        device_rows = self._there
         if device_rows is not None:  # removes duplicates before the copy
             with self._lock:
                 device_rows.distinct()
         self._bring()
-        if self._known < KnownRows.DISTINCT:
-            with self._lock:
-                if self._known < KnownRows.DISTINCT:
-                    self._make_distinct()
+        with self._lock:
+            if self._known < KnownRows.DISTINCT:
+                self._make_distinct()
         return self._blocks
 
     def sorted(self) -> Columns:
         """The rows, sorted."""
-        device_rows = None if self._on_host else self._on_device
+        device_rows = self._there
         if device_rows is not None:
             with self._lock:
                 device_rows.sorted()
         self._bring()
-        if self._known < KnownRows.SORTED:
-            with self._lock:
-                if self._known < KnownRows.SORTED:
-                    self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
+        with self._lock:
+            if self._known < KnownRows.SORTED:
+                self._hold(sort_rows(self.as_they_are()), KnownRows.SORTED)
         return self._blocks[0]
 
     def mirrored(self) -> bool:
@@ -293,16 +274,13 @@ def joined_column(parts: Sequence[Array]) -> Array:
     return whole
 
 
-def _alike(left: Array, right: Array, first: Span, second: Span) -> bool:
+def _alike(left: Array, right: Array, span: Span, other: Span) -> bool:
     """Whether two columns may have the same values; False if they certainly differ."""
-    low, high = first
-    if first != second:
+    if span != other:
         return False
-    return high - low >= DENSE * len(left) or _same_values(left, right, low, high)
-
-
-def _same_values(left: Array, right: Array, low: int, high: int) -> bool:
-    """Whether two columns have the same values, all from `low` to `high`; by a bitmap."""
+    low, high = span
+    if high - low >= DENSE * len(left):
+        return True
     marks = np.zeros((2, high - low + 1), dtype=np.bool_)
     for mine, column in zip(marks, (left, right), strict=True):
         mine[column - low if low else column] = True
@@ -332,8 +310,6 @@ LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a so
 
 class RowBits:
     """A bitmap with one bit for each possible row of a space."""
-
-    __slots__ = ("_bits", "space")
 
     def __init__(self, blocks: Sequence[Columns], space: KeySpace) -> None:
         self.space = space
@@ -394,9 +370,8 @@ class RowBits:
 def held_by(store: RowStore, rows: Columns) -> Array:
     """A mask of the rows that are in a set, by searching."""
     if store.known < KnownRows.SORTED and len(rows[0]) <= LEAST_SORTED < store.at_most:
-        candidates = _candidates(store.as_they_are(), rows)
-        return _search(sort_rows(candidates), rows)
-    return _search(store.sorted(), rows)
+        return places_in(sort_rows(_candidates(store.as_they_are(), rows)), rows)[1]
+    return places_in(store.sorted(), rows)[1]
 
 
 def _candidates(among: Columns, rows: Columns) -> Columns:
@@ -406,11 +381,6 @@ def _candidates(among: Columns, rows: Columns) -> Columns:
     for column, values in zip(among[1:], wanted[1:], strict=True):
         kept = kept[in_sorted(column[kept], values)]
     return tuple(column[kept] for column in among)
-
-
-def _search(among: Columns, rows: Columns) -> Array:
-    """A mask of the rows that are among sorted rows."""
-    return places_in(among, rows)[1]
 
 
 def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:

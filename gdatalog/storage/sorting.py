@@ -87,45 +87,35 @@ class SortedRuns:
 
     def __init__(self, spill: Spill, dtypes: Sequence[np.dtype[np.generic]]) -> None:
         self._spill = spill
-        self._dtypes = list(dtypes)
         self._rows = spill.columns(dtypes)
         self._bounds = [0]
-        self._earlier: list[Columns] = []  # runs with narrower columns
 
     @property
     def length(self) -> int:
         """The number of rows; rows that are in several runs count several times."""
-        return self._bounds[-1] + sum(len(run[0]) for run in self._earlier)
+        return self._bounds[-1]
 
     def add(self, rows: Columns) -> None:
         """Adds sorted rows."""
-        dtypes = [np.promote_types(d, c.dtype) for d, c in zip(self._dtypes, rows, strict=True)]
-        if dtypes != self._dtypes:
-            self._earlier = self._finished()
-            self._rows, self._bounds, self._dtypes = self._spill.columns(dtypes), [0], dtypes
         self._rows.append(rows)
         self._bounds.append(len(self._rows))
 
-    def _finished(self) -> list[Columns]:
-        whole = self._rows.finish()
-        own = [tuple(c[low:high] for c in whole) for low, high in pairwise(self._bounds)]
-        return [*self._earlier, *own]
-
     def merged(self, account: Account) -> Columns:
         """All rows, sorted and without duplicates. No rows can be added afterwards."""
-        runs = [run for run in self._finished() if len(run[0])]
-        width = sum(dtype.itemsize for dtype in self._dtypes)
-        most = rows_at_once(account, self._spill, width)
+        whole = self._rows.finish()
+        bounds = [pair for pair in pairwise(self._bounds) if pair[0] < pair[1]]
+        runs = [tuple(column[low:high] for column in whole) for low, high in bounds]
+        most = rows_at_once(account, self._spill, width_of(whole))
         # More runs would need more samples than can be sorted at once.
         fan = max(2, math.isqrt(most // 4))
         while len(runs) > 1:
             runs = [self._merge(runs[at : at + fan], most) for at in range(0, len(runs), fan)]
-        return runs[0] if runs else self._merge([], most)
+        return runs[0] if runs else whole
 
     def _merge(self, runs: Sequence[Columns], most: int) -> Columns:
         if len(runs) == 1:
             return runs[0]
-        into = self._spill.columns(self._dtypes)
+        into = self._spill.columns(column.dtype for column in runs[0])
         for rows in merged_runs(runs, most):
             into.append(rows)
         return into.finish()
@@ -133,7 +123,7 @@ class SortedRuns:
 
 def merged_runs(runs: Sequence[Columns], most: int) -> Iterator[Columns]:
     """The rows of sorted runs, merged and without duplicates, in pieces of about `most` rows."""
-    for parts in divided(runs, most) if runs else ():
+    for parts in divided(runs, most):
         some = [part for part in parts if len(part[0])]
         if len(some) == 1:
             yield some[0]

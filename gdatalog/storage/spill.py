@@ -23,6 +23,7 @@ import numpy as np
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
+from gdatalog.storage import FilePath
 from gdatalog.storage.table import Array
 
 LARGE_FILES = "/var/tmp"  # on a disk, also on systems that keep /tmp in memory
@@ -39,7 +40,7 @@ class Spill:
 
     def __init__(
         self,
-        folder: str | os.PathLike[str] | None = None,
+        folder: FilePath | None = None,
         least: int = LEAST_BYTES,
         run: int = LEAST_ROWS,
         short: int = SHORT,
@@ -67,10 +68,8 @@ class Spill:
 
     def rows(self, blocks: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
         """The rows of all blocks, in files."""
-        rows = self.columns(np.result_type(*parts) for parts in zip(*blocks, strict=True))
-        for block in blocks:
-            rows.append(block)
-        return rows.finish()
+        dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
+        return gathered(blocks, dtypes, self)
 
     def joined(self, parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
         """The parts of a column, in one file."""
@@ -115,9 +114,8 @@ class Spill:
 
 
 class SpilledColumn:
-    """A column that is being written to a temporary file; a short one stays in memory."""
-
-    __slots__ = ("_file", "_pieces", "_spill", "dtype", "length")
+    """A column that is being written to a temporary file; a short one stays in memory. Its type is
+    widened for values that do not fit."""
 
     def __init__(self, spill: Spill, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -130,8 +128,8 @@ class SpilledColumn:
         """Appends values. A short column keeps the array itself."""
         if not len(values):
             return
-        # A file would silently keep the lower half of wider values.
-        assert np.can_cast(values.dtype, self.dtype), (values.dtype, self.dtype)
+        if not np.can_cast(values.dtype, self.dtype):
+            self._widen(np.promote_types(values.dtype, self.dtype))
         self.length += len(values)
         if self._file is None and self.length * self.dtype.itemsize <= self._spill.short:
             self._pieces.append(values)
@@ -145,6 +143,13 @@ class SpilledColumn:
                 self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).view(np.uint8).data)
         except OSError as error:
             raise self._spill.failed(error) from error
+
+    def _widen(self, dtype: np.dtype[Any]) -> None:
+        """Writes the values again, in a wider type."""
+        narrow = self.finish()
+        self.dtype, self.length, self._file = dtype, 0, None
+        for start in range(0, len(narrow), STRETCH):
+            self.append(narrow[start : start + STRETCH])
 
     def finish(self) -> Array:
         """The complete column; nothing can be appended afterwards."""
@@ -162,8 +167,6 @@ class SpilledColumn:
 class SpilledRows:
     """Columns of rows that are being written to temporary files."""
 
-    __slots__ = ("_columns",)
-
     def __init__(self, columns: Sequence[SpilledColumn]) -> None:
         self._columns = columns
 
@@ -178,6 +181,19 @@ class SpilledRows:
         return tuple(column.finish() for column in self._columns)
 
 
+def gathered(
+    blocks: Iterable[tuple[Array, ...]], dtypes: Sequence[Any], spill: Spill | None
+) -> tuple[Array, ...]:
+    """The rows of all blocks: in files, if there is a `spill`."""
+    if spill is None:
+        columns = zip(*[[np.empty(0, dtype=dtype) for dtype in dtypes], *blocks], strict=True)
+        return tuple(map(np.concatenate, columns))
+    rows = spill.columns(dtypes)
+    for block in blocks:
+        rows.append(block)
+    return rows.finish()
+
+
 class SpillPolicy(Protocol):
     """Decides which rows go to files; implemented by an account of memory."""
 
@@ -187,8 +203,6 @@ class SpillPolicy(Protocol):
 class Blocks:
     """Blocks of rows: in memory, or in files once half of the limit is in use. Rows on a device
     stay there."""
-
-    __slots__ = ("_policy", "_spilled", "_waiting", "held")
 
     def __init__(self, policy: SpillPolicy) -> None:
         self._policy = policy

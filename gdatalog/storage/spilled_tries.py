@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gdatalog.account import Account
-from gdatalog.storage.degrees import mask
+from gdatalog.storage.degrees import passing
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
@@ -35,25 +35,9 @@ def trie_of(
     if not tests and store.known == KnownRows.SORTED and used == list(range(len(used))):
         rows = columns[: len(used)]
     else:
-        some = (
-            passing_spilled(columns, used, tests, spill)
-            if tests
-            else (tuple(columns[at] for at in used))
-        )
+        some = passing(columns, used, tests, spill) if tests else tuple(columns[at] for at in used)
         rows = sort_spilled([some], account, spill)
     return spilled_trie(rows, len(order), weighted, spill)
-
-
-def passing_spilled(
-    columns: Columns, used: Sequence[int], tests: Sequence[RowTest], spill: Spill
-) -> Columns:
-    """Some columns of the rows that pass all tests."""
-    into = spill.columns([columns[at].dtype for at in used])
-    for start in range(0, len(columns[0]), STRETCH):
-        part = tuple(column[start : start + STRETCH] for column in columns)
-        passing = mask(part, tests)
-        into.append([part[at][passing] for at in used])
-    return into.finish()
 
 
 def spilled_trie(columns: Columns, depth: int, weighted: bool, spill: Spill) -> Trie:

@@ -6,16 +6,15 @@ many rows on a device are computed there (`degrees.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.storage import degrees
 from gdatalog.storage.degrees import (
-    STRETCH,
     AdjacencyLists,
     Degrees,
     Quantiles,
@@ -26,11 +25,13 @@ from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, RowPacking, firsts
+from gdatalog.storage.rows import Columns, RowPacking, firsts, row_firsts
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import RowTest, Trie, TrieName
+from gdatalog.storage.trie import Tests, Trie, TrieName
 from gdatalog.values import TypeName, Value
+
+Made = TypeVar("Made")
 
 Bound = tuple[str, Value]  # a comparison with a constant: operator and value
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -49,10 +50,6 @@ COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
 
 class Statistics:
     """The statistics of a relation's rows."""
-
-    __slots__ = (
-        "_distinct", "_edges", "_graph", "_kept", "_rises", "_store", "_tries", "_types", "assumed"
-    )  # fmt: skip
 
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
@@ -134,18 +131,29 @@ class Statistics:
         many."""
         found = self._distinct.get(columns)
         if found is None:
-            found = self._count(columns)
-            self._distinct[columns] = found
+            found = self._distinct[columns] = self._count(columns)
         return found
+
+    def _once(self, key: object, make: Callable[[], Made]) -> Made:
+        """What `make` returned when this was first asked."""
+        found: Made | None = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = make()
+        return found
+
+    def _indexed(self, columns: frozenset[int]) -> Trie | None:
+        """A trie whose first levels are these columns."""
+        for name, trie in (*self._tries.items(), *self._store.tries_there.items()):
+            order, tests, _, ranked = name
+            if not tests and not ranked and columns == frozenset(order[: len(columns)]):
+                return trie
+        return None
 
     def counted(self, columns: frozenset[int]) -> bool:
         """Whether `distinct` is exact."""
         if len(columns) == len(self._types) or self.rows == 0:
             return True
-        if any(
-            not tests and not ranked and columns == frozenset(order[: len(columns)])
-            for order, tests, _, ranked in (*self._tries, *self._store.tries_there)
-        ):
+        if self._indexed(columns) is not None:
             return True
         if self._there is not None:
             return False
@@ -163,19 +171,15 @@ class Statistics:
         few = [some for some, found in [*self._distinct.items()] if found >= self.rows]
         if any(map(columns.issuperset, few)) or any(d.powers[0] >= self.rows for d in known):
             return self.rows  # columns that identify rows do so with more columns, too
-        for name, trie in (*self._tries.items(), *self._store.tries_there.items()):
-            order, tests, _, ranked = name
-            if not tests and not ranked and columns == frozenset(order[: len(columns)]):
-                return len(trie.levels[len(columns) - 1])
+        trie = self._indexed(columns)
+        if trie is not None:
+            return len(trie.levels[len(columns) - 1])
         there = self._there
         if there is not None:
             return degrees.distinct(there, sorted(columns))
         keys = [self._keys[column] for column in sorted(columns)]
         if self._sorted and columns == frozenset(range(len(columns))):
-            marks = firsts(keys[0])
-            for key in keys[1:]:
-                marks |= firsts(key)
-            return int(np.count_nonzero(marks))
+            return int(np.count_nonzero(row_firsts(keys)))
         if len(keys) == 1:
             key = keys[0]
             if self.rows <= SHORT or (
@@ -193,45 +197,40 @@ class Statistics:
     def _every(self, step: int, column: int) -> Array:
         """A systematic sample of a column: every `step`-th key. Cached, because each key is a cache
         miss."""
-        found: Array | None = self._kept.get((column, step))
-        if found is None:
-            found = self._kept[column, step] = np.ascontiguousarray(self._keys[column][::step])
-        return found
+        return self._once((column, step), lambda: np.ascontiguousarray(self._keys[column][::step]))
 
     # -------------------------------------------------------------------------------- degrees
 
-    def size(self, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
+    def size(self, tests: Tests = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
         return round(self.degrees(0, tests, ranked).powers[1]) if tests or ranked else self.rows
 
-    def degrees(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> Degrees:
+    def degrees(self, column: int, tests: Tests = (), ranked: bool = False) -> Degrees:
         """The degrees of a column, among the rows that pass some tests.
 
         `ranked`: of both directions of every edge, with tests on ranks.
         """
-        found: Degrees | None = self._kept.get((column, tests, ranked))
-        if found is None:
-            there = self._there
-            if ranked:
-                assert self.graph is not None
-                counts = self.graph.degrees(column, tests)
-                found = (
-                    Degrees.of(counts)
-                    if is_on_host(counts)
-                    else degrees.degrees_of(self.graph.ops, counts)
-                )
-            elif there is not None:
-                found = degrees.degrees(there, column, tests)
-            else:
-                found = self._of_lists(column, tests) or self._degrees(
-                    column, self._passing(column, tests) if tests else self._keys[column]
-                )
-            self._kept[column, tests, ranked] = found
-        return found
+        return self._once((column, tests, ranked), lambda: self._new_degrees(column, tests, ranked))
 
-    def _of_lists(self, column: int, tests: tuple[RowTest, ...]) -> Degrees | None:
+    def _new_degrees(self, column: int, tests: Tests, ranked: bool) -> Degrees:
+        if ranked:
+            assert self.graph is not None
+            counts = self.graph.degrees(column, tests)
+            if is_on_host(counts):
+                return Degrees.of(counts)
+            return degrees.degrees_of(self.graph.ops, counts)
+        there = self._there
+        if there is not None:
+            return degrees.degrees(there, column, tests)
+        found = self._of_lists(column, tests)
+        if found is not None:
+            return found
+        if not tests:
+            return self._degrees(column, self._keys[column])
+        spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
+        return self._degrees(column, degrees.passing(self._keys, [column], tests, spill)[0])
+
+    def _of_lists(self, column: int, tests: Tests) -> Degrees | None:
         """The same from adjacency lists, if they exist, or are built for random walks anyway."""
         if len(self._types) != 2 or is_spilled(self._keys[0]) or any(t[1] == "!=" for t in tests):
             return None
@@ -260,21 +259,6 @@ class Statistics:
         some = self._every(step, column) if key is self._keys[column] else key[::step]
         return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
 
-    def _passing(self, column: int, tests: tuple[RowTest, ...]) -> Array:
-        """A column of the rows that pass some tests."""
-        spill = current_watch().account.spill_for(self.rows * self._keys[column].itemsize)
-        if spill is not None:
-            from gdatalog.storage.spilled_tries import passing_spilled
-
-            (found,) = passing_spilled(self._keys, [column], tests, spill)
-            return found
-        parts = (
-            [key[start : start + STRETCH] for key in self._keys]
-            for start in range(0, len(self._keys[0]), STRETCH)
-        )
-        passing = [part[column][degrees.mask(tuple(part), tests)] for part in parts]
-        return np.concatenate(passing) if passing else self._keys[column]
-
     # --------------------------------------------------------------------------------- ranges
 
     def within(
@@ -282,26 +266,19 @@ class Statistics:
     ) -> tuple[float, float]:
         """The share of a column's values, or ranks, and of the rows, that satisfy comparisons with
         constants. Not for symbols, which have no order."""
-        low: int | None = None
-        high: int | None = None
         kind: TypeName = "int" if ranked else self._types[column]
-        for op, value in bounds:
-            key = key_of(value, kind)
-            if op in ("<", "<="):
-                most = key - (op == "<")
-                high = most if high is None else min(high, most)
-            else:
-                least = key + (op == ">")
-                low = least if low is None else max(low, least)
+        keys = [(op, key_of(value, kind)) for op, value in bounds]
+        high = min((key - (op == "<") for op, key in keys if "<" in op), default=None)
+        low = max((key + (op == ">") for op, key in keys if "<" not in op), default=None)
         if ranked:
             return self._ranks_within(low or 0, high)
         return self.quantiles(column).within(low, high)
 
     def _ranks_within(self, low: int, high: int | None) -> tuple[float, float]:
         """The share of the ranks, and of the rows of ranks, from `low` to `high`."""
-        if "rows of ranks" not in self._kept:
-            self._kept["rows of ranks"] = brought(self.graph.degrees(0, ())).cumsum()
-        upto: Array = self._kept["rows of ranks"]
+        upto: Array = self._once(
+            "rows of ranks", lambda: brought(self.graph.degrees(0, ())).cumsum()
+        )
         last = len(upto) - 1 if high is None else min(high, len(upto) - 1)
         if low > last:
             return 0.5 / max(1, len(upto)), 0.5 / max(1, self.rows)  # never estimate zero
@@ -309,10 +286,7 @@ class Statistics:
         return (last + 1 - low) / len(upto), max(0.5, float(rows)) / max(1, upto[-1])
 
     def quantiles(self, column: int) -> Quantiles:
-        found: Quantiles | None = self._kept.get((column, "quantiles"))
-        if found is None:
-            found = self._kept[column, "quantiles"] = self._quantiles(column)
-        return found
+        return self._once((column, "quantiles"), lambda: self._quantiles(column))
 
     def _quantiles(self, column: int) -> Quantiles:
         values = int(self.degrees(column).powers[0])
@@ -346,15 +320,15 @@ class Statistics:
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
         """Pairs of columns, the first of which is less than the second in every row."""
-        found: frozenset[tuple[int, int]] | None = self._kept.get("rises")
-        if found is None:
-            pairs: Iterable[tuple[int, int]] = permutations(range(len(self._types)), 2)
-            if self.rows and self._here and len(self._types) > 2:
-                # One row excludes half of the pairs, a few rows nearly all.
-                first = np.array([[int(key) for key in keys[:FIRST]] for keys in self._keys])
-                pairs = filter(lambda p: bool((first[p[0]] < first[p[1]]).all()), pairs)
-            found = self._kept["rises"] = frozenset(p for p in pairs if self.ascends(*p))
-        return found
+        return self._once("rises", self._all_rises)
+
+    def _all_rises(self) -> frozenset[tuple[int, int]]:
+        pairs: Iterable[tuple[int, int]] = permutations(range(len(self._types)), 2)
+        if self.rows and self._here and len(self._types) > 2:
+            # One row excludes half of the pairs, a few rows nearly all.
+            first = np.array([[int(key) for key in keys[:FIRST]] for keys in self._keys])
+            pairs = filter(lambda p: bool((first[p[0]] < first[p[1]]).all()), pairs)
+        return frozenset(p for p in pairs if self.ascends(*p))
 
     @property
     def balanced(self) -> bool:
@@ -366,7 +340,7 @@ class Statistics:
 
     # --------------------------------------------------------------------------------- indexes
 
-    def sorting(self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
+    def sorting(self, column: int, tests: Tests = (), ranked: bool = False) -> int:
         """How many rows must be sorted for an index that begins with a column.
 
         0 if there is such an index, or the rows are in that order. An index of a symmetric relation
@@ -383,9 +357,7 @@ class Statistics:
                 return 0
         return self.rows
 
-    def lists(
-        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
-    ) -> AdjacencyLists | None:
+    def lists(self, column: int, tests: Tests = (), ranked: bool = False) -> AdjacencyLists | None:
         """The values of the other column for each value of one of two columns, if that needs no
         sort.
 
@@ -402,7 +374,7 @@ class Statistics:
         return self._cut(self._whole_lists(column), column, tests)
 
     def _cut(
-        self, whole: AdjacencyLists | None, column: int, tests: tuple[RowTest, ...]
+        self, whole: AdjacencyLists | None, column: int, tests: Tests
     ) -> AdjacencyLists | None:
         """Lists of a column's values that comparisons cut."""
         if whole is None or not tests:
@@ -421,30 +393,21 @@ class Statistics:
             return found
         if not self._here or not self._sorted or (column == 1 and not self.balanced):
             return None  # random walks need lists on the host
-        found = self._kept.get("lists")
-        if found is None:
-            starts = np.flatnonzero(firsts(self._keys[0]))
-            ends = np.append(starts[1:], self.rows)
-            found = AdjacencyLists(self._keys[0][starts], starts, ends, self._keys[1])
-            self._kept["lists"] = found
-        return found
+        return self._once("lists", lambda: AdjacencyLists.of(self._keys[0], self._keys[1]))
 
     def _lists_of(self, name: tuple[Any, ...]) -> AdjacencyLists | None:
         """The lists of a trie, if it has been built; cached."""
         found: AdjacencyLists | None = self._kept.get(name)
-        if found is not None:
-            return found
         trie = self._tries.get(name)
-        if trie is None:
+        if found is None and trie is None:
             trie = self._store.tries_there.get(name)
             if trie is None or len(trie.levels[1]) > WALKED:
                 return None
-        first, second = trie.levels
-        offsets = brought(second.offsets)
-        found = AdjacencyLists(
-            brought(first.values), offsets[:-1], offsets[1:], brought(second.values)
-        )
-        self._kept[name] = found
+        if found is None and trie is not None:
+            first, second = trie.levels
+            ends, values = brought(second.offsets), brought(second.values)
+            found = AdjacencyLists(brought(first.values), ends[:-1], ends[1:], values)
+            self._kept[name] = found
         return found
 
     def set(self) -> Array | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from gdatalog.account import TEXTS
 from gdatalog.cancellation import OBJECT, cancellable, current_watch, working_space
+from gdatalog.storage import pa, pc
 from gdatalog.storage.table import Array, TextColumn, TextSet, TextSetFunctions, used_codes
 
 # The bytes of a text beside its characters: its entries in a list and in a dict (which briefly has
@@ -185,8 +186,6 @@ class SymbolTable:
         stopped."""
         many = len(self) >= MANY
         if many and self._set is not None:
-            import pyarrow as pa
-
             return _sorted(self._set.arrow(pa.large_binary()))
         texts = self.__getstate__()[:]
         column = _column(texts) if many else None
@@ -210,8 +209,6 @@ def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _column(texts: list[str]) -> Any:
     """Texts as an Arrow array; None if one contains half a surrogate pair."""
-    import pyarrow as pa
-
     watch, pieces = current_watch(), []
     try:
         for start in range(0, len(texts), PIECE):
@@ -224,8 +221,6 @@ def _column(texts: list[str]) -> Any:
 
 def _sorted(column: Any) -> Array:
     """The positions of an Arrow array's texts in sorted order."""
-    import pyarrow.compute as pc
-
     with working_space("the order of texts", column.nbytes + RANKING * len(column)):
         order = cancellable(len(column) * OBJECT, lambda: pc.sort_indices(column))
     return np.asarray(order)

@@ -10,15 +10,16 @@ not fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gdatalog.records import dataclass
-from gdatalog.storage import DataPlace
+from gdatalog.storage import DataPlace, pa
 from gdatalog.values import INT_MAX, TypeName
 
 Array = NDArray[Any]
@@ -27,47 +28,47 @@ Array = NDArray[Any]
 class TextColumn:
     """A column of strings: the distinct texts, and the code of each row's text."""
 
-    __slots__ = ("_codes", "_texts", "numbers", "spelled")
-
     def __init__(self, codes: Array, texts: Array | TextSet) -> None:
         """`codes`: an integer for each row. `texts`: distinct strs, with dtype object; or a set,
         which may have many more. Strings are then made on demand, only of texts that occur in a
         row."""
-        objects = texts if isinstance(texts, np.ndarray) else None
-        self._codes, self._texts = (None if objects is None else codes), objects
         self.numbers = codes  # the given codes
-        self.spelled = None if isinstance(texts, np.ndarray) else texts
+        self.spelled: TextSet | None = None
+        if isinstance(texts, np.ndarray):
+            self._narrowed = codes, texts
+        else:
+            self.spelled = texts
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __reduce__(self) -> tuple[type[TextColumn], tuple[Array, Array]]:
-        return TextColumn, (self.codes, self.texts)
+        return TextColumn, self._narrowed
 
     @property
     def codes(self) -> Array:
         """The code of each row's text."""
-        return self._narrowed()[0]
+        return self._narrowed[0]
 
     @property
     def texts(self) -> Array:
         """The distinct texts, an array of objects."""
-        return self._narrowed()[1]
+        return self._narrowed[1]
 
+    @cached_property
     def _narrowed(self) -> tuple[Array, Array]:
-        if self._codes is None or self._texts is None:
-            assert self.spelled is not None
-            used, self._codes = used_codes(self.numbers, len(self.spelled))
-            self._texts = np.empty(len(used), dtype=object)
-            self._texts[:] = self.spelled.texts(used)
-        return self._codes, self._texts
+        assert self.spelled is not None
+        used, codes = used_codes(self.numbers, len(self.spelled))
+        texts = np.empty(len(used), dtype=object)
+        texts[:] = self.spelled.texts(used)
+        return codes, texts
 
     def take(self, rows: Array) -> TextColumn:
         return TextColumn(self.numbers[rows], self.texts if self.spelled is None else self.spelled)
 
     def decode(self) -> Array:
         """A str for each row, as an array of objects."""
-        codes, texts = self._narrowed()
+        codes, texts = self._narrowed
         return texts[codes] if len(texts) else np.empty(0, dtype=object)
 
 
@@ -101,6 +102,11 @@ class Table:
     types: tuple[TypeName, ...]
     columns: tuple[Column, ...]
     length: int
+
+    @property
+    def typed(self) -> Iterator[tuple[TypeName, Column]]:
+        """The type of each column, and the column."""
+        return zip(self.types, self.columns, strict=True)
 
     def only(self, places: Sequence[int]) -> Table:
         """Some of the columns."""
@@ -140,15 +146,15 @@ NOT_ASCII = 0x8080_8080_8080_8080  # bits that are only set in bytes beyond ASCI
 _ODD = "surrogatepass"
 
 
-class TextSetFunctions(Protocol):
+class TextSetFunctions(NamedTuple):
     """The compiled functions, those of `codegen/helpers/lines.py`."""
 
-    def scan(self, *args: Any) -> int: ...
-    def measure(self, *args: Any) -> None: ...
-    def look_up(self, *args: Any) -> int: ...
-    def join(self, *args: Any) -> bool: ...
-    def index_texts(self, *args: Any) -> None: ...
-    def move_slots(self, *args: Any) -> None: ...
+    scan: Callable[..., int]
+    measure: Callable[..., None]
+    look_up: Callable[..., int]
+    join: Callable[..., bool]
+    index_texts: Callable[..., None]
+    move_slots: Callable[..., None]
 
 
 # Returns the functions for this many bytes of text; None if compiling does not pay.
@@ -270,8 +276,6 @@ class TextSet:
 
     def arrow(self, kind: Any) -> Any:
         """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
-        import pyarrow as pa
-
         count, ends = len(self), self.ends  # before the texts, which another thread may replace
         return pa.Array.from_buffers(
             kind, count, [None, pa.py_buffer(ends), pa.py_buffer(self.text)]
@@ -398,8 +402,6 @@ def instants(values: Array, place: DataPlace) -> Array:
 
 def arrow_numbers(values: Any) -> Array:
     """The numbers of an Arrow column without nulls; its own `to_numpy` would import pandas."""
-    import pyarrow as pa
-
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return np.from_dlpack(values)
@@ -410,8 +412,6 @@ _DECODED_ALONE = 100_000  # texts: so few are decoded one by one, without import
 
 def encoded(values: Any) -> TextColumn:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
-    import pyarrow as pa
-
     try:
         values = values.cast(pa.large_string())
     except pa.ArrowNotImplementedError:  # string views, before pyarrow 18

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any, BinaryIO
 
@@ -14,18 +15,17 @@ import numpy as np
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import (
-    PLAIN,
-    DataPlace,
-    Declared,
-    FilePlace,
-    LoadOptions,
-    check_delimiter,
-    shown,
-)
+from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_delimiter, pa, shown
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
-from gdatalog.storage.headers import Columns, all_names, header_names, tell, verdict
+from gdatalog.storage.headers import (
+    all_names,
+    come_again,
+    header_names,
+    kinds_of,
+    tell,
+    verdict,
+)
 from gdatalog.storage.raw import Raw, raw_of_rows
 from gdatalog.storage.table import TextColumn
 
@@ -34,28 +34,25 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def raw_of_text(
-    name: str,
     data: bytes,
-    *,
+    options: LoadOptions,
     delimiter: str | None,
     quoted: bool,
-    declared: Declared | None,
-    options: LoadOptions = PLAIN,
     picked: Sequence[int] | None = None,
     first_line: int = 1,
 ) -> Raw:
     """The columns of a text; `picked` selects some by position. `first_line`: the number of its
     first line in the file."""
-    arity = None if declared is None else len(declared.types)
+    name, declared = options.what, options.declared
     if data.startswith(UTF16):
         raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
-    if arity == 0 or (arity is None and data.strip() == b"()"):
+    if (declared is not None and not declared.types) or (
+        declared is None and data.strip() == b"()"
+    ):
         return _proposition(name, data)
-    if delimiter is None:
-        delimiter = sniffed(name, data, quoted, declared)
     symbols = declared is not None and declared.types == ("symbol",)
     blank = symbols and not quoted and picked is None
-    cut = check_delimiter(delimiter)
+    cut = check_delimiter(delimiter or sniffed(data, quoted, options))
     text = Delimited(name, data, cut, quoted, blank, first_line=first_line)
     head = list(islice(text.records(), SAMPLE))
     if not head:
@@ -67,12 +64,13 @@ def raw_of_text(
         return Raw(None, (), 0)
     first, width = head[0], len(head[0].fields)
     below = text.after(first)
-    texts = () if options.mends else texts_among(head, declared)
+    texts = texts_among(head, options)
     columns = [] if options.header is False else below.columns(width, texts)
     rows_below = [record.fields for record in head[1:]]
-    found = verdict(first, rows_below, Columns(columns), declared, options)
-    tell(found, name, first, options)
-    names = header_names(first, text, declared, options) if found.header else None
+    again = partial(come_again, columns)
+    found = verdict(first, rows_below, options, kinds_of(columns), again)
+    tell(found, first, options)
+    names = header_names(first, text, options) if found.header else None
     if names is None and picked is None:
         check_width(text, head, declared)
     if not columns:
@@ -107,11 +105,14 @@ def check_width(text: Delimited, head: Sequence[Record], declared: Declared | No
         raise text.wrong_width(first, len(declared.types), _unlike(said, declared))
 
 
-def texts_among(head: Sequence[Record], declared: Declared | None) -> list[int]:
-    """The columns that hold texts, inferred from the first rows and the declaration."""
+def texts_among(head: Sequence[Record], options: LoadOptions) -> list[int]:
+    """The columns that hold texts, inferred from the first rows and the declaration; none if
+    missing values are looked for among them."""
+    if options.mends:
+        return []
     first, *rows = head
     complete = [row.fields for row in rows if len(row.fields) == len(first.fields)]
-    kinds = () if declared is None else declared.types
+    kinds = () if options.declared is None else options.declared.types
     as_declared = len(kinds) == len(first.fields)
     return [
         at
@@ -125,7 +126,6 @@ def _with_first(cell: str, column: Any) -> Any:
     if isinstance(column, TextColumn):
         assert column.spelled is not None
         return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
-    import pyarrow as pa
 
     return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
 
@@ -162,14 +162,15 @@ def _proposition(name: str, data: bytes) -> Raw:
 # ---------------------------------------------------------------- what was not said
 
 
-def sniffed(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
+def sniffed(data: bytes, quoted: bool, options: LoadOptions) -> str:
     """The delimiter that gives the first records equally many fields, the declared number if there
     is one."""
+    declared = options.declared
     arity = None if declared is None else len(declared.types)
     found = []
     for preference, delimiter in enumerate(reversed(SNIFFED)):
         try:
-            head = list(islice(Delimited(name, data, delimiter, quoted).records(), SAMPLE))
+            head = list(islice(Delimited("", data, delimiter, quoted).records(), SAMPLE))
         except DataError:
             continue
         widths = {len(record.fields) for record in head}
@@ -203,7 +204,10 @@ def blocks_of(path: str) -> list[Block]:
             return [(0, size)]
         ends = [0]
         while ends[-1] < size:
-            ends.append(line_end(file, min(size, ends[-1] + most), size))
+            file.seek(min(size, ends[-1] + most))
+            while (part := file.readline(_HEAD)) and not part.endswith(b"\n"):
+                pass
+            ends.append(file.tell())
         return list(pairwise(ends))
 
 
@@ -226,21 +230,10 @@ def each_block(blocks: Sequence[Block]) -> Iterator[Block]:
 def bytes_of_block(path: str, block: Block) -> bytes:
     """The text of a block, without the byte order mark of the file."""
     start, end = block
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:
         file.seek(start)
-        data = bytes_of(file, end - start)
+        data = file.read(end - start)
     return data if start else data.removeprefix(MARK)
-
-
-def line_end(file: BinaryIO, place: int, size: int) -> int:
-    """The end of the line that contains a position."""
-    file.seek(place)
-    while piece := file.read(_HEAD):
-        found = piece.find(b"\n")
-        if found >= 0:
-            return place + found + 1
-        place += len(piece)
-    return size
 
 
 def lines_between(file: BinaryIO, start: int, end: int) -> int:
@@ -251,15 +244,6 @@ def lines_between(file: BinaryIO, start: int, end: int) -> int:
         count += piece.count(b"\n")
         start += len(piece)
     return count
-
-
-def bytes_of(file: BinaryIO, count: int) -> bytes:
-    """The next bytes of a file, so many."""
-    parts = []
-    while count > 0 and (piece := file.read(min(PIECE, count))):
-        parts.append(piece)
-        count -= len(piece)
-    return b"".join(parts)
 
 
 # JSON files: a list of records, rows or values, or one of these on each line.

@@ -13,6 +13,7 @@ Arrays are NumPy's or a device's; `xp` is their module.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,10 @@ _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 
 # A test between two columns of a row, as (left column, operator, right column).
 RowTest = tuple[int, str, int]
+Tests = tuple[RowTest, ...]
 # The key of a relation's trie: order of columns, tests, whether it is weighted, whether it is
 # ranked.
-TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
+TrieName = tuple[tuple[int, ...], Tests, bool, bool]
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -41,20 +43,11 @@ _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class TrieLevel:
     """The lists of one level: `values`, and the start of each parent's list (`offsets`)."""
 
-    __slots__ = (
-        "_domain", "_index", "_longest", "_pairs", "_span", "_starts", "offsets", "values", "xp"
-    )  # fmt: skip
-
     def __init__(self, values: Array, offsets: Array, xp: Any = np) -> None:
         self.xp = xp
         self.values = values
         self.offsets = offsets
-        self._pairs: Array | None = None
-        self._domain: Array | None = None
         self._starts: Array | None = None
-        self._index: tuple[int, Array] | None = None
-        self._longest: int | None = None
-        self._span: tuple[int, int] | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
         return brought(self.values), brought(self.offsets)
@@ -67,39 +60,25 @@ class TrieLevel:
 
     @property
     def nbytes(self) -> int:
-        index = None if self._index is None else self._index[1]
-        parts = (self.values, self.offsets, self._pairs, self._domain, self._starts, index)
-        return sum([held_bytes(part) for part in parts if part is not None])
+        """The bytes of the level, and of what is derived from it so far."""
+        parts = [*vars(self).values(), *vars(self).get("index", ())]
+        return sum([held_bytes(part) for part in parts if hasattr(part, "nbytes")])
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The length of the longest list."""
-        if self._longest is None:
-            lengths = self.xp.diff(self.offsets)
-            self._longest = int(lengths.max()) if len(lengths) else 0
-        return self._longest
+        lengths = self.xp.diff(self.offsets)
+        return int(lengths.max()) if len(lengths) else 0
 
-    @property
+    @cached_property
     def span(self) -> tuple[int, int]:
         """The least and the greatest value; (0, -1) if there are none."""
-        if self._span is None:
-            values = self.values
-            self._span = self._ints(values.min(), values.max()) if len(values) else (0, -1)
-        return self._span
-
-    def known_span(self, low: int, high: int) -> None:
-        """Caches the least and the greatest value."""
-        self._span = low, high
-
-    def known_longest(self, longest: int) -> None:
-        """Caches the length of the longest list."""
-        self._longest = longest
-
-    def _ints(self, low: Any, high: Any) -> tuple[int, int]:
-        """Two scalars as Python ints; one copy from a device."""
+        values = self.values
+        if not len(values):
+            return 0, -1
         if self.xp is np:
-            return int(low), int(high)
-        low, high = self.xp.stack([low, high]).tolist()
+            return int(values.min()), int(values.max())
+        low, high = self.xp.stack([values.min(), values.max()]).tolist()  # one copy from a device
         return low, high
 
     # ------------------------------------------------------------- the root's list: one list
@@ -113,9 +92,9 @@ class TrieLevel:
     @property
     def low(self) -> int:
         """The first value of a dense index; 0 without one."""
-        if self._index is None:
-            return self.span[0] if self.is_dense else 0
-        return self._index[0]
+        if "index" in vars(self):
+            return self.index[0]
+        return self.span[0] if self.is_dense else 0
 
     def starts(self, root: TrieLevel) -> Array:
         """For the level below a dense root: where the children of each value from the root's least
@@ -128,27 +107,25 @@ class TrieLevel:
             self._starts = _in_files_if_large(starts)
         return self._starts
 
-    def dense_index(self) -> tuple[int, Array] | None:
-        """(least value, position by value - least or -1), if the list is dense enough."""
-        if self._index is None:
-            self._index = self.indexed(self.is_dense)
-        return self._index if len(self._index[1]) or not len(self.values) else None
+    @cached_property
+    def index(self) -> tuple[int, Array]:
+        """(least value, position by value - least or -1); without positions if the list is not
+        dense enough."""
+        return self.indexed(self.is_dense)
 
     def indexed(self, dense: bool) -> tuple[int, Array]:
-        """Builds a dense index, or none. A slice follows the whole level."""
-        xp, values = self.xp, self.values
-        low, high = self.span
+        """The index, or none. A slice follows the whole level."""
+        xp = self.xp
         if not dense:
-            self._index = (0, xp.empty(0, dtype=xp.int32))
-        else:
-            index = xp.full(high - low + 1, -1, dtype=xp.int32)
-            index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
-            self._index = (low, _in_files_if_large(index))
-        return self._index
+            return 0, xp.empty(0, dtype=xp.int32)
+        low, high = self.span
+        index = xp.full(high - low + 1, -1, dtype=xp.int32)
+        index[self.values.astype(xp.int64) - low] = xp.arange(len(self), dtype=xp.int32)
+        return low, _in_files_if_large(index)
 
-    def known_index(self, low: int, index: Array) -> None:
-        """Caches a dense index; an empty one means none."""
-        self._index = low, index
+    def dense_index(self) -> tuple[int, Array] | None:
+        """The index, if the list is dense enough."""
+        return self.index if len(self.index[1]) or not len(self) else None
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 if absent; by index if the root is dense."""
@@ -172,16 +149,15 @@ class TrieLevel:
 
     # ----------------------------------------------------------------- any level: many lists
 
+    @cached_property
     def pairs(self) -> Array:
         """The (parent, value) pairs of all entries, packed, ascending."""
-        if self._pairs is None:
-            here = self.xp is np
-            spill = current_watch().account.spill_for(PAIRING * len(self)) if here else None
-            if spill is not None:
-                self._pairs = self._spilled_pairs(spill)
-            else:
-                self._pairs = cancellable(len(self), self._paired) if here else self._paired()
-        return self._pairs
+        if self.xp is not np:
+            return self._paired()
+        spill = current_watch().account.spill_for(PAIRING * len(self))
+        if spill is not None:
+            return self._spilled_pairs(spill)
+        return cancellable(len(self), self._paired)
 
     def _spilled_pairs(self, spill: Spill) -> Array:
         column = spill.column(np.int64)
@@ -209,6 +185,12 @@ class TrieLevel:
         parents |= self._code(self.values)[0]
         return parents
 
+    @cached_property
+    def _domain(self) -> Array:
+        """The distinct values."""
+        distinct: Array = self.xp.unique(self.values)
+        return distinct
+
     def _code(self, values: Array) -> tuple[Array, Array | None]:
         """33-bit codes in the order of values; for 64-bit levels also a mask of the exact codes."""
         xp = self.xp
@@ -216,8 +198,6 @@ class TrieLevel:
             if values.dtype != xp.int32:
                 values = xp.clip(values, _LOW, _HIGH)
             return values.astype(xp.int64) + _BIAS, None
-        if self._domain is None:
-            self._domain = xp.unique(self.values)
         at = xp.searchsorted(self._domain, values)
         inside = xp.minimum(at, max(0, len(self._domain) - 1))
         exact = self._domain[inside] == values if len(self._domain) else at < 0
@@ -232,7 +212,7 @@ class TrieLevel:
             return at
         codes, exact = self._code(values)
         wanted = (parents.astype(xp.int64) << SHIFT) | codes
-        pairs = self.pairs()
+        pairs = self.pairs
         at = xp.searchsorted(pairs, wanted)
         at[at == len(pairs)] = 0
         missing = pairs[at] != wanted
@@ -250,7 +230,7 @@ class TrieLevel:
         if after_equal:
             # after an equal code, unless it is that of an absent value
             wanted += 1 if exact is None else exact.astype(xp.int64)
-        places: Array = xp.searchsorted(self.pairs(), wanted)
+        places: Array = xp.searchsorted(self.pairs, wanted)
         return places
 
 
@@ -296,11 +276,6 @@ class Trie:
     the sizes of the whole, so that all slices share it.
     """
 
-    __slots__ = (
-        "__weakref__", "_once", "_total", "_weighed", "_weight_sums", "labels", "layouts", "levels",
-        "weights", "whole",
-    )  # fmt: skip
-
     def __init__(
         self,
         levels: Sequence[TrieLevel],
@@ -311,30 +286,24 @@ class Trie:
         """`total` may be a function, called on first use."""
         self.levels = tuple(levels)
         self._total = total
-        self._once: bool | None = None
         self.weights = weights
         self.labels = labels
-        self._weight_sums: Array | None = None
-        self._weighed: Array | None = None
         self.layouts: dict[object, Any] = {}  # cached by printers
         self.whole: Trie | None = None
 
-    @property
+    @cached_property
     def total(self) -> int:
         """The number of rows."""
-        if callable(self._total):
-            self._total = self._total()
-        return self._total
+        return self._total() if callable(self._total) else self._total
 
-    @property
+    @cached_property
     def once(self) -> bool:
         """Whether each node of the last level has exactly one row."""
-        trie = self if self.whole is None else self.whole
-        if trie._once is None:
-            trie._once = bool(trie.levels) and trie.total == len(trie.levels[-1])
-            if trie._once and trie.weights is not None:
-                trie._once = bool(trie.weights.all())  # counts as weights may be 0
-        return trie._once
+        if self.whole is not None:
+            return self.whole.once
+        once = bool(self.levels) and self.total == len(self.levels[-1])
+        # counts as weights may be 0
+        return once and (self.weights is None or bool(self.weights.all()))
 
     def __getstate__(self) -> tuple[object, ...]:
         known = [None if part is None else brought(part) for part in (self.weights, self.labels)]
@@ -343,37 +312,32 @@ class Trie:
     def __setstate__(self, state: tuple[object, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]  # a copy starts as a new object does
 
+    @cached_property
     def weight_sums(self) -> Array:
         """The number of rows before each node of the last level, and of all rows."""
-        if self._weight_sums is None:
-            assert self.weights is not None
-            weights = self.weights
-            xp = self.levels[-1].xp if self.levels else np
-            self._weight_sums = xp.zeros(len(weights) + 1, dtype=weights.dtype)
-            xp.cumsum(weights, out=self._weight_sums[1:])
-            self._weight_sums = _in_files_if_large(self._weight_sums)
-        return self._weight_sums
+        assert self.weights is not None
+        xp = self.levels[-1].xp if self.levels else np
+        sums = xp.zeros(len(self.weights) + 1, dtype=self.weights.dtype)
+        xp.cumsum(self.weights, out=sums[1:])
+        return _in_files_if_large(sums)
 
+    @cached_property
     def weighed(self) -> Array:
         """For a single dense level: the number of rows of each value from the least to the
         greatest."""
-        if self._weighed is None:
-            assert self.weights is not None
-            root = self.levels[0]
-            low, high = root.span
-            weighed = np.zeros(high - low + 1, dtype=np.int64)
-            weighed[root.values.astype(np.int64) - low] = self.weights
-            self._weighed = _in_files_if_large(weighed)
-        return self._weighed
-
-    def known_sums(self, sums: Array) -> None:
-        """Caches the result of `weight_sums`."""
-        self._weight_sums = sums
+        assert self.weights is not None
+        root = self.levels[0]
+        low, high = root.span
+        weighed = np.zeros(high - low + 1, dtype=np.int64)
+        weighed[root.values.astype(np.int64) - low] = self.weights
+        return _in_files_if_large(weighed)
 
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
-        return size + sum(held_bytes(w) for w in (self.weights, self._weighed) if w is not None)
+        return size + sum(
+            held_bytes(w) for w in (self.weights, vars(self).get("weighed")) if w is not None
+        )
 
 
 def _in_files_if_large(values: Array) -> Array:
@@ -393,12 +357,11 @@ def trie_name(
     if turned:
         order = [1 - column for column in order]
         tests = [(1 - left, op, 1 - right) for left, op, right in tests]
-    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
-
-
-def _onwards(test: RowTest) -> RowTest:
-    left, op, right = test
-    return test if left <= right else (right, _FLIPPED[op], left)
+    onwards = (
+        (left, op, right) if left <= right else (right, _FLIPPED[op], left)
+        for left, op, right in tests
+    )
+    return tuple(order), tuple(onwards), weighted, ranked
 
 
 def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:

@@ -26,7 +26,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, sort_values, spread
-from gdatalog.storage.trie import Trie, TrieLevel, TrieName
+from gdatalog.storage.trie import RowTest, Tests, Trie, TrieLevel, TrieName
 
 # Columns whose range of values is at most so many times their length are counted, not sorted, but
 # only while the counts fit in the cache.
@@ -88,10 +88,10 @@ def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
 
 def _of_few(columns: Sequence[Array]) -> Trie | None:
     """The same for few rows, in one thread; None if they cannot be packed."""
-    lows = [int(column.min()) for column in columns]
-    bits = [
+    lows = tuple(int(column.min()) for column in columns)
+    bits = tuple(
         (int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)
-    ]
+    )
     if sum(bits) > PACKED:
         return None
     packed = columns[0].astype(np.int64)
@@ -104,21 +104,7 @@ def _of_few(columns: Sequence[Array]) -> Trie | None:
     new = packed[1:] != packed[:-1]
     if not new.all():
         packed = packed[np.append(True, new)]
-    levels: list[TrieLevel] = []
-    total = len(packed)
-    for column, low, width in zip(columns[:0:-1], lows[:0:-1], bits[:0:-1], strict=True):
-        values = packed & ((1 << width) - 1)
-        values += low
-        packed >>= width
-        new = np.flatnonzero(packed[1:] != packed[:-1])
-        offsets = np.empty(len(new) + 2, dtype=np.int64)
-        offsets[0], offsets[-1] = 0, len(packed)
-        np.add(new, 1, out=offsets[1:-1])
-        levels.append(TrieLevel(values.astype(column.dtype), offsets))
-        packed = packed[offsets[:-1]]
-    packed += lows[0]
-    levels.append(_root(packed.astype(columns[0].dtype)))
-    return Trie(levels[::-1], total, None)
+    return _of_packed(packed, RowPacking(lows, bits), columns, len(packed), None)
 
 
 def _trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
@@ -170,7 +156,12 @@ def _of_packed(
     levels: list[TrieLevel] = []
     places = list(zip(packing.least, packing.bits, [column.dtype for column in like], strict=True))
     for low, bits, dtype in reversed(places[1:]):
-        (values,) = RowPacking((low,), (bits,)).unpack(packed, [dtype])
+        if len(packed) < LONG:
+            values = packed & ((1 << bits) - 1)
+            values += low
+            values = values.astype(dtype, copy=False)
+        else:
+            (values,) = RowPacking((low,), (bits,)).unpack(packed, [dtype])
         above = packed >> bits
         starts = np.flatnonzero(firsts(above))
         levels.append(TrieLevel(values, np.append(starts, len(packed))))
@@ -186,7 +177,6 @@ def _root(values: Array) -> TrieLevel:
 
 # Indexes of a graph by the ranks of its vertices: sorted, or derived from other ranked indexes.
 
-Tests = tuple[tuple[int, str, int], ...]
 UP: Tests = ((0, "<", 1),)
 DOWN: Tests = ((0, ">", 1),)
 LOOPS: Tests = ((0, "=", 1),)
@@ -195,7 +185,7 @@ LOOPS: Tests = ((0, "=", 1),)
 def ranked_trie(
     graph: EdgeStatistics,
     order: tuple[int, ...],
-    tests: Sequence[tuple[int, str, int]],
+    tests: Sequence[RowTest],
     weighted: bool,
     tries: Mapping[TrieName, Trie],
 ) -> Trie:
@@ -220,17 +210,13 @@ def _of_others(graph: EdgeStatistics, tests: Tests, tries: Mapping[TrieName, Tri
         return None
     up, whole = (tries.get(((0, 1), tested, False, True)) for tested in (UP, ()))
     if tests in (UP, DOWN) and whole is not None:
-        return _one_way(graph, whole, tests)
+        # Keeps the lower neighbours in each list, or the higher ones.
+        parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
+        kept = _among(parts, (tests == DOWN, False, tests == UP))
+        return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
     if tests == () and up is not None and not graph.loops:
         return _both_ways(up, len(graph.ranking().labels))
     return None
-
-
-def _one_way(graph: EdgeStatistics, whole: Trie, tests: Tests) -> Trie:
-    """Keeps the lower neighbours in each list, or the higher ones."""
-    parts = [graph.degrees(0, each) for each in (DOWN, LOOPS, UP)]
-    kept = _among(parts, (tests == DOWN, False, tests == UP))
-    return _of_lists(parts[0 if tests == DOWN else 2], whole.levels[1].values[kept])
 
 
 def _among(parts: Sequence[Array], marks: Sequence[bool]) -> Array:
@@ -338,8 +324,8 @@ def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any
     whole = trie.levels[0]
     root = TrieLevel(arrays[0], xp.asarray(np.array([0, high - low], dtype=np.int32)), xp)
     if high > low:
-        root.known_span(int(whole.values[low]), int(whole.values[high - 1]))
-    root.indexed(whole.is_dense)
+        root.span = int(whole.values[low]), int(whole.values[high - 1])
+    root.index = root.indexed(whole.is_dense)
     levels = [root]
     for at in range(1, len(trie.levels)):
         levels.append(TrieLevel(arrays[2 * at], arrays[2 * at - 1], xp))
@@ -391,7 +377,7 @@ def layout_of(trie: Trie) -> TrieArrays:
         found["values", depth] = _whole(level.values)
     if trie.weights is not None:
         found["weights", 0] = _whole(trie.weights)
-        found["sums", 0] = _whole(trie.weight_sums())
+        found["sums", 0] = _whole(trie.weight_sums)
     starts: dict[Name, int] = {}
     size = 0
     for name, piece in found.items():
@@ -413,15 +399,15 @@ def trie_in_place(whole: Trie, arrays: Mapping[Name, Any], xp: Any) -> Trie:
         else:
             offsets = xp.asarray(np.array([0, len(own)], dtype=np.int32))
         level = TrieLevel(arrays["values", depth], offsets, xp)
-        level.known_span(*own.span)
-        level.known_longest(own.longest)
+        level.span = own.span
+        level.longest = own.longest
         levels.append(level)
     dense = whole.levels[0].dense_index()
     least = 0 if dense is None else dense[0]
     index = xp.empty(0, dtype=xp.int32) if dense is None else arrays["index", 0]
-    levels[0].known_index(least, index)
+    levels[0].index = least, index
     found = Trie(levels, whole.total, arrays.get(("weights", 0)), arrays.get(("labels", 0)))
     if whole.weights is not None:
-        found.known_sums(arrays["sums", 0])
+        found.weight_sums = arrays["sums", 0]
     found.whole = whole
     return found

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, cast
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
-from gdatalog.storage import check_delimiter
+from gdatalog.storage import FilePath, check_delimiter, pa, pq
 from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, starts
 from gdatalog.storage.data_files import PACKED, ROWS
 from gdatalog.storage.export import to_arrow
@@ -58,35 +58,33 @@ def made_ahead(tables: Iterable[Table]) -> Iterator[Table]:
         yield table
 
 
-def write_table(
-    table: Table,
-    path: str | os.PathLike[str],
-    *,
-    format: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> None:
-    """Write a table; .csv and .tsv by RFC 4180, with a header unless `header=False`."""
-    write_tables([table], table.length, path, format=format, delimiter=delimiter, header=header)
+def write_table(table: Table, path: FilePath, **how: Any) -> None:
+    """Writes a table, as `write_tables` does."""
+    write_tables([table], table.length, path, **how)
 
 
 def write_tables(
     tables: Iterable[Table],
     length: int,
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     format: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> None:
-    """Writes tables with the same columns, at least one, and `length` rows together."""
+    """Writes tables with the same columns, at least one, and `length` rows together; .csv and .tsv
+    by RFC 4180, with a header unless `header=False`."""
     name = os.fspath(path)
     kind = format or format_of(name)
     if kind not in TEXTS and (delimiter is not None or header is not None):
         raise UsageError(f"{name}: delimiter and header have no meaning for {kind}")
     with current_watch().work("writing", name, length, "rows"), _naming(name):
         if kind in ("parquet", "arrow"):
-            _check_not_packed(name, kind)
+            if name.lower().endswith(PACKED):
+                raise UsageError(
+                    f"{name}: {kind} files are not packed again",
+                    hint="they are compressed inside; leave out the .gz or .zst",
+                )
             _write(name, lambda file: _write_arrow(tables, kind, file))
             return
         pieces: Iterable[Piece]
@@ -105,15 +103,7 @@ def write_tables(
         _write(name, lambda file: _write_texts(name, file, pieces))
 
 
-def _check_not_packed(name: str, kind: str) -> None:
-    if name.lower().endswith(PACKED):
-        raise UsageError(
-            f"{name}: {kind} files are not packed again",
-            hint="they are compressed inside; leave out the .gz or .zst",
-        )
-
-
-def write_text(text: str, path: str | os.PathLike[str]) -> None:
+def write_text(text: str, path: FilePath) -> None:
     """Write a text, completely or not at all."""
     name = os.fspath(path)
     with _naming(name):
@@ -131,8 +121,6 @@ def _write_texts(name: str, file: BinaryIO, chunks: Iterable[Piece]) -> None:
             packed = gzip.GzipFile("", "wb", 6, file, mtime=0)
             stack.enter_context(packed)
         elif name.lower().endswith(".zst"):
-            import pyarrow as pa
-
             sink = stack.enter_context(pa.PythonFile(file, "w"))
             packed = stack.enter_context(pa.CompressedOutputStream(sink, "zstd"))
         for chunk in chunks:
@@ -158,9 +146,6 @@ def _write_arrow(tables: Iterable[Table], kind: str, file: BinaryIO) -> None:
 
 
 def _arrow_writer(kind: str, file: BinaryIO, schema: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if kind == "parquet":
         return pq.ParquetWriter(file, schema, compression="zstd")
     return pa.ipc.new_file(file, schema)
@@ -174,7 +159,11 @@ def _naming(name: str) -> Iterator[None]:
     except TimeLimitError:
         raise
     except (OSError, ValueError) as error:
-        raise cannot_write(name, error) from error
+        full = isinstance(error, OSError) and error.errno in _FULL
+        raise DataError(
+            f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
+            hint=_MORE_SPACE if full else None,
+        ) from error
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
@@ -196,15 +185,6 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
         if os.path.exists(target):
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
-
-
-def cannot_write(name: str, error: Exception) -> DataError:
-    """The error for a file that cannot be written."""
-    full = isinstance(error, OSError) and error.errno in _FULL
-    return DataError(
-        f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}",
-        hint=_MORE_SPACE if full else None,
-    )
 
 
 def _new_file(path: str) -> None:
@@ -304,7 +284,7 @@ def _remove(path: str) -> None:
 PART = re.compile(r"part-\d+\.parquet")
 
 
-def names_a_folder(path: str | os.PathLike[str]) -> bool:
+def names_a_folder(path: FilePath) -> bool:
     """Whether a path ends with a slash, and so names a folder."""
     name = os.fspath(path)
     return name.endswith("/") or name.endswith(os.sep)
@@ -315,9 +295,7 @@ def file_name(number: int) -> str:
     return f"part-{number:05}.parquet"
 
 
-def write_folder(
-    path: str | os.PathLike[str], parts: Iterable[tuple[Iterable[Table], int]]
-) -> None:
+def write_folder(path: FilePath, parts: Iterable[tuple[Iterable[Table], int]]) -> None:
     """Writes each part to a file of its own. A part is some tables and their number of rows; there
     is at least one."""
     with filled(path) as folder:
@@ -326,13 +304,13 @@ def write_folder(
 
 
 @contextmanager
-def filled(path: str | os.PathLike[str]) -> Iterator[str]:
+def filled(path: FilePath) -> Iterator[str]:
     """A new folder, which is renamed to `path` once it is filled. An existing folder of parts is
     replaced; a folder with other files stays, and is an error."""
     name = os.fspath(path)
     target = os.path.realpath(name)
     _check(name, target)
-    try:
+    with _naming(name):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with beside(os.path.dirname(target), os.mkdir) as temporary:
             yield temporary
@@ -344,10 +322,6 @@ def filled(path: str | os.PathLike[str]) -> Iterator[str]:
             os.rename(temporary, target)
             if before is not None:
                 shutil.rmtree(before, ignore_errors=True)
-    except TimeLimitError:
-        raise
-    except OSError as error:
-        raise cannot_write(name, error) from error
 
 
 def _check(name: str, target: str) -> None:

@@ -25,8 +25,8 @@ from gdatalog.engine.context import Wanted
 from gdatalog.errors import DataError, Error, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import LoadOptions, data_files
-from gdatalog.storage.data_files import File, Footer, RowGroups, TypedColumns
+from gdatalog.storage import LoadOptions, TypedColumns, data_files
+from gdatalog.storage.data_files import File, Footer, RowGroups
 from gdatalog.storage.frames import table_from, table_of
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.raw import listed
@@ -129,7 +129,7 @@ def partition_of(
     """A checked partition of a frame, or its error; raised errors would appear in the worker's
     log."""
     try:
-        table = table_from(data, LoadOptions(columns), declared=declared, what=what)
+        table = table_from(data, LoadOptions(columns, declared=declared, what=what))
     except Error as error:
         return error
     keys = keys_or_places(table)
@@ -315,9 +315,8 @@ class FileSplit:
             types = tuple(typed.types[at] for at in only)
             typed = TypedColumns(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        return table_of(
-            data_files.raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path
-        )
+        options = LoadOptions(names, declared=typed, what=path)
+        return table_of(data_files.raw_of_groups(self.groups, wanted), options)
 
     def read(self, texts: TextCodes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows as keys: all columns, or some."""

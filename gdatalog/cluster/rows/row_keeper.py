@@ -19,11 +19,12 @@ from gdatalog.cluster.rows.texts import placed_texts
 from gdatalog.errors import DataError, MemoryLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage import TypedColumns
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.export import to_pandas
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.keys import decode_blocks
-from gdatalog.storage.remote import RemotePart, RemoteRows, RemoteSchema, RowRange, Survey
+from gdatalog.storage.remote import RemotePart, RemoteRows, RowRange, Survey
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
@@ -108,7 +109,7 @@ class RowKeeper:
 
     # ---------------------------------------------------------------------------------- answers
 
-    def to_dask(self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable) -> Any:
+    def to_dask(self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable) -> Any:
         import dask.dataframe as dd
         from dask.delayed import delayed
         from distributed.client import _get_global_client, _set_global_client
@@ -130,7 +131,7 @@ class RowKeeper:
         return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
 
     def write(
-        self, rows: RemoteRows, shape: RemoteSchema, symbols: SymbolTable, folder: str
+        self, rows: RemoteRows, shape: TypedColumns, symbols: SymbolTable, folder: str
     ) -> None:
         parts = rows.make_distinct()
         texts = placed_texts(self.pool, symbols) if "symbol" in shape.types else None
@@ -245,18 +246,18 @@ def look(value: Any, start: int, step: int) -> PartSketch:
     return sketch_of(columns_of(value), start, step)
 
 
-def frame_of(value: Any, shape: RemoteSchema, symbols: SymbolTable | None) -> Any:
+def frame_of(value: Any, shape: TypedColumns, symbols: SymbolTable | None) -> Any:
     """A part as a pandas DataFrame."""
     return to_pandas(_table([columns_of(value)], shape, symbols), given=True)
 
 
-def write_part(value: Any, shape: RemoteSchema, symbols: SymbolTable | None, path: str) -> int:
+def write_part(value: Any, shape: TypedColumns, symbols: SymbolTable | None, path: str) -> int:
     """Writes a part; returns the file's size in bytes."""
     write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
     return os.path.getsize(path)
 
 
-def _table(rows: Sequence[Columns], shape: RemoteSchema, symbols: SymbolTable | None) -> Table:
+def _table(rows: Sequence[Columns], shape: TypedColumns, symbols: SymbolTable | None) -> Table:
     """Blocks of rows, with keys decoded."""
     columns = decode_blocks(rows, shape.types, symbols or SymbolTable())
-    return Table(shape.names, shape.types, columns, sum(len(block[0]) for block in rows))
+    return Table(shape.columns, shape.types, columns, sum(len(block[0]) for block in rows))

@@ -26,7 +26,7 @@ from gdatalog.errors import (
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import Findings, options_of_text
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
@@ -172,8 +172,8 @@ def read_relation(
     if directive.path is not None:
         given = {key: value for key, value in given.items() if key != "IO"}
         delimiter = given.pop("delimiter", None)
-        options = options_of_text(given, findings)
-        return read_tables(path, options, delimiter=_tab(delimiter), declared=schema)
+        options = replace(options_of_text(given, findings), declared=schema)
+        return read_tables(path, options, _tab(delimiter))
     assert schema is not None
     how = symbols.as_set, kept
     if given:
