@@ -424,7 +424,7 @@ class Workspace:
                 program, params, folders=folders, reports=reports, lasting=True,
                 whole=key is not None, strategy=strategy, ends=ends,
             )  # fmt: skip
-        rules = session.parts.rules
+        rules = session.seen.rules
         more: dict[str, KeptRules] = {}
         if key is None:
             known = {id(s): name for name, (s, *_) in own.items()}
@@ -433,7 +433,7 @@ class Workspace:
         elif rules and key not in same:
             more = {key: KeptRules.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
-        session.stated.keep(self.texts)
+        session.stated = self.texts, None  # its facts are among these
         self.params = {**self.params, **session.kept_params(params or {})}
         # Drop evaluated relations that no longer exist.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:

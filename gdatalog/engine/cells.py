@@ -17,7 +17,7 @@ from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import JoinNest, Texts
-from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
 from gdatalog.engine.host_tries import (
     HostTries,
     labels_of,
@@ -102,10 +102,7 @@ class OneCellRun(PlanRun):
         nest.take(known[1])
         return known[0]
 
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        return self.spilling(outputs, limit)
-
-    def spilling(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
         context = self.context
         args = (outputs, self.ops, context.scope, self.limits, limit, context.tuning)
         found = SpillingSet(*args)
@@ -158,14 +155,14 @@ class CellByCellRun(OneCellRun):
                 there = read(cut, turn, self.tries.of, slices.trie)
                 params = {**self.scope.params, **ends(turn.cell, found.ranges)}
                 scope = replace(self.scope, params=params)
-                run = OneCellRun(
-                    plan, Sources(there.__getitem__), replace(self.context, scope=scope)
-                )
+                report = None if self.report is None else RuleRun(plan)
+                context = replace(self.context, scope=scope)
+                run = OneCellRun(plan, Sources(there.__getitem__), context, report)
                 run.loops = self.loops
-                run.report = None if self.report is None else RuleRun(plan)
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
                     yield run
-                self._tell(number, run, join, cut)
+                self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
+                self._saw(report, join, cut)
                 there.clear()  # `run` would keep slices that must make room for the next ones
         finally:
             slices.close()
@@ -186,27 +183,21 @@ class CellByCellRun(OneCellRun):
         try:
             limits.charge(what, counted.placed)
             with paged.sources(made) as sources:
-                run = OneCellRun(self.plan, sources, self.context)
-                run.report = None if self.report is None else RuleRun(self.plan)
-                yield run
+                report = None if self.report is None else RuleRun(self.plan)
+                yield OneCellRun(self.plan, sources, self.context, report)
         finally:
             limits.charge(what, 0)
-        if self.report is not None and run.report is not None:
-            self._saw(run.report, join, join)
-            counted = replace(counted, read=paged.read(run.report))
+        if report is not None:
+            self._saw(report, join, join)
+            counted = replace(counted, read=paged.read(report))
         copied = device.paged().moved - before
         self.pages = placement.with_join(replace(counted, copied=copied))
         if self.report is not None:
             self.report.in_pages = self.pages
 
-    def _tell(self, number: int, run: OneCellRun, join: JoinPlan, cut: JoinPlan) -> None:
-        """Adds a cell's metrics to those of the join's own steps."""
-        self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
-        if run.report is not None:
-            self._saw(run.report, join, cut)
-
-    def _saw(self, report: RuleRun, join: JoinPlan, cut: JoinPlan) -> None:
-        if self.report is None:
+    def _saw(self, report: RuleRun | None, join: JoinPlan, cut: JoinPlan) -> None:
+        """Adds the metrics of a cut join to those of the join's own steps."""
+        if self.report is None or report is None:
             return
         self.report.executors.update(report.executors)
         own = list(all_steps(join.steps))
@@ -230,7 +221,7 @@ class CellByCellRun(OneCellRun):
                 for run in cells:
                     found = run._distinct(run.set_of(sink.outputs, None))
                     count += count_of(found)
-                    blocks += found.blocks if isinstance(found, DistinctBlocks) else [found[0]]
+                    blocks += blocks_of(found)
                     there = sum(c.nbytes for block in blocks for c in block if not is_on_host(c))
                     spilled |= any(is_on_host(c) for block in blocks for c in block)
                     if spilled or there > self.room():

@@ -83,10 +83,6 @@ class Form:
         )
 
 
-def form_of_rows(join: JoinPlan) -> Form:
-    return Form(join.outputs)
-
-
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     """Aggregates accumulate in loops where possible; else loops output rows with weights."""
     from gdatalog.printer.leaves import accumulable
@@ -149,8 +145,9 @@ class JoinNest:
     def _text(self) -> PrintedPlan | str:
         return self._printed(False)
 
-    def forget(self) -> None:
-        """Prints it again, because the form has changed."""
+    def change(self, form: Form) -> None:
+        """Changes the form; the loops are printed again."""
+        self.form = form
         for text in ("_text", "printed"):
             self.__dict__.pop(text, None)
 
@@ -167,7 +164,9 @@ class JoinNest:
         device, knobs = self.context.device, self.context.knobs
         # Lanes that each begin a given row share its lists, however short they are; and each tile
         # has tables of its own.
-        shared = self.join.given is not None and not _intersects(self.join)
+        levels = (step for step in all_steps(self.join.steps) if isinstance(step, Join))
+        intersects = any(sum(p.depth > 0 for p in step.participants) > 1 for step in levels)
+        shared = self.join.given is not None and not intersects
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
@@ -342,12 +341,6 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
         while len(_printed) > MOST_PRINTED:
             _printed.popitem(last=False)
     return found
-
-
-def _intersects(join: JoinPlan) -> bool:
-    """Whether some level intersects several lists."""
-    levels = (step for step in all_steps(join.steps) if isinstance(step, Join))
-    return any(sum(part.depth > 0 for part in step.participants) > 1 for step in levels)
 
 
 def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:

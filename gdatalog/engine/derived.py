@@ -66,6 +66,10 @@ def remote_blocks(rows: RemoteRows) -> DistinctBlocks:
     return DistinctBlocks(FarBlocks(rows), rows.at_most)
 
 
+def blocks_of(derived: Derived) -> Sequence[Columns]:
+    return derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
+
+
 def count_of(derived: Derived) -> int:
     """The number of rows, or an upper bound while duplicates are not known."""
     return derived.count if isinstance(derived, DistinctBlocks) else derived[1]
@@ -75,8 +79,7 @@ def nbytes_of(derived: Derived) -> int:
     """The bytes of memory that the columns hold."""
     if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
         return 0  # they are remote
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
-    return sum(held_bytes(column) for block in blocks for column in block)
+    return sum(held_bytes(column) for block in blocks_of(derived) for column in block)
 
 
 def device_ops(ops: Ops) -> DeviceOps | None:
@@ -147,11 +150,7 @@ def together(parts: Sequence[Derived]) -> Derived:
     """Concatenates row sets; the result may have duplicates."""
     if len(parts) == 1:
         return parts[0]
-    blocks = [
-        block
-        for part in parts
-        for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
-    ]
+    blocks = [block for part in parts for block in blocks_of(part)]
     return DistinctBlocks(blocks, sum(map(count_of, parts)))
 
 
@@ -178,12 +177,8 @@ def relation_of(
         lying = [one for part in filled for one in _parts_of(part)]
         distinct = len(filled) == 1 and far.known >= KnownRows.DISTINCT
         return Relation.of_parts(columns, types, lying, far.keeper, distinct)
-    blocks: list[Columns] = []
-    count = 0
-    for part in filled:
-        more = part if isinstance(part, DistinctBlocks) else DistinctBlocks([part[0]], part[1])
-        blocks += more.blocks
-        count += more.count
+    blocks = [block for part in filled for block in blocks_of(part)]
+    count = sum(map(count_of, filled))
     there = device_ops(ops)
     here = [is_on_host(column) for block in blocks for column in block]
     if there is not None and any(here):
@@ -208,8 +203,7 @@ def _parts_of(derived: Derived) -> Sequence[RemotePart]:
     far = _afar(derived)
     if far is not None:
         return far.parts
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
-    here = [tuple(map(brought, block)) for block in blocks if len(block[0])]
+    here = [tuple(map(brought, block)) for block in blocks_of(derived) if len(block[0])]
     return list(map(RemotePart.of, here))
 
 
@@ -223,26 +217,19 @@ def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope)
     count = len(values[0])
     if count == 0 and not plan.keys:
         empty = [neutral(gather) for gather in plan.gathers]
-        if any(value is None for value in empty):
-            count = 0
-        else:
-            values = [xp.full(1, value, dtype=xp.int64) for value in empty]
-            count = 1
+        if None not in empty:
+            values, count = [xp.full(1, value, dtype=xp.int64) for value in empty], 1
     if count == 0:
         return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
     names = [*(key.name for key in plan.keys), *(gather.variable for gather in plan.gathers)]
     columns: dict[Any, Any] = dict(zip(names, (*keys, *values), strict=True))
-    return _heads(plan, Frontier(count, columns=columns), ops, scope)
-
-
-def _heads(plan: RulePlan, frontier: Frontier, ops: Ops, scope: Scope) -> Rows:
-    """The head's expressions over keys and aggregates."""
-    heads = []
+    frontier = Frontier(count, columns=columns)
+    heads: list[Array] = []
     for expr in plan.head:
-        keys, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
+        column, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
         if failed is not None and bool(failed.any()):
             bad = ops.survivors(failed)[:1]
             raise describe_failure(expr, frontier.take(bad), ops, scope)
-        heads.append(keys)
+        heads.append(column)
     rows = ops.sort_rows(heads)
     return rows, len(rows[0])

@@ -128,15 +128,11 @@ class HostTries:
 
 
 def share_of_slices(plan: RulePlan) -> float:
-    if any(_keeps_lists(join) for join in plan.joins):
-        return SLICES_BESIDE_LISTS
+    for join in plan.joins:
+        reused = any(isinstance(step, Join) and step.reuse for step in all_steps(join.steps))
+        if reused or recoded(join.steps, Paths.of(join)):
+            return SLICES_BESIDE_LISTS
     return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
-
-
-def _keeps_lists(join: JoinPlan) -> bool:
-    """Whether levels keep lists, or rows of bits, for those below."""
-    reused = any(isinstance(step, Join) and step.reuse for step in all_steps(join.steps))
-    return reused or bool(recoded(join.steps, Paths.of(join)))
 
 
 def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
@@ -148,43 +144,30 @@ def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
 def scheduled(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
 ) -> Schedule | str:
-    """The cells of a join over host tries, or the reason why there are none."""
+    """The cells of a join over host tries, or the reason why there are none.
+
+    A schedule is cached for the same tries and similar room, because the search for one takes
+    longer than some joins.
+    """
     if join.given is not None:
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
     whole = needed(join)
-    uses, sizes = [], dict(tries.sizes)
-    for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True)):
-        if ref.columns:
-            index = id(tries.of[ref])
-            uses.append(IndexUse(index, root_of(term, context), number in whole))
-    ordered, overhead = orders(join), context.tuning.cell_bytes
-    return _remembered(tries, uses, sizes, ordered, room - labels, overhead, levels_of(join))
-
-
-def _remembered(
-    tries: HostTries,
-    uses: Sequence[IndexUse],
-    sizes: Mapping[Hashable, Sizes],
-    ordered: frozenset[tuple[str, str, bool]],
-    room: int,
-    overhead: int,
-    levels: tuple[Level, ...],
-) -> Schedule | str:
-    """A cached schedule for the same tries and similar room, because the search for one takes
-    longer than some joins."""
+    uses = tuple(
+        IndexUse(id(tries.of[ref]), root_of(term, context), number in whole)
+        for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
+        if ref.columns
+    )
+    how = orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
     used = [trie for trie in tries.by_index.values() if trie.levels]
-    if not used or room <= 0:
-        return schedule(uses, sizes, ordered, room, overhead, levels)
-    known = _SCHEDULES.setdefault(used[0], {})
-    key = tuple(uses), ordered, room, overhead, levels
-    found = known.get(key)
+    known = _SCHEDULES.setdefault(used[0], {}) if used else {}
+    found = known.get((uses, how))
     if found is not None and all(trie() is not None for trie in found[0]):
         return found[1]
     if len(known) >= MOST_KNOWN:
         known.clear()
-    result = schedule(uses, sizes, ordered, room, overhead, levels)
-    known[key] = tuple(map(ReferenceType, used)), result
+    result = schedule(uses, dict(tries.sizes), *how)
+    known[uses, how] = tuple(map(ReferenceType, used)), result
     return result
 
 
@@ -277,9 +260,23 @@ def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Devic
     if trie is not None:
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         return AskedIndex(ref.relation, ref.columns, rows, trie.nbytes, True, True)
-    if any(_begins(before, ref, relation) for before in made):
-        return AskedIndex(ref.relation, ref.columns, _lengths(ref, relation)[-1], 0, False, True)
-    return _to_make(ref, relation)
+    lengths = _lengths(ref, relation)
+    if not ref.columns or any(_begins(before, ref, relation) for before in made):
+        return AskedIndex(ref.relation, ref.columns, lengths[-1], 0, False, True)
+    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
+    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
+    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
+    weights = WEIGHT * lengths[-1] if ref.weighted else 0
+    exact = (
+        not ref.tests
+        and not ref.ranked
+        and all(
+            relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
+            for depth in range(len(ref.columns))
+        )
+    )
+    size = values + offsets + weights
+    return AskedIndex(ref.relation, ref.columns, lengths[-1], size, False, exact)
 
 
 def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
@@ -293,24 +290,6 @@ def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
     two = len(relation.types) == len(whole.columns) == 2 and not (whole.tests or ref.tests)
     turned = tuple(1 - column for column in whole.columns) if two else ()
     return two and relation.statistics.balanced and turned[: len(ref.columns)] == ref.columns
-
-
-def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
-    lengths = _lengths(ref, relation)
-    if not ref.columns:
-        return AskedIndex(ref.relation, (), lengths[-1], 0, False, True)
-    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
-    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
-    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
-    weights = WEIGHT * lengths[-1] if ref.weighted else 0
-    known = not ref.tests and not ref.ranked
-    exact = known and all(
-        relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
-        for depth in range(len(ref.columns))
-    )
-    return AskedIndex(
-        ref.relation, ref.columns, lengths[-1], values + offsets + weights, False, exact
-    )
 
 
 def _lengths(ref: TrieRef, relation: Relation) -> list[int]:

@@ -7,7 +7,7 @@ finds out which of several rules derived a row first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from time import perf_counter
 from typing import NamedTuple
 
@@ -278,17 +278,15 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    def spending(self) -> AbstractContextManager[None]:
-        """Within this context, a profile adds this thread's costs."""
-        return self._adding_costs() if self.lasting else nullcontext()
-
     @contextmanager
-    def _adding_costs(self) -> Iterator[None]:
+    def spending(self) -> Iterator[None]:
+        """Within this context, a profile adds this thread's costs."""
         before = time_spent()
         try:
             yield
         finally:
-            self.costs += time_spent() - before
+            if self.lasting:
+                self.costs += time_spent() - before
 
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None

@@ -7,7 +7,7 @@ and whether cells would move less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,43 +15,41 @@ import numpy as np
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.host_tries import HostTries, root_of
+from gdatalog.engine.device import HOST
+from gdatalog.engine.host_tries import (
+    HostTries,
+    known_of,
+    levels_of,
+    memory_asked,
+    room_for_slices,
+    root_of,
+    scheduled,
+    too_large,
+)
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import JoinPlan, Step, TrieRef
-from gdatalog.plan.cells import Numbers, Schedule, roles, roots
-from gdatalog.plan.placement import InPages
+from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
+from gdatalog.plan.cells import IndexUse, Numbers, Schedule, Sizes, needed, orders, roles, roots
+from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import (
+    READ_COSTS,
+    SECTOR,
     Heat,
     ListRead,
     PagePlacement,
     in_bits,
     placed,
     reads,
+    schedule,
     takes_pages,
 )
 from gdatalog.printer import MOST_TILE_ROWS
 from gdatalog.records import dataclass
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.transfers import PagedTrie
-from functools import partial
-
-from gdatalog.engine.device import HOST
-from gdatalog.engine.host_tries import (
-    known_of,
-    levels_of,
-    memory_asked,
-    room_for_slices,
-    scheduled,
-    too_large,
-)
-from gdatalog.plan import RulePlan
-from gdatalog.plan.cells import IndexUse, Sizes, needed, orders
-from gdatalog.plan.placement import InCells
-from gdatalog.plan.schedule import READ_COSTS, SECTOR, schedule
-from gdatalog.storage.relation import Relation
 
 EVENLY = 1 << 12  # sample values for an index that does not exist
 
@@ -127,6 +125,15 @@ def _by_statistics(
         ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
     room = room_for_slices(plan, context.device, context.limits)
+
+    def longest(ref: TrieRef, depth: int) -> int:
+        """An upper bound of the longest list of an index level."""
+        relation = relations[ref.relation]
+        if depth != 1:
+            return relation.at_most
+        return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
+
+    how = context.knobs.host_indexes
     for join in plan.joins:
         necessary = needed(join)
         uses = [
@@ -136,32 +143,10 @@ def _by_statistics(
         ]
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
-        bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
-        paged = _in_pages(join, relations, size, whole, room, bits)
-        yield found, paged.placement if _by_pages(bits, found, paged, context) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Paged:
-    placement: InPages
-    cost: float  # in bytes over the link
-
-
-def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int:
-    """An upper bound of the longest list of an index level."""
-    relation = relations[ref.relation]
-    if depth != 1:
-        return relation.at_most
-    return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
-
-
-def _by_pages(
-    bits: set[str], cells: Schedule | str, paged: _Paged, context: ExecutionContext
-) -> bool:
-    how = context.knobs.host_indexes
-    if how != "auto":
-        return how == "pages"
-    return takes_pages(bits, cells, paged.cost, context.tuning.cell_bytes)
+        bits = in_bits(join, longest, MOST_TILE_ROWS)
+        paged, cost = _in_pages(join, relations, size, whole, room, bits)
+        pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
+        yield found, paged if pays else None
 
 
 def _in_pages(
@@ -171,9 +156,9 @@ def _in_pages(
     whole: Mapping[TrieRef, int],
     room: int,
     bits: set[str],
-) -> _Paged:
+) -> tuple[InPages, float]:
     """The expected traffic of reading in place, assuming that each list is equally likely to be on
-    the device."""
+    the device; and its cost, in bytes over the link."""
     cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
     for read in reads(join, lambda _: None, bits):
         ref = join.tries[read.trie]
@@ -185,7 +170,7 @@ def _in_pages(
             length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
         bytes_ += cold * read.times * max(SECTOR, length)
         cost += cold * read.times * max(READ_COSTS, length)
-    return _Paged(InPages(size, min(room, size), int(bytes_)), cost)
+    return InPages(size, min(room, size), int(bytes_)), cost
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
@@ -246,17 +231,18 @@ class Paging:
         paged, by_index = self.context.device.paged(), self.tries.by_index
         xp = self.context.device.ops.xp
         there = {index: found.trie(by_index[index], xp) for index, found in made.items()}
+
+        def trie_of(ref: TrieRef) -> Trie:
+            whole = self.tries.of[ref]
+            return there.get(id(whole), whole)  # a trie without columns is only a count
+
         try:
             for index, found in made.items():
                 paged.place(found, self.placed.pages.get(index, ()))
-            yield Sources(lambda ref: self._trie_of(ref, there))
+            yield Sources(trie_of)
         finally:
             for found in made.values():
                 paged.place(found, ())
-
-    def _trie_of(self, ref: TrieRef, there: Mapping[Hashable, Trie]) -> Trie:
-        whole = self.tries.of[ref]
-        return there.get(id(whole), whole)  # a trie without columns is only a count
 
     def read(self, report: RuleRun) -> int:
         """Estimates the bytes read over the link from the number of lists reached."""
@@ -284,8 +270,9 @@ def paging(
     made = context.device.paged()
     own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
     layouts: dict[Hashable, TrieArrays] = {index: layout_of(trie) for index, trie in own.items()}
-    if not _fits_the_host(own.values(), layouts.values()):
-        return None
+    there = sum(trie.nbytes for trie in own.values())
+    if there + sum(layout.size for layout in layouts.values()) > default_limit():
+        return None  # the machine must have memory for both: pages cannot be spilled to files
     bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
     heats = _heats(join, tries, context, layouts, lambda _: None, bits)
     found = placed(heats, room if made.page else 0)
@@ -295,12 +282,6 @@ def paging(
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = found.cost + written + paged.placement.placed
     return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
-
-
-def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[TrieArrays]) -> bool:
-    """Whether the machine has memory for both; pages cannot be spilled to files."""
-    there = sum(trie.nbytes for trie in tries)
-    return there + sum(layout.size for layout in layouts) <= default_limit()
 
 
 # ------------------------------------------------------------------------------- expectations

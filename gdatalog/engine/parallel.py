@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.calls import Limits
+from gdatalog.calls import Block, Limits
 from gdatalog.cancellation import PATIENCE
-from gdatalog.executors import Frontier, Ops
+from gdatalog.executors import WEIGHT, Frontier, Ops
+from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.sinks import Sink
-from gdatalog.plan import Apply, Expr, JoinPlan
+from gdatalog.executors.sinks import Bag, RowSet, Sink
+from gdatalog.plan import Apply, Expr, Join, JoinPlan
+from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.effects import all_steps, expressions, widens
+from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -32,17 +35,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gdatalog.cpu_ops.functions import Scope
-from typing import TYPE_CHECKING
-
-from gdatalog.calls import Block
-from gdatalog.executors import WEIGHT
-from gdatalog.executors.gather import Gathering
-from gdatalog.executors.sinks import Bag, RowSet
-from gdatalog.plan import Join
-from gdatalog.plan.cells import Cell, KeyRange, within
-from gdatalog.plan.placement import Shared
-
-if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
 
 
@@ -70,14 +62,16 @@ def run_together(
         return False
     if isinstance(sink, RowSet) and not sink.outputs:
         return False
-    ends = _ends(join, tries, len(shared.devices) * shared.pieces)
+    begin = join.steps[0]
+    assert isinstance(begin, Join)
+    ends = _ends(begin, tries, len(shared.devices) * shared.pieces)
     done: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: input rows, steps
 
     def piece(ops: Ops, tries: Sequence[Trie], limits: Limits, part: int) -> Found:
-        into = _like(sink, ops, limits)
+        into = sink.apart(limits, ops)
         steps: dict[int, StepCounts] = {}
         if part + 1 < len(ends):
-            cut = _within(join, ends[part], ends[part + 1])
+            cut = within(join, Cell({begin.variable: KeyRange(ends[part], ends[part + 1])}))
             happened = None if seen is None else steps
             walk = Levelwise(tries, ops, context.scope, limits, happened, None, context.tuning)
             first = Frontier(1)
@@ -97,10 +91,8 @@ def run_together(
     return True
 
 
-def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None]:
+def _ends(first: Join, tries: Sequence[Trie], pieces: int) -> list[int | None]:
     """The bounds of the ranges of the first variable; None: unbounded."""
-    first = join.steps[0]
-    assert isinstance(first, Join)
     own = [tries[part.trie].levels for part in first.participants]
     levels = max(own, key=lambda levels: len(levels[1]) if len(levels) > 1 else 0)
     values, xp = levels[0].values, levels[0].xp
@@ -116,12 +108,6 @@ def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None
     return [None, *sorted(set(map(int, inner))), None]
 
 
-def _within(join: JoinPlan, low: int | None, high: int | None) -> JoinPlan:
-    first = join.steps[0]
-    assert isinstance(first, Join)
-    return within(join, Cell({first.variable: KeyRange(low, high)}))
-
-
 def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> None:
     """Adds the metrics of a cut join's first step to the whole join's; tests of the range, which
     follow it, are no steps of the whole join."""
@@ -135,14 +121,6 @@ def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> No
 
 
 # ------------------------------------------------------------------------------------ sinks
-
-
-def _like(sink: RowSet | Bag, ops: Ops, limits: Limits) -> RowSet | Bag:
-    """A new sink of the same kind on another device."""
-    if isinstance(sink, RowSet):
-        return RowSet(sink.outputs, ops, sink.scope, limits, None, sink.tuning)
-    whole = sink.gathering
-    return Bag(sink.keys, Gathering(whole.specs, ops, whole.scope, limits))
 
 
 def _given(sink: RowSet | Bag) -> int:
@@ -278,7 +256,7 @@ class Scan:
             return into, seen
 
         todo = deque(parts)
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor, wait
 
         running: deque[Future[tuple[Sink, dict[int, StepCounts] | None]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
@@ -286,7 +264,10 @@ class Scan:
                 for done in range(len(parts)):
                     while todo and len(running) <= workers:
                         running.append(pool.submit(scan, todo.popleft()))
-                    into, seen = self._wait(running.popleft())
+                    future = running.popleft()
+                    while not wait([future], PATIENCE).done:
+                        limits.poll()
+                    into, seen = future.result()
                     sink.take(into)
                     for name, other in (seen or {}).items():
                         assert self.seen is not None
@@ -295,15 +276,6 @@ class Scan:
             except BaseException:
                 left.set()
                 raise
-
-    def _wait(
-        self, future: Future[tuple[Sink, dict[int, StepCounts] | None]]
-    ) -> tuple[Sink, dict[int, StepCounts] | None]:
-        while True:
-            try:
-                return future.result(PATIENCE)
-            except TimeoutError:
-                self.limits.poll()
 
 
 def _looks_into_texts(expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from gdatalog.account import Costs, time_spent
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.run import TURN, PlanRun
@@ -27,18 +27,6 @@ def _rows(run: PlanRun, limit: int | None) -> Derived:
     if plan.terms:
         return Sum(run).rows()
     return over_tables(run, None if any(may_fail(join.steps) for join in plan.joins) else limit)
-
-
-def _whole(run: PlanRun, limit: int | None, or_cells: bool) -> Derived | None:
-    """The rows of a rule over whole tries; None if these or the rows do not fit the device, and the
-    rule may run in cells."""
-    try:
-        with run.limits.account.restoring(MemoryError):
-            return _rows(run, limit)
-    except MemoryError:
-        if not or_cells:
-            raise
-    return None
 
 
 def run_rule(
@@ -67,7 +55,12 @@ def run_rule(
         try:
             if not in_cells:
                 run = PlanRun(plan, sources, context, report, lasting, stats)
-                found = _whole(run, limit, resident is not None)
+                try:
+                    with context.limits.account.restoring(MemoryError):
+                        found = _rows(run, limit)
+                except MemoryError:
+                    if resident is None:
+                        raise
             if found is None and resident is not None:
                 from gdatalog.engine.cells import rows_in_cells
 
@@ -90,7 +83,7 @@ def run_rule(
         context.limits.charge("rows followed", 0)
     seconds = perf_counter() - started
     if report is not None:
-        report.rows += found.count if isinstance(found, DistinctBlocks) else found[1]
+        report.rows += count_of(found)
         report.seconds += seconds
         report.add_costs(time_spent() - before)
     if stats is not None:

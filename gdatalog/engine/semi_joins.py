@@ -221,41 +221,30 @@ def _reduce(atoms: Sequence[_Atom], most: float) -> None:
                 atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
         if atom.rows is not None:
             _allow(atom, allowed)
-    idle: set[tuple[int, str, int, int]] = set()  # passes that do not pay
     while True:
         # Short relations first: their values reduce the longer ones.
-        for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
-            found = _worthwhile(atom, number, allowed, idle, most)
+        for atom in sorted(atoms, key=len):
+            found = min(_worthwhile(atom, allowed, most), default=None)
             if found is not None:
                 break
         else:
             return
-        at, name = found
+        _, at, name = found
         atom.used.add((name, len(allowed[name])))
         atom.keep(rows_among(atom.column(at), allowed[name]))
         _allow(atom, allowed)
 
 
 def _worthwhile(
-    atom: _Atom,
-    number: int,
-    allowed: dict[str, Array],
-    idle: set[tuple[int, str, int, int]],
-    most: float,
-) -> tuple[int, str] | None:
-    """The level and the variable for a pass over an atom's rows, if one pays."""
-    shares: list[tuple[float, int, str]] = []
+    atom: _Atom, allowed: dict[str, Array], most: float
+) -> Iterator[tuple[float, int, str]]:
+    """The passes over an atom's rows that pay: the share that is left, the level, the variable."""
     for at, name in atom.variables:
-        if name not in allowed or (name, len(allowed[name])) in atom.used:
-            continue
-        tried = (number, name, len(atom), len(allowed[name]))
-        if tried not in idle:
-            share = _share(atom, at, allowed[name])
+        if name in allowed and (name, len(allowed[name])) not in atom.used and len(atom):
+            sample = atom.sample(at)
+            share = float(np.count_nonzero(in_sorted(sample, allowed[name]))) / len(sample)
             if share <= most:
-                shares.append((share, at, name))
-            else:
-                idle.add(tried)
-    return min(shares)[1:] if shares else None
+                yield share, at, name
 
 
 def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
@@ -265,11 +254,3 @@ def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
         if known is None or len(atom) < len(known):
             allowed[name] = sorted_set(atom.column(at))
             atom.used.add((name, len(allowed[name])))
-
-
-def _share(atom: _Atom, at: int, values: Array) -> float:
-    """Estimates by a sample which share of an atom's rows some values leave."""
-    if len(atom) == 0:
-        return 1.0
-    sample = atom.sample(at)
-    return float(np.count_nonzero(in_sorted(sample, values))) / len(sample)

@@ -223,8 +223,8 @@ class RowSet(Sink):
     def divisible(self) -> bool:
         return self.limit is None
 
-    def apart(self, limits: Limits) -> RowSet:
-        return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
+    def apart(self, limits: Limits, ops: Ops | None = None) -> RowSet:
+        return RowSet(self.outputs, ops or self.ops, self.scope, limits, None, self.tuning)
 
     def take(self, other: RowSet) -> None:
         """Takes the rows of another set, which is not used again."""
@@ -337,9 +337,9 @@ class Bag(Sink):
 
     divisible = True
 
-    def apart(self, limits: Limits) -> Bag:
+    def apart(self, limits: Limits, ops: Ops | None = None) -> Bag:
         gathering = self.gathering
-        own = Gathering(gathering.specs, gathering.ops, gathering.scope, limits)
+        own = Gathering(gathering.specs, ops or gathering.ops, gathering.scope, limits)
         return Bag(self.keys, own)
 
     def take(self, other: Bag) -> None:

@@ -132,7 +132,7 @@ def _asks(session: Session, how: How) -> list[Ask]:
     if asks and not (how.named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if how.named else asks
-    rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
+    rules = [rule for rule in session.seen.rules if isinstance(rule, Rule)]
     if rules:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
     if how.named:

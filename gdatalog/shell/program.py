@@ -179,7 +179,7 @@ def _title(ask: Ask) -> str:
 def _explained_names(session: Session) -> list[str]:
     """The relations that are queried; without queries, all that have rules."""
     names = [ask.name for ask in session.asks()]
-    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
+    rules = [s for s in session.seen.rules if isinstance(s, Rule)]
     return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 

@@ -68,7 +68,7 @@ def _keep(
         except BaseException:
             db.workspace.texts = before
             raise
-        rules = session.parts.rules
+        rules = session.seen.rules
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
             repl.history.keep(repl, title or _title(rules), state)
         if asked:
@@ -121,7 +121,7 @@ def _evaluate(
 
     `before`: the statements kept before; `held`: the relations evaluated before, by name.
     """
-    statements = session.parts.rules
+    statements = session.seen.rules
     facts = [
         head
         for rule in statements
@@ -165,7 +165,7 @@ def _came(relation: Relation, before: Relation | None) -> str:
 
 
 def _tell_kept(session: Session) -> None:
-    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
+    rules = [s for s in session.seen.rules if isinstance(s, Rule)]
     names = dict.fromkeys(head.name for rule in rules for head in rule.heads)
     if names:
         say(f"kept the rules of {', '.join(names)}")

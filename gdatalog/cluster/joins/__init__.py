@@ -25,8 +25,8 @@ from gdatalog.cluster.workers import (
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
-from gdatalog.engine.derived import DistinctBlocks, laid
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag
+from gdatalog.engine.derived import blocks_of, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.run import PlanRun
@@ -167,7 +167,7 @@ class CellRun(PlanRun):
         """The rows of a join that gives no duplicates."""
         sink = self.set_of(self.plan.head, None)
         found = self._distinct(sink)
-        return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
+        return list(blocks_of(found))
 
 
 def join_cells(
@@ -243,7 +243,7 @@ class _Call:
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
         self.form = (
-            form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+            form_of_bag(task.plan.keys, task.plan.gathers) if bag else Form(self.join.outputs)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
         self.set = RowSet(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.session.prepared import value_of
@@ -24,7 +24,6 @@ from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
@@ -75,7 +74,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
     forced = context.knobs.encode == "always"
-    if not forced and inputs.plans.dense(stratum, inputs.relation):
+    if not forced and inputs.plans.holds("dense", stratum, inputs.relation):
         return None
     domains = inputs.plans.rewritten(
         "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
@@ -85,7 +84,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
         return None
     if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
         named = {name: held for each in keys.values() for name, held in each.named.items()}
-        inputs.plans.is_dense(stratum, named)
+        inputs.plans.note("dense", stratum, named)
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
     rules, uses = inputs.plans.rewritten(
@@ -257,7 +256,7 @@ def _encoded(
             for (name, column), domain in base.items()
             if domain == at
             for part in inputs.seeds.get(name, ())
-            for block in _blocks(part)
+            for block in blocks_of(part)
         ]
         found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
         for column in found:
@@ -334,14 +333,10 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
     return made
 
 
-def _blocks(part: Derived) -> Sequence[Columns]:
-    return part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
-
-
 def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:
     def code(at: int, key: Array) -> Array:
         dictionary = columns.get((name, at))
         return key if dictionary is None else dictionary.encode(key)
 
-    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in _blocks(part)]
-    return DistinctBlocks(blocks, part.count if isinstance(part, DistinctBlocks) else part[1])
+    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in blocks_of(part)]
+    return DistinctBlocks(blocks, count_of(part))

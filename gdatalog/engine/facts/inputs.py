@@ -62,10 +62,10 @@ class Inputs(Mapping[str, Relation]):
         read: FilesRead,
         remote: Afar = lambda data, name, schema: None,
         warn: Callable[[Caution], None] = lambda caution: None,
-        lists: Mapping[str, Relation] = MappingProxyType({}),
+        lists: Mapping[str, Callable[[], Relation]] = MappingProxyType({}),
     ) -> None:
-        """`remote`: returns the relation of a path if others read it. `lists`: relations of the
-        values of lists."""
+        """`remote`: returns the relation of a path if others read it. `lists`: make the relations
+        of the values of lists."""
         self.stored = stored
         self.sources = sources
         self.schemas = schemas
@@ -99,12 +99,12 @@ class Inputs(Mapping[str, Relation]):
         return len(list(iter(self)))
 
     def __getitem__(self, name: str) -> Relation:
-        if name in self.lists:
-            return self.lists[name]
-        if name not in self.sources:
-            return self.stored[name]
         found = self._joined.get(name)
-        if found is None:
+        if found is None and name in self.lists:
+            found = self._joined[name] = self.lists[name]()
+        elif found is None and name not in self.sources:
+            return self.stored[name]
+        elif found is None:
             parts = tuple(self.file(source, name) for source in self.sources[name])
             if name in self.stored:
                 parts = (*parts, self.stored[name])

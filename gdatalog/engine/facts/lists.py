@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,65 +20,36 @@ from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.values import ListOf, TypeName, Value
 
 
-class ProgramLists(Mapping[str, Relation]):
-    """A program's lists by the names of their relations; `made`: those built recently."""
-
-    def __init__(
-        self,
-        lists: Mapping[str, ValueList],
-        params: Mapping[str, Any],
-        symbols: SymbolTable,
-        made: Recent[Relation],
-    ) -> None:
-        self._lists = lists
-        self._params = params
-        self._symbols = symbols
-        self._made = made
-        self._found: dict[str, Relation] = {}
-
-    def __len__(self) -> int:
-        return len(self._lists)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lists)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._lists
-
-    def __getitem__(self, name: str) -> Relation:
-        found = self._found.get(name)
-        if found is None:
-            values = self._lists[name]
-            content = (values, *(self._content(part) for part in values.parts))
-            found = self._made.get(content)
-            if found is None:
-                found = self._relation(values)
-                self._made.put(content, found)
-            self._found[name] = found
-        return found
-
-    def _content(self, part: Values | Const | Param | ListParam) -> object:
-        """A parameter's content, which is the cache key of its list."""
-        if not isinstance(part, Param | ListParam):
-            return None
-        value = self._params[part.name]
-        return value.digest if isinstance(value, GivenList) else (type(value), value)
-
-    def _relation(self, values: ValueList) -> Relation:
+def list_relation(
+    values: ValueList, params: Mapping[str, Any], symbols: SymbolTable, made: Recent[Relation]
+) -> Relation:
+    """The relation of a program's list. `made`: those built recently, by their content."""
+    given = [params[p.name] if isinstance(p, Param | ListParam) else None for p in values.parts]
+    contents = (v.digest if isinstance(v, GivenList) else (type(v), v) for v in given)
+    content = (values, *contents)
+    found = made.get(content)
+    if found is None:
         columns, types = values.schema
-        parts = [self._keys(part, values.type) for part in values.parts]
-        keys = np.concatenate(parts)
-        return Relation.from_rows(columns, types, [keys], len(keys))
+        keys = np.concatenate([_keys(p, values.type, params, symbols) for p in values.parts])
+        found = Relation.from_rows(columns, types, [keys], len(keys))
+        made.put(content, found)
+    return found
 
-    def _keys(self, part: Values | Const | Param | ListParam, kind: TypeName) -> Array:
-        if isinstance(part, ListParam):
-            given: GivenList = self._params[part.name]
-            return given.keys(kind, self._symbols)
-        if isinstance(part, Param):
-            found: tuple[Any, ...] = (self._params[part.name],)
-        else:
-            found = part.values if isinstance(part, Values) else (part.value,)
-        return encode_values(found, kind, self._symbols)
+
+def _keys(
+    part: Values | Const | Param | ListParam,
+    kind: TypeName,
+    params: Mapping[str, Any],
+    symbols: SymbolTable,
+) -> Array:
+    if isinstance(part, ListParam):
+        given: GivenList = params[part.name]
+        return given.keys(kind, symbols)
+    if isinstance(part, Param):
+        found: tuple[Any, ...] = (params[part.name],)
+    else:
+        found = part.values if isinstance(part, Values) else (part.value,)
+    return encode_values(found, kind, symbols)
 
 
 # A list given as a parameter: a column of values, read once and immutable.

@@ -21,6 +21,7 @@ from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
     Rows,
+    count_of,
     in_order,
     laid,
     relation_of,
@@ -169,7 +170,7 @@ class StratumRun:
         def added() -> Relation:
             return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
 
-        count = found + sum(p.count if isinstance(p, DistinctBlocks) else p[1] for p in parts)
+        count = found + sum(map(count_of, parts))
         new = cancellable(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)

@@ -84,11 +84,9 @@ class DeltaRelation:
 
     @property
     def nbytes(self) -> int:
-        held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
-        held += self._found.held
-        if not self._keeps:
-            held += self._last
-        return held + (self._full.nbytes if self._full is not None else 0)
+        rows = self.runs.nbytes if self._keeps else self._last
+        full = 0 if self._full is None else self._full.nbytes
+        return self.known.nbytes + rows + self._found.held + full
 
     @property
     def _keeps(self) -> bool:
@@ -104,7 +102,9 @@ class DeltaRelation:
             new = int(count > 0 and not self.length)
             self.length += new
             self.runs.settle()
-            return self.runs.add_proposition() if new else self._nothing()
+            if new:
+                self.runs.last = Relation(self.columns, (), (), 1)
+            return self.runs.last or self._nothing()
         if count:
             rows = laid(rows, self.ops)
             if self.ops.xp is np and isinstance(self.known, SortedRows):
@@ -148,11 +148,11 @@ class DeltaRelation:
     def _news(self, rows: Columns) -> Columns:
         known = self.known
         if not isinstance(known, SortedRows) and not known.space.holds(rows):
-            self._widen(rows, list(self._found))
+            self._widen(rows)
             known = self.known
         if isinstance(known, SortedRows):
             return known.news(rows)
-        if isinstance(known, Hashed) and not self._grow(len(rows[0]), list(self._found)):
+        if isinstance(known, Hashed) and not self._grow(len(rows[0])):
             return self._news(rows)
         fresh = known.news(rows)
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
@@ -169,7 +169,7 @@ class DeltaRelation:
     def loops(self) -> RowBitmap | Hashed | None:
         """The dedup index that compiled loops can test and set; None if there is none."""
         if isinstance(self.known, SortedRows) and self.types and self.space is not None:
-            self._switch(self._best(self.space, self.length, True), ())
+            self._switch(self._best(self.space, self.length, True))
         return None if isinstance(self.known, SortedRows) else self.known
 
     def loops_hash(self) -> bool | None:
@@ -189,7 +189,7 @@ class DeltaRelation:
 
     def widen(self, rows: Columns) -> RowBitmap | Hashed | None:
         """Called when loops meet rows outside the numbered space."""
-        self._widen(rows, list(self._found))
+        self._widen(rows)
         return None if isinstance(self.known, SortedRows) else self.known
 
     def make_room(self) -> RowBitmap | Hashed | None:
@@ -197,7 +197,7 @@ class DeltaRelation:
         assert isinstance(self.known, Hashed)
         count = max(self.known.count, 1)
         ample = Hashed.bytes_for(4 * count) <= self.spare() // SHARE
-        self._grow(3 * count if ample else count, list(self._found))
+        self._grow(3 * count if ample else count)
         return None if isinstance(self.known, SortedRows) else self.known
 
     def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:
@@ -221,7 +221,7 @@ class DeltaRelation:
         if self.dedup == "sort" or few:
             return
         if self.space is not None:
-            self._switch(self._best(self.space, count, self.dedup == "hash"), ())
+            self._switch(self._best(self.space, count, self.dedup == "hash"))
 
     def _meet(self, rows: Columns) -> None:
         """Extends the space by rows that have come."""
@@ -262,11 +262,11 @@ class DeltaRelation:
         else:
             yield from self.known.blocks()
 
-    def _switch(self, known: Known, found: Sequence[Columns]) -> None:
-        """Switches the dedup index; `found` are known rows that it does not hold yet."""
+    def _switch(self, known: Known) -> None:
+        """Switches the dedup index."""
         if known is self.known:
             return
-        for block in chain(self._blocks(), found):
+        for block in chain(self._blocks(), list(self._found)):
             for piece in self._pieces(block):
                 known.news(piece)
         kept, before, self.known = self._keeps, self.known, known
@@ -275,15 +275,14 @@ class DeltaRelation:
         elif self._keeps and not kept and self.length:
             self.runs.add(self.runs.relation([before.rows()]))
 
-    def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
+    def _widen(self, rows: Columns) -> None:
         assert not isinstance(self.known, SortedRows)
         space = self.space = self.known.space.widened(rows)
         self._scattered = space is None
-        count = self.length + sum(len(block[0]) for block in found) + len(rows[0])
-        known = self._sorted() if space is None else self._best(space, count, True)
-        self._switch(known, found)
+        count = self.length + sum(len(block[0]) for block in self._found) + len(rows[0])
+        self._switch(self._sorted() if space is None else self._best(space, count, True))
 
-    def _grow(self, more: int, found: Sequence[Columns]) -> bool:
+    def _grow(self, more: int) -> bool:
         """Enlarges the hash set; returns False if another dedup index replaces it."""
         known = self.known
         assert isinstance(known, Hashed)
@@ -296,7 +295,7 @@ class DeltaRelation:
             known.grow(more)
             return True
         in_a_file = current_watch().account.spill is not None
-        self._switch(self._best(known.space, count, in_a_file), found)
+        self._switch(self._best(known.space, count, in_a_file))
         return False
 
     # ------------------------------------------------------------------------------------ rows

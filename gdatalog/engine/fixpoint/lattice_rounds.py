@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.derived import device_ops, laid
+from gdatalog.engine.session.prepared import parts_of
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
@@ -46,12 +47,8 @@ def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
 
 def is_clamped(rule: CheckedRule) -> bool:
     """Whether `min(...)` or `max(...)` of two values bounds what a rule derives."""
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    return any(
-        isinstance(part, FunctionCall) and part.name in ("min", "max")
-        for node in nodes
-        for part in walk(node)
-    )
+    calls = (part for part in parts_of(rule) if isinstance(part, FunctionCall))
+    return any(call.name in ("min", "max") for call in calls)
 
 
 def improves_for_ever(

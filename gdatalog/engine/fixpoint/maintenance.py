@@ -29,6 +29,7 @@ from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
 from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors import Ops
@@ -139,7 +140,7 @@ class Maintenance(Rounds):
             orders=inputs.plans.orders, tuning=self.context.tuning,
         )  # fmt: skip
         for join in range(len(plan.joins)):
-            yield from self._by_parts(_only(plan, join), True)
+            yield from self._by_parts(alone(plan, join), True)
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """The rows that a rule derives from the new rows of each of its atoms."""
@@ -148,7 +149,7 @@ class Maintenance(Rounds):
             assert join.given is not None
             delta = self.deltas.get(join.given.relation)
             if delta is not None and delta.length:
-                yield from self._by_parts(_only(plan, number), delta.length > most)
+                yield from self._by_parts(alone(plan, number), delta.length > most)
 
     def _plan(self, rule: CheckedRule) -> RulePlan:
         """One join for each atom that may have new rows, with all rows of the other atoms."""
@@ -227,15 +228,6 @@ class Maintenance(Rounds):
         if table.length > self.context.tuning.news_statistics_most:
             return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
         return Alike(table.known.parts[0].statistics, table.length)
-
-
-def _only(plan: RulePlan, number: int) -> RulePlan:
-    """A plan with one of its joins, each of which is a group of its own."""
-    joins = (plan.joins[number],)
-    if not plan.gathers:
-        return replace(plan, joins=joins)
-    at = plan.groups.index((number,))
-    return replace(plan, joins=joins, groups=((0,),), bindings=(plan.bindings[at],))
 
 
 def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:

@@ -21,6 +21,7 @@ from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
     Seeds,
+    blocks_of,
     count_of,
     device_ops,
     laid,
@@ -196,16 +197,10 @@ class PartitionedStratum(StratumRun):
     def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
         """The same for rows in unknown order."""
         schema = self.inputs.schemas[name]
-        blocks = [
-            block
-            for part in parts
-            for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
-            if len(block[0])
-        ]
-        count = sum(len(block[0]) for block in blocks)
-        if not blocks:
+        filled = [block for part in parts for block in blocks_of(part) if len(block[0])]
+        if not filled:
             return None
-        blocks = [laid(block, self.ops) for block in blocks]
+        blocks, count = [laid(block, self.ops) for block in filled], sum(len(b[0]) for b in filled)
         ops = device_ops(self.ops)
         relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
         return self._grouped(name, relation)

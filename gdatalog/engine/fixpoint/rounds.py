@@ -64,23 +64,16 @@ class Rounds(StratumRun):
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
         self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
-        if self.context.device is CPU:
-            for each in variants:
-                for ref in each.growing:
-                    table = self.tables[ref.relation]
-                    if isinstance(table, DeltaRelation):
-                        table.indexed = True
+        self.sets = {n: each for n, each in self.tables.items() if isinstance(each, DeltaRelation)}
+        read = [ref for each in variants for ref in each.growing]
+        for ref in read if self.context.device is CPU else ():
+            if ref.relation in self.sets:
+                self.sets[ref.relation].indexed = True
         self.came = {name: Came() for name in self.tables}
-        self.olds_read = {
-            ref.relation
-            for each in variants
-            for ref in each.growing
-            if ref.version == "old" and not self._in_runs(ref.relation)
-        }
-        for name in passing:
-            table = self.tables[name]
-            if isinstance(table, DeltaRelation):
-                table.passing = True
+        indexed = {name for name, table in self.sets.items() if table.indexed}
+        self.olds_read = {ref.relation for ref in read if ref.version == "old"} - indexed
+        for name in self.sets.keys() & set(passing):
+            self.sets[name].passing = True
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
                 self.deltas[name] = self._add(name, self.first(name))
@@ -104,10 +97,9 @@ class Rounds(StratumRun):
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
-        growing = {name: t for name, t in self.tables.items() if isinstance(t, DeltaRelation)}
         spaces = expected_spaces(
             [variant.plan for variant in variants],
-            {name: table.space for name, table in growing.items()},
+            {name: table.space for name, table in self.sets.items()},
             {
                 ref.relation: self.inputs.relation(ref.relation)
                 for variant in variants
@@ -116,8 +108,8 @@ class Rounds(StratumRun):
             },
         )
         for name, space in spaces.items():
-            if name in growing:
-                growing[name].expect(space)
+            if name in self.sets:
+                self.sets[name].expect(space)
 
     def _rounds(self, variants: Sequence[Variant], work: WorkItem) -> None:
         news: list[Round] = []
@@ -203,14 +195,10 @@ class Rounds(StratumRun):
     def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
         """The variants for a relation's new rows. Those that read only its old rows run before its
         indexes get the new ones."""
-        table = self.tables[name]
-        mine = [variant for variant in variants if variant.follows == name]
-        yield from (variant for variant in mine if variant.before)
-        if isinstance(table, DeltaRelation):
-            table.take_turn(False)
-        yield from (variant for variant in mine if not variant.before)
-        if isinstance(table, DeltaRelation):
-            table.take_turn(True)
+        for before in (True, False):
+            yield from (v for v in variants if v.follows == name and v.before == before)
+            if name in self.sets:
+                self.sets[name].take_turn(not before)
 
     def _check(self, number: int, ended: bool) -> None:
         """Whether a condition for switching to another strategy is met."""
@@ -230,10 +218,6 @@ class Rounds(StratumRun):
                     met = False
             if met:
                 raise FallbackMet(when)
-
-    def _in_runs(self, name: str) -> bool:
-        table = self.tables[name]
-        return isinstance(table, DeltaRelation) and table.indexed
 
     def _full_enough(self) -> bool:
         for name, size in self.context.limit_sizes.items():
@@ -293,8 +277,8 @@ class Replanning:
         if looked - self.looked < self.tuning.replanned_from:
             return
         sizes = {key: self._rows(*key) for key in self.planned}
-        times = self.tuning.replanned_shift
-        if not any(_shifted(rows, self.planned[key], times) for key, rows in sizes.items()):
+        pairs = [(max(1, rows), max(1, self.planned[key])) for key, rows in sizes.items()]
+        if not any(max(pair) >= self.tuning.replanned_shift * min(pair) for pair in pairs):
             return
         self.looked, self.planned = looked, sizes
         self.again += 1
@@ -308,8 +292,8 @@ class Replanning:
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return
         # An unchanged join stays the same object, so that its cached state stays valid.
-        pairs = zip(old.joins, plan.joins, strict=True)
-        joins = tuple(before if before == after else after for before, after in pairs)
+        both = zip(old.joins, plan.joins, strict=True)
+        joins = tuple(before if before == after else after for before, after in both)
         whole = replace(plan, joins=joins)
         for each in self.variants:
             each.change(alone(whole, each.number), whole, sizes[each.follows, "delta"])
@@ -321,26 +305,15 @@ class Replanning:
 
     def _size(self, name: str, version: Version) -> RelationStatistics:
         run = self.run
-        arity = run.inputs.schemas[name].arity
-        rows = max(1, self._rows(name, version) if name in run.tables else 0)
         if name not in run.tables:
             return run.inputs.relation(name).statistics
-        table, delta = run.tables[name], run.deltas[name]
-        sample = (
-            delta if version == "delta" or not isinstance(table, DeltaRelation) else _largest(table)
-        )
+        arity, rows = run.inputs.schemas[name].arity, max(1, self._rows(name, version))
+        table = run.tables[name]
+        sample: Relation | None = run.deltas[name]
+        if version != "delta" and isinstance(table, DeltaRelation):
+            sample = max(table.runs.all(), key=lambda run: run.length, default=None)
         each = _different(sample, rows) if sample is not None and sample.length else None
         return Assumed(rows, max(1, rows // 10), arity, each=each)
-
-
-def _shifted(now: int, before: int, times: float) -> bool:
-    low, high = sorted((max(1, now), max(1, before)))
-    return high >= times * low
-
-
-def _largest(table: DeltaRelation) -> Relation | None:
-    """A large part of a relation's rows, if available."""
-    return max(table.runs.all(), key=lambda run: run.length, default=None)
 
 
 def _different(sample: Relation, rows: int) -> tuple[int, ...]:

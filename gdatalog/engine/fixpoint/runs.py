@@ -9,11 +9,12 @@ tries (`storage/loop_tables.py`), to which new rows are added in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import reduce
 from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import device_ops
+from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors import Ops
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
@@ -95,11 +96,6 @@ class Runs:
         self.length += rows.length
         self._spilled += rows.length if rows.store.spilled else 0
 
-    def add_proposition(self) -> Relation:
-        """Adds the row without columns: the proposition is true."""
-        self.last = Relation(self.columns, (), (), 1)
-        return self.last
-
     def settle(self) -> None:
         """Makes the last run one of the earlier ones."""
         if self.last is not None:
@@ -122,7 +118,7 @@ class Runs:
         for run in self._before:
             groups.append([run])
             sizes.append(run.length)
-            while len(groups) > 1 and _merges(sizes[-2], sizes[-1]):
+            while len(groups) > 1 and (sizes[-2] < FEW or SMALLER * sizes[-1] > sizes[-2]):
                 small, size = groups.pop(), sizes.pop()
                 groups[-1] += small
                 sizes[-1] += size
@@ -163,10 +159,6 @@ class Runs:
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 
-def _merges(large: int, small: int) -> bool:
-    return large < FEW or SMALLER * small > large
-
-
 # The hash tries of a growing relation, which compiled loops read (`storage/loop_tables.py`).
 
 
@@ -205,7 +197,7 @@ class HashIndexes:
         if key not in self.tries:
             rows = [run for run in runs if run is not last or self._complete[behind]]
             fits = self._fit(sum(run.length for run in rows), spare)
-            trie = HashTrie(columns, self.arity, _function) if fits else None
+            trie = HashTrie(columns, self.arity, hash_function) if fits else None
             self.tries[key] = trie
             for run in rows:
                 for block in run.blocks():
@@ -239,21 +231,3 @@ class HashIndexes:
             trie.add(block)
         except TooLong:
             self.tries[key] = None
-
-
-_LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
-_TYPES = {
-    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
-    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
-    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
-    "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
-    "move_pairs": ("i64[]", "i32[]", "i64[]", "i32[]"),
-}
-
-
-@cache
-def _function(name: str) -> Any:
-    from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import hash_tables
-
-    return native.of(getattr(hash_tables, name), *_TYPES[name])

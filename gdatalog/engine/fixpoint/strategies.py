@@ -13,7 +13,7 @@ import numpy as np
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, relation_of
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
@@ -59,7 +59,6 @@ from gdatalog.planner.rewrite.linear_recursion import (
 )
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
@@ -97,13 +96,13 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
     def smaller(size: int) -> Ready:
         """The next of the plans, after recording that this one did not fit."""
         made_of = {name: inputs.relation(name) for name in below}
-        inputs.plans.outgrew(stratum, made_of, (room, size))
+        inputs.plans.note((room, size), stratum, made_of)
         return by_size(size + 1)
 
     def by_size(size: int) -> Ready:
         if size == len(strategies):
             return on_host()
-        if inputs.plans.outgrown(stratum, inputs.relation, (room, size)):
+        if inputs.plans.holds((room, size), stratum, inputs.relation):
             return by_size(size + 1)
         plan = replace(ready.plan, strategy=strategies[size])
         return replace(ready, plan=plan, smaller=partial(smaller, size))
@@ -397,16 +396,14 @@ def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
     keyed = with_key(stratum, inputs.schemas)
     if keyed is None:
         return None
-    rows = {name: [_with_zeros(part) for part in parts] for name, parts in inputs.seeds.items()}
+    rows = {name: [_zeroed(part) for part in parts] for name, parts in inputs.seeds.items()}
     schemas = {**inputs.schemas, **keyed.schemas}
     return OneWorklist(keyed.stratum, replace(inputs, schemas=schemas, seeds=rows))
 
 
-def _with_zeros(part: Derived) -> Derived:
-    blocks = part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
-    count = part.count if isinstance(part, DistinctBlocks) else part[1]
-    return DistinctBlocks([_zeros(block) for block in blocks], count)
-
-
-def _zeros(block: Columns) -> Columns:
-    return np.zeros(len(block[0]), dtype=np.int32), *block
+def _zeroed(part: Derived) -> Derived:
+    """Rows with a first column of zeros."""
+    blocks = blocks_of(part)
+    zeros = [np.zeros(len(block[0]), dtype=np.int32) for block in blocks]
+    pairs = zip(zeros, blocks, strict=True)
+    return DistinctBlocks([(first, *block) for first, block in pairs], count_of(part))

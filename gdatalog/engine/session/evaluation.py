@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
 from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.ready import Ready, Since
-from gdatalog.engine.session.prepared import CheckedText
+from gdatalog.engine.session.prepared import CheckedText, parts_of
 from gdatalog.engine.session.remembered import (
     LastUse,
     MadeOf,
@@ -42,7 +43,7 @@ from gdatalog.engine.session.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.session.texts import NO_FACTS, FactList
+from gdatalog.engine.session.texts import FactList
 from gdatalog.engine.strata import (
     count_stratum,
     plan_incremental,
@@ -55,7 +56,6 @@ from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check import Checked, Schema, Stratum
-from gdatalog.planner.check.walk import Node, walk
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought
@@ -241,10 +241,10 @@ class Evaluation:
         schema = self.checked.schemas[name]
         stored = self.stored.get(name)
         facts = self.facts(name)
-        if not facts:
-            if stored is not None:
-                return self._named(name, stored, schema.columns)
+        if not facts and stored is None:
             return Relation.empty(schema.columns, schema.types)
+        if not facts and stored is not None and stored.columns == schema.columns:
+            return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
         found = self.remembered.get((name,))
@@ -253,7 +253,9 @@ class Evaluation:
         before = None if found is None else found.relations.get(name)
         tuning = self.context.tuning
         news = None if found is None else news_since(found, made_of, below, tuning)
-        if before is not None and news is not None and before.store.on_host:
+        if not facts and stored is not None:
+            relation = stored.renamed(schema.columns)
+        elif before is not None and news is not None and before.store.on_host:
             relation = before
             for keys, count in self._new_seeds(name, news.facts[0], news):
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
@@ -268,23 +270,10 @@ class Evaluation:
                 blocks = [tuple(map(brought, keys)) for keys, _ in near]
                 columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
                 relation = Relation.from_rows(schema.columns, schema.types, columns, count)
-        if self.keep([name]):
+        if not facts or self.keep([name]):
             versions = {read: held.version for read, held in below.items()}
             self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
         return relation
-
-    def _named(self, name: str, stored: Relation, columns: tuple[str, ...]) -> Relation:
-        """A stored relation under its declared column names, cached."""
-        if stored.columns == columns:
-            return stored
-        found = self.remembered.get((name,))
-        made_of = MadeOf((self.checked.schemas[name],), (), (NO_FACTS,), ())
-        below = {(name, True): stored}
-        if found is None or not found.fresh(made_of, below):
-            versions = {(name, True): stored.version}
-            found = Remembered(made_of, versions, {name: stored.renamed(columns)})
-            self.remembered[(name,)] = found
-        return found.relations[name]
 
     # ---------------------------------------------------------------------------------- strata
 
@@ -294,21 +283,15 @@ class Evaluation:
         if found is not None:
             return found
         self.context.limits.poll()
-        names = {
-            part.name
-            for rule in stratum.rules
-            if rule.body is not None
-            for part in walk(rule.body)
-            if isinstance(part, Atom)
-        }
+        names = {atom.name for rule in stratum.rules for atom in atoms_of(rule)}
         found = sorted(names.difference(stratum.relations))
         self.text.reads[stratum.relations] = found
         return found
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
-        nodes = _nodes(stratum)
-        used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
+        parts = chain.from_iterable(map(parts_of, stratum.rules))
+        used = {part.name for part in parts if isinstance(part, Param)}
         for atoms in facts:
             used.update(atoms.params)
         return MadeOf(
@@ -432,13 +415,13 @@ class Evaluation:
     def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
         """Evaluates a stratum over counts. The CPU reads the few numbers."""
         inputs, context = self.inputs(), self.context
-        read = {
-            atom.name for rule in reader.rules if rule.body is not None for atom in atoms_of(rule)
-        }
+        read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
         few = context.tuning.device_from
-        if context.device is CPU or not read <= self._counts.keys():
-            return run_stratum(reader, inputs)
-        if any(self._known[name].length > few for name in read):
+        if (
+            context.device is CPU
+            or not read <= self._counts.keys()
+            or any(self._known[name].length > few for name in read)
+        ):
             return run_stratum(reader, inputs)
         ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
         rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))
@@ -471,11 +454,3 @@ class Evaluation:
 def lies_away(relation: Relation) -> bool:
     """Whether its rows are remote only."""
     return relation.remote is not None and relation.remote.unfetched
-
-
-def _nodes(stratum: Stratum) -> list[Node]:
-    return [
-        node
-        for rule in stratum.rules
-        for node in (*rule.head.args, *([rule.body] if rule.body else []))
-    ]

@@ -12,8 +12,9 @@ stay and are computed where the rule runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from math import isfinite
 from typing import Any, TypeVar
 from weakref import ref
@@ -29,7 +30,7 @@ from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param, Stat
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
-from gdatalog.planner.check.walk import LEAVES, rebuild, walk
+from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.search import Orders
@@ -48,21 +49,15 @@ CHECKED = 4_000_000
 SHIFT = 10  # a factor in the number of rows: beyond it a plan is made again
 SIMILAR = 4  # plans of one rule, for parameters of different selectivity
 LIKE = 8  # a factor in selectivity: within it one plan serves both
+MOST_FACTS = 4096  # of strata over certain relations
 LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
 
 Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
 # Relations by name, and what tells others with the same rows, where there are few.
 Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedPlan:
-    """A rule's plan, its relations, and the selectivity of its parameters."""
-
-    made_of: Held
-    looked: tuple[Looked, ...]
-    plan: RulePlan
+# A rule's plan, the relations that it was made of, and the selectivity of its parameters.
+PreparedPlan = tuple[RulePlan, Held, tuple[Looked, ...]]
 
 
 class Plans:
@@ -75,8 +70,7 @@ class Plans:
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
-        self._dense: dict[int, tuple[Stratum, Held]] = {}
-        self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
+        self._facts: Recent[tuple[Stratum, Held]] = Recent(MOST_FACTS)  # of strata
         # Rules and strata in other words, by what they are made of.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
@@ -126,13 +120,13 @@ class Plans:
         values share a plan if their selectivity is similar.
         """
         _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
-        plans[:] = [known for known in plans if _same(known.made_of, relation)]
-        for known in plans:
-            if all(_alike(looked, relation, values) for looked in known.looked):
-                return known.plan
+        plans[:] = [known for known in plans if _same(known[1], relation)]
+        for plan, _, looked in plans:
+            if all(_alike(each, relation, values) for each in looked):
+                return plan
         params = Params(values)
         made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
-        plans.append(PreparedPlan(made_of, tuple(params.looked), plan))
+        plans.append((plan, made_of, tuple(params.looked)))
         del plans[:-SIMILAR]
         return plan
 
@@ -163,23 +157,14 @@ class Plans:
         self._delta_plans[id(rule), read] = seen, plan
         return plan
 
-    def dense(self, stratum: Stratum, relation: RelationOf) -> bool:
-        """Whether the keys of these relations are known to need no dictionary."""
-        known = self._dense.get(id(stratum))
+    def holds(self, fact: Hashable, stratum: Stratum, relation: RelationOf) -> bool:
+        """Whether a fact about a stratum was noted over the same relations: that their keys need no
+        dictionary, or that a recursion did not fit a device."""
+        known = self._facts.get((fact, id(stratum)))
         return known is not None and _same(known[1], relation)
 
-    def is_dense(self, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
-        """Records that they need none."""
-        self._dense[id(stratum)] = stratum, _held(relations)
-
-    def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
-        """Whether a recursion turned out not to fit a device; `room`: the other inputs of that."""
-        known = self._outgrown.get((id(stratum), room))
-        return known is not None and _same(known[1], relation)
-
-    def outgrew(self, stratum: Stratum, relations: Mapping[str, Relation], room: Hashable) -> None:
-        """Records that it did not fit."""
-        self._outgrown.put((id(stratum), room), (stratum, _held(relations)))
+    def note(self, fact: Hashable, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
+        self._facts.put((fact, id(stratum)), (stratum, _held(relations)))
 
 
 def _held(relations: Mapping[str, Relation]) -> Held:
@@ -244,10 +229,9 @@ class CheckedText:
             return
         for stratum in self.checked.strata:
             for rule in stratum.rules:
-                for node in (*rule.head.args, *([rule.body] if rule.body else [])):
-                    for part in walk(node):
-                        if isinstance(part, Const) and part.type == "symbol":
-                            symbols.intern(str(part.value))
+                for part in parts_of(rule):
+                    if isinstance(part, Const) and part.type == "symbol":
+                        symbols.intern(str(part.value))
         self._interned = symbols
 
 
@@ -332,6 +316,11 @@ class Prepared:
         return found
 
 
+def parts_of(rule: CheckedRule) -> Iterator[Node]:
+    """All nodes of a rule."""
+    return chain(walk(rule.head), () if rule.body is None else walk(rule.body))
+
+
 # ------------------------------------------------------------------ constants are computed
 
 
@@ -356,8 +345,7 @@ def value_of(
 
 
 def _rule(rule: CheckedRule) -> CheckedRule:
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    if not any(_foldable(part) for node in nodes for part in walk(node)):
+    if not any(map(_foldable, parts_of(rule))):
         return rule
     head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
     return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))

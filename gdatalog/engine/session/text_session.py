@@ -18,13 +18,13 @@ from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
-from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
+from gdatalog.engine.facts.lists import GivenList, holds_many, list_relation
 from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated
+from gdatalog.engine.session.texts import FactList, Outline, ProgramTexts
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -62,27 +62,6 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class TextParts:
-    """A text's statements: those that the database would keep, and its queries and outputs."""
-
-    rules: tuple[Statement, ...]
-    queries: tuple[Query, ...]
-    directives: tuple[Directive, ...]
-
-    @staticmethod
-    def of(program: Program) -> TextParts:
-        rules, queries, directives = [], [], []
-        for statement in program.statements:
-            if isinstance(statement, Query):
-                queries.append(statement)
-            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
-                directives.append(statement)
-            else:
-                rules.append(statement)
-        return TextParts(tuple(rules), tuple(queries), tuple(directives))
-
-
-@dataclass(frozen=True, slots=True)
 class Ask:
     """One request of a program: an output, a printsize or a query."""
 
@@ -92,10 +71,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """A text as it was checked, with the files that it reads."""
+    """A text as it was checked, and the files that it reads. `rules`: the statements that the
+    database would keep; `queries` and `directives`: the others."""
 
     program: Program  # named by its identity, so that it lives on
-    parts: TextParts
+    rules: tuple[Statement, ...]
+    queries: tuple[Query, ...]
+    directives: tuple[Directive, ...]
     outline: Outline
     sources: Mapping[str, Sequence[Source]]
     text: CheckedText
@@ -118,9 +100,8 @@ class Session:
     whole: bool = True
     ends: bool = False  # whether only the text's own requests are made
     known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
-    parts: TextParts = field(init=False)
-    outline: Outline = field(init=False)
-    stated: Stated = field(init=False)
+    seen: SeenText = field(init=False)
+    stated: tuple[ProgramTexts, Outline | None] = field(init=False)  # with the text's own facts
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
@@ -142,16 +123,15 @@ class Session:
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
         remote = partial(_afar, settings.context)
-        seen = self.prepared.seen(self.texts, self.known)
+        before = self.prepared.seen(self.texts, self.known)
         key = (id(self.program), self.whole, tuple(types.items()))
-        found = None if seen is None else seen.get(key)
+        found = None if before is None else before.get(key)
         if found is None:
             found = self._check(types, remote)
-            if seen is not None and not found.sources:  # files may change
-                seen.put(key, found)
-        self.parts, self.outline, self.text = found.parts, found.outline, found.text
-        self.stated = Stated(self.texts, self.outline)
-        self.checked = self.text.checked
+            if before is not None and not found.sources:  # files may change
+                before.put(key, found)
+        self.seen, self.text, self.checked = found, found.text, found.text.checked
+        self.stated = self.texts, found.outline
         self.inputs = Inputs(
             self.stored,
             found.sources,
@@ -161,7 +141,10 @@ class Session:
             self.read,
             remote,
             settings.warn,
-            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
+            {
+                name: partial(list_relation, values, self.params, self.symbols, self.prepared.lists)
+                for name, values in self.checked.lists.items()
+            },
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything reads the ranks of strings
@@ -172,7 +155,7 @@ class Session:
     def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
         """Checks the text with all that the database has."""
         program, settings = self.program, self.settings
-        parts, outline = TextParts.of(program), Outline.of(program.statements)
+        outline = Outline.of(program.statements)
         kept = self.texts.seen()
         said = () if self.texts.says_all(outline) else outline.statements
         sources = input_sources(
@@ -200,7 +183,15 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-        return SeenText(program, parts, outline, sources, text)
+        queries = tuple(s for s in program.statements if isinstance(s, Query))
+        directives = tuple(
+            statement
+            for statement in program.statements
+            if isinstance(statement, Directive) and statement.kind in ("output", "printsize")
+        )
+        apart = set(map(id, (*queries, *directives)))
+        rules = tuple(s for s in program.statements if id(s) not in apart)
+        return SeenText(program, rules, queries, directives, outline, sources, text)
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
@@ -226,9 +217,9 @@ class Session:
 
     def _context(self) -> ExecutionContext:
         """The execution context, with the text's own settings."""
-        context = self.settings.context
+        context, types = self.settings.context, self.checked.param_types
         params = {
-            name: self._coerce(name, value)
+            name: float(value) if types.get(name) == "float" else value
             for name, value in self.params.items()
             if not isinstance(value, GivenList)
         }
@@ -236,7 +227,7 @@ class Session:
         return replace(context, scope=scope, limit_sizes=self._limit_sizes())
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
-        own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
+        own = {head.name for s in self.seen.rules if isinstance(s, Rule) for head in s.heads}
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
         # Rewritten queries may read relations that no rule of the program reads.
@@ -256,7 +247,7 @@ class Session:
             self.context,
             text,
             stored,
-            self.stated.facts,
+            self.facts,
             self.remembered,
             keep,
             asked,
@@ -275,7 +266,7 @@ class Session:
             and name not in limited
             and name not in self.stored
             and name in self.checked.schemas
-            and not self.stated.facts(name)
+            and not self.facts(name)
             and all(directive.path is None for directive, _ in sources)
         }
 
@@ -286,11 +277,16 @@ class Session:
 
     def kept_outline(self) -> Outline:
         """What the checks see of the statements that the database would keep."""
-        return self.outline.without([*self.parts.queries, *self.parts.directives])
+        return self.seen.outline.without([*self.seen.queries, *self.seen.directives])
 
-    def _coerce(self, name: str, value: Value) -> Value:
-        """Converts an int to a float parameter."""
-        return float(value) if self.checked.param_types.get(name) == "float" else value
+    def facts(self, name: str) -> FactList:
+        """The facts of a relation: those of kept texts, and the text's own until it is kept."""
+        texts, outline = self.stated
+        there = texts.facts(name)
+        if outline is None or name not in outline.facts:
+            return there
+        own = outline.facts[name]
+        return FactList([*there, *own], {*there.params, *outline.params(name)})
 
     def _limit_sizes(self) -> dict[str, int]:
         sizes = {}
@@ -309,13 +305,13 @@ class Session:
     @property
     def cautions(self) -> list[Caution]:
         """The cautions of this text and its evaluation, without those reported before."""
-        sources = {s.span.source for s in (*self.parts.rules, *self.parts.queries)}
+        sources = {s.span.source for s in (*self.seen.rules, *self.seen.queries)}
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
         return found + self.evaluation.cautions
 
     def own_queries(self) -> list[CheckedQuery]:
         """The text's queries, in order."""
-        own = {query.span for query in self.parts.queries}
+        own = {query.span for query in self.seen.queries}
         return [query for query in self.checked.queries if query.span in own]
 
     def asks(self) -> list[Ask]:
@@ -345,10 +341,10 @@ class Session:
             )
         if queries:
             return queries[0].relation
-        own = [s for s in self.parts.rules if isinstance(s, Rule)]
+        own = [s for s in self.seen.rules if isinstance(s, Rule)]
         if own:
             return own[-1].heads[0].name
-        if self.checked.last is None or not self.parts.rules:
+        if self.checked.last is None or not self.seen.rules:
             raise UsageError(
                 "this text asks for nothing",
                 hint="end it with `?- body.`, or with the rule whose relation you want",
@@ -382,9 +378,10 @@ class Session:
 
     def said(self, name: str) -> int | None:
         """The number of rows of a relation that has only kept facts."""
-        if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
+        texts, own = self.stated
+        if name in self.inputs or self.evaluation.derived(name) or own is not None:
             return None
-        return self.stated.texts.rows(name, self.checked.schemas[name].types)
+        return texts.rows(name, self.checked.schemas[name].types)
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:

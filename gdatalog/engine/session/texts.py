@@ -326,23 +326,3 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
-
-
-@dataclass(slots=True)
-class Stated:
-    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
-
-    texts: ProgramTexts
-    own: Outline | None
-
-    def keep(self, texts: ProgramTexts) -> None:
-        """Records that its own text is kept: it is one of these."""
-        self.texts, self.own = texts, None
-
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation."""
-        there = self.texts.facts(name)
-        own = None if self.own is None else self.own.facts.get(name)
-        if self.own is None or own is None:
-            return there
-        return FactList([*there, *own], {*there.params, *self.own.params(name)})
