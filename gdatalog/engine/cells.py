@@ -128,7 +128,7 @@ class CellByCellRun(OneCellRun):
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
         assert self.tries is not None
         self.tries.add(join)
-        room = room_for_slices(self.plan, device, limits)
+        room = room_for_slices(self.plan, self.context)
         found = scheduled(join, self.tries, self.context, room)
         paged = paging(join, self.tries, self.context, room, found)
         if paged is not None:
@@ -271,7 +271,7 @@ def rows_in_cells(
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host
-    left = limits.spare() - room_for_slices(plan, context.device, limits)
+    left = limits.spare() - room_for_slices(plan, context)
     free, largest = context.device.room(left)
     spare = min(left, int((1 - share_of_slices(plan)) * free))
     try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -94,30 +93,24 @@ def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     return Form(tuple(slots), tuple(keys), weighted=True)
 
 
+@dataclass(eq=False)
 class JoinNest:
-    """A join as a nest of loops, printed on first use."""
+    """A join as a nest of loops, printed on first use.
 
-    def __init__(
-        self,
-        join: JoinPlan,
-        form: Form,
-        sources: Sources,
-        context: ExecutionContext,
-        marks: Mapping[str, Any] = MappingProxyType({}),
-        counted: bool = False,
-        growing: Collection[int] = (),
-    ) -> None:
-        """`marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run
-        that ended early it holds the rows that were not output. `counted`: the loops count
-        bindings. `growing`: the numbers of the tries that have later versions."""
-        self.join = join
-        self.form = form
-        self.sources = sources
-        self.context = context
-        self.marks = marks
-        self.counted = counted
-        self.growing = growing
-        self.seen: dict[int, StepCounts] = {}  # the last run's counters, by id of the step
+    `marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run that
+    ended early it holds the rows that were not output. `counted`: the loops count bindings.
+    `growing`: the numbers of the tries that have later versions. `seen`: the last run's counters,
+    by id of the step.
+    """
+
+    join: JoinPlan
+    form: Form
+    sources: Sources
+    context: ExecutionContext
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    counted: bool = False
+    growing: Collection[int] = ()
+    seen: dict[int, StepCounts] = field(default_factory=dict)
 
     @property
     def knobs(self) -> Knobs:
@@ -345,29 +338,17 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
 
 def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
     """Passes partial aggregates, or rows with weights, to the sink."""
-    keys, orbit = nest.form.keys, nest.join.orbit
-    for block in blocks:
+    keys, orbit, width = nest.form.keys, nest.join.orbit, len(nest.form.keys)
+    pieces = ((block, at) for block in blocks for at in range(0, len(block[-1]), READ))
+    for block, start in pieces:  # a few rows at a time: grouping them takes memory beside the block
+        part = tuple(column[start : start + READ] for column in block)
         if nest.form.gathers:
-            width = len(keys)
-            for part in _pieces(block):
-                sums = [_times(each, orbit) for each in part[width:]] if orbit > 1 else part[width:]
-                gathering.add_partials(part[:width], sums)
+            gathering.add_partials(part[:width], [_times(each, orbit) for each in part[width:]])
             continue
-        for part in _pieces(block):
-            slots = zip(nest.form.outputs, part, strict=False)
-            columns = {slot.name: column for slot, column in slots}
-            gathering.add(
-                tuple(columns[key.name] for key in keys),
-                len(part[-1]),
-                columns.__getitem__,
-                _times(part[-1], orbit),
-            )
-
-
-def _pieces(block: Block) -> Iterator[Block]:
-    """Some rows of a block at a time: grouping them takes memory beside the block."""
-    for start in range(0, len(block[-1]), READ):
-        yield tuple(column[start : start + READ] for column in block)
+        slots = zip(nest.form.outputs, part, strict=False)
+        columns = {slot.name: column for slot, column in slots}
+        own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
+        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
 
 
 def _times(counts: Any, orbit: int) -> Any:

@@ -7,7 +7,7 @@ cluster may stay there, and so does a relation of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,10 +32,16 @@ Rows = tuple[Columns, int]
 
 @dataclass(frozen=True, slots=True)
 class DistinctBlocks:
-    """Unsorted distinct rows from several threads, `count` in all."""
+    """Unsorted distinct rows from several threads, `count` in all; or rows of a cluster, which may
+    contain duplicates, and whose blocks are fetched on first access."""
 
-    blocks: Sequence[Columns]
+    near: Sequence[Columns]
     count: int
+    far: RemoteRows | None = None
+
+    @property
+    def blocks(self) -> Sequence[Columns]:
+        return self.near if self.far is None else self.far.distinct()
 
 
 Derived = Rows | DistinctBlocks
@@ -44,26 +50,13 @@ Derived = Rows | DistinctBlocks
 Seeds = Mapping[str, Sequence[Derived]]
 
 
-class FarBlocks(Sequence[Columns]):
-    """Blocks of remote rows, fetched on first access."""
-
-    def __init__(self, rows: RemoteRows) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows.distinct())
-
-    @overload
-    def __getitem__(self, at: int) -> Columns: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Columns]: ...
-    def __getitem__(self, at: int | slice) -> Columns | Sequence[Columns]:
-        return self.rows.distinct()[at]
-
-
 def remote_blocks(rows: RemoteRows) -> DistinctBlocks:
-    """Wraps rows of a cluster as a rule's output; they may contain duplicates."""
-    return DistinctBlocks(FarBlocks(rows), rows.at_most)
+    """Wraps rows of a cluster as a rule's output."""
+    return DistinctBlocks((), rows.at_most, rows)
+
+
+def far_rows(derived: Derived) -> RemoteRows | None:
+    return derived.far if isinstance(derived, DistinctBlocks) else None
 
 
 def blocks_of(derived: Derived) -> Sequence[Columns]:
@@ -77,8 +70,8 @@ def count_of(derived: Derived) -> int:
 
 def nbytes_of(derived: Derived) -> int:
     """The bytes of memory that the columns hold."""
-    if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
-        return 0  # they are remote
+    if far_rows(derived) is not None:
+        return 0
     return sum(held_bytes(column) for block in blocks_of(derived) for column in block)
 
 
@@ -154,17 +147,13 @@ def together(parts: Sequence[Derived]) -> Derived:
     return DistinctBlocks(blocks, sum(map(count_of, parts)))
 
 
-def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
+def union_rows(parts: Sequence[Derived], ops: Ops) -> Rows:
     """The sorted distinct rows of several row sets."""
-    filled = [rows for rows, count in parts if count]
-    if not filled:
-        return (parts[0][0], 0) if parts else ((), 0)
-    if not filled[0]:
-        return (), 1
+    filled = [part for part in parts if count_of(part)]
     if len(filled) == 1:
-        return filled[0], len(filled[0][0])
-    rows = ops.merge_rows([laid(part, ops) for part in filled])
-    return rows, len(rows[0])
+        return in_order(filled[0], ops)
+    blocks = [block for part in filled or parts[:1] for block in blocks_of(part)]
+    return in_order(DistinctBlocks(blocks, min(1, len(filled))), ops)
 
 
 def relation_of(
@@ -172,7 +161,7 @@ def relation_of(
 ) -> Relation:
     """The union of complete row sets as a relation, which is sorted on demand."""
     filled = [part for part in parts if count_of(part)]
-    far = next((store for part in filled if (store := _afar(part)) is not None), None)
+    far = next((store for part in filled if (store := far_rows(part)) is not None), None)
     if far is not None:
         lying = [one for part in filled for one in _parts_of(part)]
         distinct = len(filled) == 1 and far.known >= KnownRows.DISTINCT
@@ -193,14 +182,9 @@ def relation_of(
     return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)
 
 
-def _afar(derived: Derived) -> RemoteRows | None:
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else None
-    return blocks.rows if isinstance(blocks, FarBlocks) else None
-
-
 def _parts_of(derived: Derived) -> Sequence[RemotePart]:
     """A rule's output for a remote relation; local rows are sent there when needed."""
-    far = _afar(derived)
+    far = far_rows(derived)
     if far is not None:
         return far.parts
     here = [tuple(map(brought, block)) for block in blocks_of(derived) if len(block[0])]

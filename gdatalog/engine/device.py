@@ -7,7 +7,7 @@ GPUs that work together as one device.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gdatalog import cpu_ops
@@ -26,7 +26,6 @@ from gdatalog.storage.trie import Trie
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.device import Gpu
     from gdatalog.gpu_ops.transfers import Paged, Slices
-    from gdatalog.plan.cells import Sizes
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -88,13 +87,7 @@ class Cpu:
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_partitioned(function, run, rooms, first)
 
-    def together(
-        self,
-        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
-        shared: Shared,
-        tries: Sequence[Trie],
-        limits: Limits,
-    ) -> list[list[Block]]:
+    def together(self, *_: object) -> list[list[Block]]:
         """Runs all pieces of some work, each on one of the members with its operations and tries.
         Returns their blocks on the first member, by piece."""
         raise AssertionError("it is alone")
@@ -115,13 +108,7 @@ class Cpu:
     def make_room(self, limits: Limits) -> None:
         """Evicts indexes that are not in use, for a rule whose own do not fit: none on the CPU."""
 
-    def slices(
-        self,
-        room: int,
-        tries: Mapping[Hashable, Trie],
-        sizes: Mapping[Hashable, Sizes],
-        poll: Callable[[], None],
-    ) -> Slices:
+    def slices(self, *_: object) -> Slices:
         """The place of slices of the host's tries on this device, of at most this many bytes."""
         raise AssertionError("the host's tries are here")
 

@@ -40,7 +40,8 @@ def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Column
     """Multiplies the partial aggregates of groups, which follow `width` keys."""
     if times == 1:
         return list(blocks)
-    most = max((greatest(part) for block in blocks for part in block[width:]), default=0.0)
+    parts = [part for block in blocks for part in block[width:] if len(part)]
+    most = max((max(float(part.max()), -float(part.min())) for part in parts), default=0.0)
     if most * abs(times) >= EXACT:
         raise TooWide
     return [(*block[:width], *(times * part for part in block[width:])) for block in blocks]
@@ -57,11 +58,6 @@ def once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Colu
             order = np.argsort(keys, kind="stable")  # fast: few ascending runs
             keys, counts = keys[order], counts[order]
     return ((keys,), counts) if ascends(keys) else None
-
-
-def greatest(numbers: Array) -> float:
-    """The greatest absolute value, or 0."""
-    return max(float(numbers.max()), -float(numbers.min()), 0.0) if len(numbers) else 0.0
 
 
 def ascends(keys: Array) -> bool:

@@ -41,6 +41,8 @@ SURELY = 1 << 24  # bytes that fit any device
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
+# Returns a relation by name; None if it is not evaluated yet.
+AtHand = Callable[[str], Relation | None]
 Living = tuple[ReferenceType[Trie], ...]
 # Cached schedules, by their first trie. They identify tries by id, so they are valid only while all
 # of these exist.
@@ -50,14 +52,10 @@ _SCHEDULES = WeakKeyDictionary()
 _SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
-def too_large(
-    plans: Sequence[RulePlan],
-    relation_of: Callable[[str], Relation | None],
-    device: Device,
-    limits: Limits,
-) -> bool:
+def too_large(plans: Sequence[RulePlan], relation_of: AtHand, context: ExecutionContext) -> bool:
     """Whether the indexes that plans read together, with the rows that they are built from, are
     expected to exceed the device's room. Relations that are not evaluated yet count as empty."""
+    device, limits = context.device, context.limits
     if device is CPU:
         return False
     refs = {ref for plan in plans for join in plan.joins for ref in join.tries}
@@ -82,9 +80,7 @@ def too_large(
     return sum(index.bytes or 0 for index in asked) + rows > room
 
 
-def known_of(
-    refs: Iterable[TrieRef], relation_of: Callable[[str], Relation | None]
-) -> dict[str, Relation]:
+def known_of(refs: Iterable[TrieRef], relation_of: AtHand) -> dict[str, Relation]:
     """The referenced relations that are evaluated already."""
     found = {name: relation_of(name) for name in {ref.relation for ref in refs}}
     return {name: relation for name, relation in found.items() if relation is not None}
@@ -135,9 +131,9 @@ def share_of_slices(plan: RulePlan) -> float:
     return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
 
 
-def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
-    free, _ = device.room(0)
-    room = int(share_of_slices(plan) * min(free, limits.spare()))
+def room_for_slices(plan: RulePlan, context: ExecutionContext) -> int:
+    free, _ = context.device.room(0)
+    room = int(share_of_slices(plan) * min(free, context.limits.spare()))
     return room - room % (1 << max(0, room.bit_length() - FINE))
 
 
@@ -224,9 +220,6 @@ def read(
 
 
 OFFSET, WEIGHT = 8, 8  # bytes of a list's start, and of the row count of an entry
-
-# Returns a relation by name; None if it is not evaluated yet.
-AtHand = Callable[[str], Relation | None]
 
 
 @dataclass(frozen=True, slots=True)

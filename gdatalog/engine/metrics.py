@@ -69,10 +69,8 @@ class RuleRun:
     def saw(self, seen: Mapping[int, StepCounts]) -> None:
         """Adds metrics of steps, by id."""
         own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
-        for step, more in seen.items():
-            if step not in own:
-                continue
-            self.seen.setdefault(step, StepCounts()).add(more)
+        for step in seen.keys() & own:
+            self.seen.setdefault(step, StepCounts()).add(seen[step])
 
 
 @dataclass(slots=True)
@@ -183,8 +181,10 @@ class StratumMetrics:
         self._open.append(stats)
         return stats
 
-    def ran(self, stats: RuleRound) -> None:
+    def ran(self, stats: RuleRound, report: RuleRun | None = None) -> None:
         stats.bytes = self._most()
+        if report is not None:
+            report.bytes = max(report.bytes, stats.bytes)
 
     def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
         """Counts the new rows of the parts that a relation's rules derived, in order.

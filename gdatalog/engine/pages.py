@@ -43,7 +43,7 @@ from gdatalog.plan.schedule import (
     takes_pages,
 )
 from gdatalog.printer import MOST_TILE_ROWS
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of
@@ -70,8 +70,7 @@ def plan_placement(
     context: ExecutionContext,
 ) -> PlannedPlacement:
     """Returns an empty placement if a rule's indexes fit the device."""
-    device, limits = context.device, context.limits
-    if not too_large([plan], relation_of, device, limits):
+    if not too_large([plan], relation_of, context):
         return PlannedPlacement()
     refs = {ref for join in plan.joins for ref in join.tries}
     relations = known_of(refs, relation_of)
@@ -102,7 +101,7 @@ def _by_tries(
 ) -> Placements:
     """Plans by the host's tries."""
     tries = HostTries(Sources(there.__getitem__), context.limits)
-    room = room_for_slices(plan, context.device, context.limits)
+    room = room_for_slices(plan, context)
     for join in plan.joins:
         tries.add(join)
         found = scheduled(join, tries, context, room)
@@ -124,7 +123,7 @@ def _by_statistics(
     sizes: dict[Hashable, Sizes] = {
         ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
-    room = room_for_slices(plan, context.device, context.limits)
+    room = room_for_slices(plan, context)
 
     def longest(ref: TrieRef, depth: int) -> int:
         """An upper bound of the longest list of an index level."""
@@ -132,6 +131,22 @@ def _by_statistics(
         if depth != 1:
             return relation.at_most
         return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
+
+    def in_pages(join: JoinPlan, bits: set[str]) -> tuple[InPages, float]:
+        """The expected traffic of reading in place, assuming that each list is equally likely to be
+        on the device; and its cost, in bytes over the link."""
+        cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
+        for read in reads(join, lambda _: None, bits):
+            ref = join.tries[read.trie]
+            if not ref.columns or not read.depth:
+                continue
+            length = SECTOR
+            if not read.counted and not read.searched:
+                rows = max(1, relations[ref.relation].at_most)
+                length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
+            bytes_ += cold * read.times * max(SECTOR, length)
+            cost += cold * read.times * max(READ_COSTS, length)
+        return InPages(size, min(room, size), int(bytes_)), cost
 
     how = context.knobs.host_indexes
     for join in plan.joins:
@@ -144,33 +159,9 @@ def _by_statistics(
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         bits = in_bits(join, longest, MOST_TILE_ROWS)
-        paged, cost = _in_pages(join, relations, size, whole, room, bits)
+        paged, cost = in_pages(join, bits)
         pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
         yield found, paged if pays else None
-
-
-def _in_pages(
-    join: JoinPlan,
-    relations: Mapping[str, Relation],
-    size: int,
-    whole: Mapping[TrieRef, int],
-    room: int,
-    bits: set[str],
-) -> tuple[InPages, float]:
-    """The expected traffic of reading in place, assuming that each list is equally likely to be on
-    the device; and its cost, in bytes over the link."""
-    cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
-    for read in reads(join, lambda _: None, bits):
-        ref = join.tries[read.trie]
-        if not ref.columns or not read.depth:
-            continue
-        length = SECTOR
-        if not read.counted and not read.searched:
-            rows = max(1, relations[ref.relation].at_most)
-            length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
-        bytes_ += cold * read.times * max(SECTOR, length)
-        cost += cold * read.times * max(READ_COSTS, length)
-    return InPages(size, min(room, size), int(bytes_)), cost
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
@@ -200,7 +191,7 @@ SAMPLE = 1 << 13  # sample of the lists that a step reads
 WHOLE = 1 << 21  # bytes of a page if none can be placed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Paging:
     """How a join reads indexes in place: their arrays, and the pages on the device."""
 
@@ -208,8 +199,8 @@ class Paging:
     tries: HostTries
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
-    placed: PagePlacement
     bits: set[str]
+    placed: PagePlacement = field(init=False)
 
     @property
     def placement(self) -> InPages:
@@ -244,6 +235,47 @@ class Paging:
             for found in made.values():
                 paged.place(found, ())
 
+    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, Heat]:
+        """The bytes that reads of each index page move over the link."""
+        page = self.context.device.paged().page or WHOLE
+        heats = {
+            index: Heat(page, max(1, -(-layout.size // page)))
+            for index, layout in self.layouts.items()
+        }
+        sampled: dict[int, Numbers] = {}
+        for read in reads(self.join, rows_out, self.bits):
+            whole = self.tries.of[self.join.tries[read.trie]]
+            if id(whole) in heats:
+                if read.trie not in sampled:
+                    sampled[read.trie] = self._roots_read(read.trie)
+                layout = self.layouts[id(whole)]
+                _add(heats[id(whole)], read, whole, layout, sampled[read.trie])
+        return heats
+
+    def _roots_read(self, number: int) -> Numbers:
+        """Positions in a trie's root list, as often as joins reach them: a value is bound as often
+        as it occurs in the other indexes that bind the same variable."""
+        join, tries = self.join, self.tries
+        root = tries.of[join.tries[number]].levels[0]
+        known = root_of(roots(join)[number], self.context)
+        if isinstance(known, int):
+            at = int(np.searchsorted(root.values, known))
+            return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
+        names = roles(join)
+        name = names[number][0]
+        lists = [
+            tries.of[ref].levels[depth].values
+            for ref, own in zip(join.tries, names, strict=True)
+            for depth in range(1, len(own))
+            if name is not None and own[depth] == name
+        ]
+        found = [root.find(values[:: max(1, len(values) // SAMPLE)]) for values in lists]
+        places = np.concatenate(found).astype(np.int64) if found else np.empty(0, dtype=np.int64)
+        places = places[places >= 0]
+        if not len(places):
+            places = np.arange(0, len(root), max(1, len(root) // SAMPLE), dtype=np.int64)
+        return places
+
     def read(self, report: RuleRun) -> int:
         """Estimates the bytes read over the link from the number of lists reached."""
 
@@ -251,9 +283,8 @@ class Paging:
             seen = report.seen.get(id(step))
             return None if seen is None else float(seen.rows_out)
 
-        heats = _heats(self.join, self.tries, self.context, self.layouts, counted, self.bits)
         total = 0.0
-        for index, heat in heats.items():
+        for index, heat in self.heats(counted).items():
             cold = np.ones(heat.count, dtype=bool)
             cold[list(self.placed.pages.get(index, ()))] = False
             total += float(heat.bytes[cold].sum())
@@ -274,66 +305,13 @@ def paging(
     if there + sum(layout.size for layout in layouts.values()) > default_limit():
         return None  # the machine must have memory for both: pages cannot be spilled to files
     bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
-    heats = _heats(join, tries, context, layouts, lambda _: None, bits)
-    found = placed(heats, room if made.page else 0)
-    paged = Paging(join, tries, context, layouts, found, bits)
+    paged = Paging(join, tries, context, layouts, bits)
+    paged.placed = placed(paged.heats(lambda _: None), room if made.page else 0)
     if how == "pages":
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
-    cost = found.cost + written + paged.placement.placed
+    cost = paged.placed.cost + written + paged.placement.placed
     return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
-
-
-# ------------------------------------------------------------------------------- expectations
-
-
-def _heats(
-    join: JoinPlan,
-    tries: HostTries,
-    context: ExecutionContext,
-    layouts: Mapping[Hashable, TrieArrays],
-    rows_out: Callable[[Step], float | None],
-    bits: set[str],
-) -> dict[Hashable, Heat]:
-    """The bytes that reads of each index page move over the link."""
-    page = context.device.paged().page or WHOLE
-    heats = {
-        index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
-    }
-    sampled: dict[int, Numbers] = {}
-    for read in reads(join, rows_out, bits):
-        whole = tries.of[join.tries[read.trie]]
-        if id(whole) in heats:
-            if read.trie not in sampled:
-                sampled[read.trie] = _roots_read(join, tries, context, read.trie)
-            _add(heats[id(whole)], read, whole, layouts[id(whole)], sampled[read.trie])
-    return heats
-
-
-def _roots_read(
-    join: JoinPlan, tries: HostTries, context: ExecutionContext, number: int
-) -> Numbers:
-    """Positions in a trie's root list, as often as joins reach them: a value is bound as often as
-    it occurs in the other indexes that bind the same variable."""
-    root = tries.of[join.tries[number]].levels[0]
-    known = root_of(roots(join)[number], context)
-    if isinstance(known, int):
-        at = int(np.searchsorted(root.values, known))
-        return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
-    names = roles(join)
-    name = names[number][0]
-    lists = [
-        tries.of[ref].levels[depth].values
-        for ref, own in zip(join.tries, names, strict=True)
-        for depth in range(1, len(own))
-        if name is not None and own[depth] == name
-    ]
-    found = [root.find(values[:: max(1, len(values) // SAMPLE)]) for values in lists]
-    places = np.concatenate(found).astype(np.int64) if found else np.empty(0, dtype=np.int64)
-    places = places[places >= 0]
-    if not len(places):
-        places = np.arange(0, len(root), max(1, len(root) // SAMPLE), dtype=np.int64)
-    return places
 
 
 def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:

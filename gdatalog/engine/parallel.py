@@ -26,7 +26,7 @@ from gdatalog.plan import Apply, Expr, Join, JoinPlan
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.placement import Shared
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import Abandoned
@@ -174,12 +174,6 @@ class Scan:
     limits: Limits
     workers: int = 1
     seen: dict[int, StepCounts] | None = None
-    _named: dict[Any, Array] = field(init=False)
-
-    def __post_init__(self) -> None:
-        assert self.join.given is not None
-        names = (slot.name for slot in self.join.given.slots)
-        self._named = dict(zip(names, self.rows, strict=True))
 
     def run(self, sink: Sink) -> None:
         """Passes the plan's output to the sink, until it wants no more."""
@@ -223,8 +217,12 @@ class Scan:
             start, size = start + size, min(4 * size, self.limits.chunk)
 
     def _frontier(self, rows: range) -> Frontier:
-        part = slice(rows.start, rows.stop)
-        return Frontier(len(rows), columns={name: key[part] for name, key in self._named.items()})
+        assert self.join.given is not None
+        part, named = (
+            slice(rows.start, rows.stop),
+            zip(self.join.given.slots, self.rows, strict=True),
+        )
+        return Frontier(len(rows), columns={slot.name: column[part] for slot, column in named})
 
     # -------------------------------------------------------------------------------- threads
 

@@ -115,7 +115,7 @@ def _answer(db: Database, session: Session, how: How, metrics: Metrics | None) -
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {tuples(len(result))}")
         else:
-            policy, folders = db.workspace.policy, session.settings.folders
+            policy, folders = db.workspace.policy, session.folders
             written = write_relation(directive, ask.name, result, policy, folders)
             lines.append(f"{ask.name}: {tuples(len(result))} -> {written}")
     if metrics is None:

@@ -158,7 +158,7 @@ def give(
         output.relation(ask.name, result, directive)
     else:
         with shown, spending("writing"):
-            written = write_relation(directive, ask.name, result, session.settings.policy, folders)
+            written = write_relation(directive, ask.name, result, session.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {written}")

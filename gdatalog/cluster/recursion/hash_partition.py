@@ -18,7 +18,7 @@ from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.cluster.workers import own_address
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
+from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
@@ -250,7 +250,7 @@ class HashPartition(StratumRun):
         news: dict[str, Relation] = {}
         for name, table in self.homes.items():
             parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows, count = union_rows(parts, self.ops)
             news[name] = table.add(rows, count)
             self.context.limits.charge(f"{name} at home", table.nbytes)
         return news
@@ -280,7 +280,7 @@ class HashPartition(StratumRun):
         routes = self.task.routes
         for name, place in routes.places.items():
             parts = [parcel[name] for parcel in inbox if name in parcel]
-            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows, count = union_rows(parts, self.ops)
             known = self.tables.get(name)
             if known is None:
                 schema = self.inputs.schemas[place.relation]

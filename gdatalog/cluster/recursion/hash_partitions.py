@@ -34,7 +34,7 @@ from gdatalog.cluster.recursion.hash_partition import (
 from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.rows import Shuffle, parts_of, size_of
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
-from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
+from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
@@ -463,8 +463,8 @@ class HashPartitions:
 
 def remote_rows_of(derived: Derived) -> RemoteRows | None:
     """Derived rows that are on workers; None if they are in the driver."""
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
-    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.unfetched else None
+    rows = far_rows(derived)
+    return rows if rows is not None and rows.unfetched else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:

@@ -172,8 +172,9 @@ def read_relation(
     if directive.path is not None:
         given = {key: value for key, value in given.items() if key != "IO"}
         delimiter = given.pop("delimiter", None)
+        delimiter = "\t" if delimiter == "\\t" else delimiter
         options = options_of_text(given, findings)
-        return read_tables(path, options, delimiter=_tab(delimiter), declared=schema)
+        return read_tables(path, options, delimiter=delimiter, declared=schema)
     assert schema is not None
     how = symbols.as_set, kept
     if given:
@@ -181,10 +182,6 @@ def read_relation(
     else:
         tables = read_facts(name, folders.facts, schema, *how)
     return (t if kept is None or len(t.types) == len(kept) else t.only(kept) for t in tables)
-
-
-def _tab(delimiter: str | None) -> str | None:
-    return "\t" if delimiter == "\\t" else delimiter
 
 
 @contextmanager

@@ -39,10 +39,7 @@ class Encoded:
     inputs: StratumInputs
     columns: Mapping[Column, Dictionary]
 
-    def decoded(self, relations: Mapping[str, Relation]) -> dict[str, Relation]:
-        return {name: self._decoded(name, relation) for name, relation in relations.items()}
-
-    def _decoded(self, name: str, relation: Relation) -> Relation:
+    def decoded(self, name: str, relation: Relation) -> Relation:
         own = {at: d for (of, at), d in self.columns.items() if of == name}
         if name.endswith(COUNTS):  # its first column is a column of the counted relation
             counted = name.removesuffix(COUNTS)
@@ -113,20 +110,16 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
 
 
 def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
-    """Whether a stratum is less work, over all evaluations, than encoding some rows."""
+    """Whether a stratum without codes is less work, over all evaluations, than encoding some
+    rows."""
     before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
-    cost = before[0] + _cost(stratum, inputs)
+    run = StratumRun(stratum, inputs)
+    plans = [run.plan(rule, first=True) for rule in stratum.rules]
+    cost = before[0] + sum(join.cost for plan in plans for join in plan.joins)
     if inputs.context.tuning.coded_reads * cost >= rows:
         return False
     before[0] = cost
     return True
-
-
-def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
-    """The expected work of a stratum's rules without encoding, in rows."""
-    run = StratumRun(stratum, inputs)
-    plans = [run.plan(rule, first=True) for rule in stratum.rules]
-    return sum(join.cost for plan in plans for join in plan.joins)
 
 
 class _Keys:

@@ -5,16 +5,16 @@ ahead.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Event, Lock
-from types import MappingProxyType
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
 from gdatalog.errors import Caution, Error
@@ -31,7 +31,7 @@ from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.threads import begun
-from gdatalog.values import TypeName, Value
+from gdatalog.values import TypeName
 
 
 @dataclass(slots=True)
@@ -49,37 +49,28 @@ Afar = Callable[[str, str, Schema | None], Relation | None]
 Source = tuple[Directive, Folders]
 
 
+@dataclass(slots=True, eq=False)
 class Inputs(Mapping[str, Relation]):
-    """Stored relations, and the files of `.input`s, read when they are first requested."""
+    """Stored relations, and the files of `.input`s, read when they are first requested.
 
-    def __init__(
-        self,
-        stored: Mapping[str, Relation],
-        sources: Mapping[str, Sequence[Source]],
-        schemas: Mapping[str, Schema],
-        symbols: SymbolTable,
-        policy: FilePolicy,
-        read: FilesRead,
-        remote: Afar = lambda data, name, schema: None,
-        warn: Callable[[Caution], None] = lambda caution: None,
-        lists: Mapping[str, Callable[[], Relation]] = MappingProxyType({}),
-    ) -> None:
-        """`remote`: returns the relation of a path if others read it. `lists`: make the relations
-        of the values of lists."""
-        self.stored = stored
-        self.sources = sources
-        self.schemas = schemas
-        self.symbols = symbols
-        self.policy = policy
-        self.read = read
-        self.remote = remote
-        self.warn = warn
-        self.lists = lists
-        self._joined: dict[str, Relation] = {}
-        self._files: dict[str, list[tuple[Any, ...]]] = {}  # the files of each relation
-        self.ahead: ReadingAhead | None = None
-        # The columns that are kept of relations whose other columns are not read.
-        self.kept: Mapping[str, tuple[int, ...]] = {}
+    `remote`: returns the relation of a path if others read it. `lists`: make the relations of the
+    values of lists.
+    """
+
+    stored: Mapping[str, Relation]
+    sources: Mapping[str, Sequence[Source]]
+    schemas: Mapping[str, Schema]
+    symbols: SymbolTable
+    policy: FilePolicy
+    read: FilesRead
+    remote: Afar = lambda data, name, schema: None
+    warn: Callable[[Caution], None] = lambda caution: None
+    lists: Mapping[str, Callable[[], Relation]] = field(default_factory=dict)
+    # The columns that are kept of relations whose other columns are not read.
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ahead: ReadingAhead | None = None
+    _joined: dict[str, Relation] = field(default_factory=dict)
+    _files: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # of each relation
 
     def let_go(self, name: str) -> None:
         """Frees what was read only for a relation that is not read again."""
@@ -113,19 +104,15 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
-        before = self.read.unions.get(name)
-        if before is not None:
-            versions, found = before
-            if len(versions) == len(parts):
-                since = [part.since(version) for part, version in zip(parts, versions, strict=True)]
-                if all(rows is not None for rows in since):
-                    more = [rows for known in since for rows in known or ()]
-                    for rows in more:
-                        found = extended(found, rows)
-                    if more:
-                        self.read.unions[name] = tuple(part.version for part in parts), found
-                    return found
-        found = union(parts)
+        """The relation of several parts; the one before, extended, if its parts only grew."""
+        versions, found = self.read.unions.get(name, ((), None))
+        pairs = zip(parts, versions, strict=False)
+        since = [part.since(version) for part, version in pairs]
+        if found is None or len(versions) != len(parts) or None in since:
+            found = union(parts)
+        else:
+            for rows in (rows for known in since for rows in known or ()):
+                found = extended(found, rows)
         self.read.unions[name] = tuple(part.version for part in parts), found
         return found
 
@@ -151,9 +138,9 @@ class Inputs(Mapping[str, Relation]):
                         made = self.ahead.take(key)
                     if found is None:
                         made = made or watch.aside(lambda: self._made(source, name, path, schema))
-                        found = made.relation
+                        found = made[0]
                 self.read.files[key] = version, found
-                for caution in () if made is None else made.findings.cautions(name):
+                for caution in () if made is None else made[1].cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
                 if self.ahead is not None:
                     self.ahead.after(version[1])
@@ -169,7 +156,7 @@ class Inputs(Mapping[str, Relation]):
         souffle = directive.path is None  # these formats do not define duplicates
         if relation.types:
             findings.count(loaded, loaded if souffle else relation.length)
-        return FileContent(relation, findings)
+        return relation, findings
 
     def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
         """Starts a thread that reads the files of relations in this order, beginning with the first
@@ -194,11 +181,8 @@ class Inputs(Mapping[str, Relation]):
         directive, folders = source
         path = locate(directive, name, self.policy, folders)
         schema = self.schemas.get(name)
-        if (
-            directive.path is not None
-            and name not in self.stored
-            and not (schema and schema.declared)
-        ):
+        declared = name in self.stored or (schema is not None and schema.declared)
+        if directive.path is not None and not declared:
             schema = None  # its types come from the data
         from gdatalog.storage.data_files import version_of
 
@@ -268,18 +252,14 @@ def input_sources(
 # Facts as rows of keys, and rows without rules as a stratum begins with them.
 
 
-def fact_rows(
-    facts: Sequence[Atom],
-    types: Sequence[TypeName],
-    params: Mapping[str, Value],
-    symbols: SymbolTable,
-) -> Rows:
+def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
     """The rows of facts, in their order."""
+    params = scope.params
     columns = []
     for at, kind in enumerate(types):
         args: list[Any] = [atom.args[at] for atom in facts]
         values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
-        columns.append(encode_values(values, kind, symbols))
+        columns.append(encode_values(values, kind, scope.symbols))
     return tuple(columns), len(facts)
 
 
@@ -308,14 +288,7 @@ LONG = 1 << 20  # bytes of a file that compiled code reads
 ROOM = 4  # bytes of memory needed for each byte of a file
 
 Key = tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class FileContent:
-    """The content of a file, and the notes about it."""
-
-    relation: Relation
-    findings: Findings
+FileContent = tuple[Relation, Findings]  # the content of a file, and the notes about it
 
 
 @dataclass(slots=True)
@@ -338,7 +311,6 @@ class ReadingAhead:
         worth = any(each.size >= LARGE for each in files)
         self._waiting = {each.key: each for each in files} if worth else {}
         self._spare = spare
-        self._lock = Lock()
         self._watch: Watch | None = None
 
     def after(self, size: int) -> None:
@@ -350,21 +322,18 @@ class ReadingAhead:
 
     def stop(self) -> None:
         """Stops the thread at its next poll, because no one needs files any more."""
-        with self._lock:
-            self._waiting.clear()
+        self._waiting.clear()
         if self._watch is not None:
             self._watch.left = True
 
     def take(self, key: Key) -> FileContent | None:
         """The content of a file, if the thread reads it."""
-        with self._lock:
-            file = self._waiting.get(key)
+        file = self._waiting.get(key)
         if file is not None and self._watch is not None:
             watch = current_watch()
             while not file.done.wait(PATIENCE):
                 watch.poll()
-        with self._lock:
-            self._waiting.pop(key, None)
+        self._waiting.pop(key, None)
         return None if file is None else file.made
 
     def _run(self) -> None:
@@ -373,9 +342,7 @@ class ReadingAhead:
         try:
             for file in list(self._waiting.values()):
                 try:
-                    with self._lock:
-                        asked = file.key in self._waiting
-                    if asked and ROOM * file.size <= self._spare():
+                    if file.key in self._waiting and ROOM * file.size <= self._spare():
                         with self._watch.work("loading", file.what):
                             file.made = file.read()
                 except BaseException:  # also cancellation

@@ -28,28 +28,23 @@ def list_relation(
     contents = (v.digest if isinstance(v, GivenList) else (type(v), v) for v in given)
     content = (values, *contents)
     found = made.get(content)
-    if found is None:
-        columns, types = values.schema
-        keys = np.concatenate([_keys(p, values.type, params, symbols) for p in values.parts])
-        found = Relation.from_rows(columns, types, [keys], len(keys))
-        made.put(content, found)
+    if found is not None:
+        return found
+
+    def keys_of(part: Values | Const | Param | ListParam) -> Array:
+        if isinstance(part, ListParam):
+            own: GivenList = params[part.name]
+            return own.keys(values.type, symbols)
+        if isinstance(part, Values):
+            return encode_values(part.values, values.type, symbols)
+        value = params[part.name] if isinstance(part, Param) else part.value
+        return encode_values((value,), values.type, symbols)
+
+    columns, types = values.schema
+    keys = np.concatenate(list(map(keys_of, values.parts)))
+    found = Relation.from_rows(columns, types, [keys], len(keys))
+    made.put(content, found)
     return found
-
-
-def _keys(
-    part: Values | Const | Param | ListParam,
-    kind: TypeName,
-    params: Mapping[str, Any],
-    symbols: SymbolTable,
-) -> Array:
-    if isinstance(part, ListParam):
-        given: GivenList = params[part.name]
-        return given.keys(kind, symbols)
-    if isinstance(part, Param):
-        found: tuple[Any, ...] = (params[part.name],)
-    else:
-        found = part.values if isinstance(part, Values) else (part.value,)
-    return encode_values(found, kind, symbols)
 
 
 # A list given as a parameter: a column of values, read once and immutable.
@@ -131,10 +126,7 @@ def _digest(kind: TypeName, column: Column) -> bytes:
     found = blake2b(kind.encode(), digest_size=16)
     if isinstance(column, TextColumn):
         found.update(np.ascontiguousarray(column.codes, dtype=np.int64).tobytes())
-        for text in column.texts:
-            written = text.encode()
-            found.update(len(written).to_bytes(8, "little"))
-            found.update(written)
+        found.update(repr(list(column.texts)).encode())
     else:
         found.update(str(column.dtype).encode())
         found.update(column.tobytes())

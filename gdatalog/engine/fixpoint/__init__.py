@@ -19,10 +19,8 @@ from gdatalog.engine.choose import indexed, least_scanned, scanned
 from gdatalog.engine.context import Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import (
     Derived,
-    DistinctBlocks,
     Rows,
     count_of,
-    in_order,
     laid,
     relation_of,
     union_rows,
@@ -47,9 +45,9 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Assumed, Params, RelationStatistics
 from gdatalog.planner.rewrite import as_called
-from gdatalog.planner.rewrite.algebra import NEVER, Algebra
+from gdatalog.planner.rewrite.algebra import NEVER
 from gdatalog.records import replace
-from gdatalog.storage.on_device import KnownRows, brought, is_on_host
+from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -105,6 +103,14 @@ class StratumRun:
     def grows(self, name: str) -> bool:
         return self.stratum.recursive and name in self.tables
 
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules and the data produce."""
+        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
+        below = names - set(self.stratum.relations)
+        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
+        return own + sum(self.inputs.relation(name).length for name in below)
+
     @cached_property
     def name(self) -> str:
         """The relations as users call them, for progress reports."""
@@ -124,8 +130,7 @@ class StratumRun:
         if optimum_columns(self.rules[name]):
             self._add(name, parts)
             return self.finished()
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, parts, self.ops)
+        relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         if self.record.lasting:  # otherwise its rows are deduplicated on demand
@@ -133,16 +138,15 @@ class StratumRun:
             self.record.end({name: relation.length})
         return {name: relation}
 
+    def relation(self, name: str, parts: Sequence[Derived]) -> Relation:
+        """The union of rows of a relation."""
+        schema = self.inputs.schemas[name]
+        return relation_of(schema.columns, schema.types, parts, self.ops)
+
     def _held(self, relation: Relation) -> int:
         """The bytes of its rows, except for those that a device had no room for."""
         spilled = self.context.device is not CPU and relation.types and relation.store.on_host
         return 0 if spilled else relation.nbytes
-
-    def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:
-        """Moves all blocks to the host if some have left the device."""
-        if not any(is_on_host(column) for block in blocks.blocks for column in block):
-            return blocks
-        return DistinctBlocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """A relation's rows without recursive atoms: its data, facts, and rules."""
@@ -165,10 +169,10 @@ class StratumRun:
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
-        table, ops = self.tables[name], self.ops
+        table = self.tables[name]
 
         def added() -> Relation:
-            return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
+            return table.add(*union_rows(parts, self.ops))
 
         count = found + sum(map(count_of, parts))
         new = cancellable(count, added) if self.context.device is CPU else added()
@@ -245,58 +249,51 @@ class StratumRun:
         """The plan of a rule in the first round, or in later ones."""
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
+        on_cpu = context.device is CPU
+        algebra, least_rows = NEVER, None  # sums and scans run on one machine, as a whole
+        if not recursive and context.cluster is None:
+            algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            least_rows = least_scanned(context.knobs) if on_cpu else None
 
         def make(
             relation: Callable[[str], Relation], params: Params, least: int | None = None
         ) -> RulePlan:
             @cache  # planning asks thousands of times
             def sizes(name: str, version: Version) -> RelationStatistics:
-                return self._sizes(name, version, relation)
+                arity = inputs.schemas[name].arity
+                if version == "delta":
+                    return Assumed(DELTA, DELTA, arity)
+                if self.grows(name):
+                    return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+                found = relation(name)
+                context.device.hold(found)
+                return found.statistics
 
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, recursive, first=first,
                 params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
-                algebra=self._algebra(),
+                algebra=algebra,
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:
-            return inputs.plans.plan(
-                rule,
-                first,
-                inputs.relation,
-                partial(make, least=least),
-                context.scope.params,
-                least,
-            )
+            making, values = partial(make, least=least), context.scope.params
+            return inputs.plans.plan(rule, first, inputs.relation, making, values, least)
 
         # Statistics of rows on the host do not count as device memory.
-        here = nullcontext() if context.device is CPU else on_the_host(context.limits)
+        here = nullcontext() if on_cpu else on_the_host(context.limits)
         work = context.limits.watch.work("planning", self.called(rule))
         with here, work, spending("planning"):
-            least = self._least_scanned()
-            plan = planned(least) if least is not None else None
+            plan = None if least_rows is None else planned(least_rows)
             scans = context.tuning.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
-                plan = cancellable(self._rows_read(rule), partial(planned, None), None)
+                names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
+                rows = max((inputs.relation(name).at_most for name in names), default=0)
+                plan = cancellable(rows, partial(planned, None), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
-
-    def _algebra(self) -> Algebra:
-        """Whether counts may be signed sums, which one machine runs as a whole."""
-        context = self.context
-        if self.stratum.recursive or context.cluster is not None:
-            return NEVER
-        return algebra_of(context.knobs, context.device is CPU, context.limits)
-
-    def _least_scanned(self) -> int | None:
-        """The least number of rows of a relation that is scanned; None: no scans."""
-        context = self.context
-        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
-            return None
-        return least_scanned(context.knobs)
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
         """The same for the rows of one relation on their own device, if that pays."""
@@ -312,25 +309,6 @@ class StratumRun:
         params, tuning = Params(context.scope.params), context.tuning
         schemas, types = inputs.schemas, inputs.param_types
         return plan_over(rule, schemas, types, sizes, name, plan, params, tuning)
-
-    def _rows_read(self, rule: CheckedRule) -> int:
-        """The rows of the largest relation that planning a rule reads on the CPU."""
-        if self.context.device is not CPU:
-            return 0
-        names = {atom.name for atom in atoms(rule) if not self.grows(atom.name)}
-        return max((self.inputs.relation(name).at_most for name in names), default=0)
-
-    def _sizes(
-        self, name: str, version: Version, relation_of: Callable[[str], Relation]
-    ) -> RelationStatistics:
-        arity = self.inputs.schemas[name].arity
-        if version == "delta":
-            return Assumed(DELTA, DELTA, arity)
-        if self.grows(name):
-            return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-        relation = relation_of(name)
-        self.context.device.hold(relation)
-        return relation.statistics
 
     def run_plan(
         self,
@@ -383,9 +361,7 @@ class StratumRun:
             found = found or run_rule(
                 plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
             )
-        self.record.ran(stats)
-        if report is not None:
-            report.bytes = max(report.bytes, stats.bytes)
+        self.record.ran(stats, report)
         return found
 
     def compile_ahead(self) -> None:
@@ -399,13 +375,13 @@ class StratumRun:
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected
         to need them."""
-        device, limits = self.context.device, self.context.limits
-        if device is CPU or self.stratum.recursive or plan.terms or not self._all_finished(plan):
+        on_cpu = self.context.device is CPU
+        if on_cpu or self.stratum.recursive or plan.terms or not self._all_finished(plan):
             return None, False
         from gdatalog.engine.host_tries import too_large
 
         sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
-        return sources, too_large([plan], self.inputs.relation, device, limits)
+        return sources, too_large([plan], self.inputs.relation, self.context)
 
     def _all_finished(self, plan: RulePlan) -> bool:
         """Whether a rule reads no growing relation."""

@@ -24,6 +24,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session import Dedup
 from gdatalog.executors import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
@@ -44,43 +45,35 @@ def not_held(count: int) -> None:
     """Charges nothing."""
 
 
+@dataclass(eq=False)
 class DeltaRelation:
     """A row set that only grows.
 
     `dedup`: forces one kind of dedup index. `spare`: how many bytes it may take. `hold` is called
-    with the relation's bytes while rows are added.
+    with the relation's bytes while rows are added. `space`: that of current and expected rows;
+    None: there are none yet, or they are too scattered.
     """
 
-    def __init__(
-        self,
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        ops: Ops,
-        dedup: Dedup = "auto",
-        spare: Callable[[], int] = lambda: 1 << 40,
-        hold: Callable[[int], None] = not_held,
-        tuning: Tuning = DEFAULT,
-    ) -> None:
-        self.columns = columns
-        self.types = types
-        self.ops = ops
-        self.length = 0
-        self.dedup = dedup
-        self.spare = spare
-        self.hold = hold
-        self.tuning = tuning
-        self.runs = Runs(columns, types, ops)
-        self.indexed = False  # whether plans read its indexes
-        self.hash_indexes = HashIndexes(len(types))
-        self.passing = False  # whether only rules that process new rows read it
-        self.known: Known = SortedRows(len(types), ops)
-        # The space of current and expected rows. None: there are none yet, or they are
-        # too scattered.
-        self.space: KeySpace | None = None
-        self._scattered = False
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    ops: Ops
+    dedup: Dedup = "auto"
+    spare: Callable[[], int] = lambda: 1 << 40
+    hold: Callable[[int], None] = not_held
+    tuning: Tuning = DEFAULT
+    length: int = 0
+    indexed: bool = False  # whether plans read its indexes
+    passing: bool = False  # whether only rules that process new rows read it
+    space: KeySpace | None = None
+    _scattered: bool = False
+    _full: Relation | None = None
+    _last: int = 0  # bytes of the last new rows
+
+    def __post_init__(self) -> None:
+        self.runs = Runs(self.columns, self.types, self.ops)
+        self.hash_indexes = HashIndexes(len(self.types))
+        self.known: Known = self._sorted()
         self._found = Blocks(current_watch().account)  # new rows that loops found since `add`
-        self._full: Relation | None = None
-        self._last = 0  # bytes of the last new rows
 
     @property
     def nbytes(self) -> int:

@@ -19,7 +19,7 @@ from gdatalog.parser.syntax import FunctionCall, HeadAggregate
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of
 from gdatalog.planner.check.walk import walk
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import places_in
@@ -74,6 +74,7 @@ class _SortedRun:
     values: list[Array]
 
 
+@dataclass(eq=False)
 class LatticeRounds:
     """Rows that keep only the best value of each group: recursive min and max.
 
@@ -81,24 +82,18 @@ class LatticeRounds:
     that have improved.
     """
 
-    def __init__(
-        self,
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        kinds: Mapping[int, str],
-        symbols: SymbolTable,
-        ops: Ops,
-    ) -> None:
-        self.columns = columns
-        self.types = types
-        self.kinds = dict(kinds)  # column -> "min" or "max"
-        self.symbols = symbols
-        self.ops = ops
-        self.by = [at for at in range(len(types)) if at not in self.kinds]  # a group's columns
-        self._packing: Any = None
-        self._runs: list[_SortedRun] = []
-        self._wide: Columns | None = None  # the rows, if their groups cannot be packed
-        self._full: Relation | None = Relation.empty(columns, types)
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    kinds: Mapping[int, str]  # by column: "min" or "max"
+    symbols: SymbolTable
+    ops: Ops
+    _packing: Any = None
+    _wide: Columns | None = None  # the rows, if their groups cannot be packed
+    _runs: list[_SortedRun] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.by = [at for at in range(len(self.types)) if at not in self.kinds]  # a group's columns
+        self._full: Relation | None = Relation.empty(self.columns, self.types)
 
     @property
     def length(self) -> int:
@@ -299,14 +294,13 @@ class MaintainedLattice(LatticeRounds):
         self._news: list[Relation] = []
         self._improved = False
         self._now: Relation | None = known
-        self._by = [at for at in range(len(known.types)) if at not in kinds]
         # If the values follow the groups, as is usual, rows are in the order of groups.
-        self._in_order = self._by == list(range(len(self._by)))
+        self._in_order = self.by == list(range(len(self.by)))
         keys = known.keys
-        if not self._in_order and self._by:
-            order = order_rows([keys[at] for at in self._by])
+        if not self._in_order and self.by:
+            order = order_rows([keys[at] for at in self.by])
             keys = tuple(key[order] for key in keys)
-        self._keys = [keys[at] if at in self._by else keys[at].copy() for at in range(len(keys))]
+        self._keys = [keys[at] if at in self.by else keys[at].copy() for at in range(len(keys))]
 
     @property
     def length(self) -> int:
@@ -322,17 +316,16 @@ class MaintainedLattice(LatticeRounds):
             return Relation.empty(self.columns, self.types)
         best = LatticeRounds(self.columns, self.types, self.kinds, self.symbols, self.ops)
         rows = best.add(rows, count).keys
-        groups = [rows[at] for at in self._by]
+        groups = [rows[at] for at in self.by]
         if groups:
-            places, there = places_in(tuple(self._keys[at] for at in self._by), tuple(groups))
+            places, there = places_in(tuple(self._keys[at] for at in self.by), tuple(groups))
         else:
             there = np.full(1, self.known.length > 0)
             places = np.zeros(1, dtype=np.int64)
         better = self._improve(places[there], [column[there] for column in rows])
         new = self._more.add(tuple(column[~there] for column in rows), int((~there).sum()))
-        found = [(better, len(better[0])), (new.keys, new.length)]
-        blocks = [block for block, length in found if length]
-        length = sum(length for _, length in found)
+        blocks = [block for block in (better, new.keys) if len(block[0])]
+        length = len(better[0]) + new.length
         if not length:
             return Relation.empty(self.columns, self.types)
         self.came += length
@@ -344,10 +337,9 @@ class MaintainedLattice(LatticeRounds):
     def _improve(self, places: Array, rows: Sequence[Array]) -> Columns:
         """Improves values in place; returns the rows that changed."""
         changed = np.zeros(len(places), dtype=np.bool_)
-        for at, kind in self.kinds.items():
-            old, new = self._keys[at][places], rows[at]
-            pair = self._ranked(new, at), self._ranked(old, at)
-            better = np.flatnonzero(pair[0] < pair[1] if kind == "min" else pair[0] > pair[1])
+        for at in self.kinds:
+            new = rows[at]
+            better = np.flatnonzero(self._better(at, new, self._keys[at][places]))
             if len(better):
                 wide = np.promote_types(self._keys[at].dtype, new.dtype)
                 self._keys[at] = self._keys[at].astype(wide, copy=False)

@@ -24,10 +24,11 @@ import numpy as np
 
 from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.derived import Derived, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
+from gdatalog.engine.fixpoint.ready import Since
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
@@ -52,18 +53,10 @@ from gdatalog.storage.trie import Trie
 class Maintenance(Rounds):
     """A stratum that continues from known relations."""
 
-    def __init__(
-        self,
-        stratum: Stratum,
-        inputs: StratumInputs,
-        known: Mapping[str, Relation],
-        news: Mapping[str, Relation],
-    ) -> None:
-        """`news`: the rows that were added to lower relations, by name."""
+    def __init__(self, stratum: Stratum, inputs: StratumInputs, since: Since) -> None:
         super().__init__(stratum, inputs)
-        self.known = known
-        self.news = news
-        self.read = frozenset(news).union(stratum.relations)
+        self.since = since
+        self.read = frozenset(since.rows).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
 
     @cached_property
@@ -73,18 +66,18 @@ class Maintenance(Rounds):
             name: MaintainedLattice(relation, kinds, self.context.scope.symbols, self.ops)
             if (kinds := optimum_columns(self.rules[name]))
             else MaintainedRelation(relation, self.ops)
-            for name, relation in self.known.items()
+            for name, relation in self.since.known.items()
         }
 
-    def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
+    def follow(self, until: Sequence[When]) -> dict[str, Relation]:
         """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
-        and from `rules` that are new. Raises `FallbackMet` when a condition of `until` is met,
+        and from new rules. Raises `FallbackMet` when a condition of `until` is met,
         because too many rows follow."""
         seeds = self.inputs.seeds
         derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
-        self.deltas = dict(self.news)
+        self.deltas = dict(self.since.rows)
         for rule in self.stratum.rules:
-            found = self._of_new_rule(rule) if rule in rules else self._of_new_rows(rule)
+            found = self._of_new_rule(rule) if rule in self.since.rules else self._of_new_rows(rule)
             derived.setdefault(rule.head.name, []).extend(found)
         rounds: list[Round] = []
         try:
@@ -96,14 +89,8 @@ class Maintenance(Rounds):
                     derived = {}
                     for rule in self.stratum.rules if self.stratum.recursive else ():
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
-                    rounds.append(
-                        Round(
-                            len(rounds) + 1,
-                            {name: delta.length for name, delta in self.deltas.items()},
-                            {name: table.length for name, table in self.tables.items()},
-                            self.record.end_round(),
-                        )
-                    )
+                    new = {name: delta.length for name, delta in self.deltas.items()}
+                    rounds.append(self._ended(len(rounds) + 1, new))
                     rounds[-1].tell(work)
                     self._check_improving(len(rounds))
         except MemoryLimitError as error:
@@ -116,7 +103,7 @@ class Maintenance(Rounds):
         self.deltas = {}
         for name, table in self.tables.items():
             parts = derived.get(name, ())
-            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows = union_rows(parts, self.ops)
             self.deltas[name] = new = table.add(*rows)
             self.record.derived(name, parts, new, self.ops)
             self.context.limits.charge(name, table.nbytes)
@@ -125,7 +112,7 @@ class Maintenance(Rounds):
     def _check_grown(self, until: Sequence[When]) -> None:
         for when in until:
             if isinstance(when, Grown) and any(
-                table.came > max(when.least, self.known[name].at_most)
+                table.came > max(when.least, self.since.known[name].at_most)
                 for name, table in self.tables.items()
             ):
                 raise FallbackMet(when)
@@ -350,16 +337,11 @@ def nearby(
         if ref.columns in large.narrowed or not few:
             return None
         large.narrowed.add(ref.columns)
-        rows = _by_a_pass(relation, ref.columns[0], wanted)
+        found: list[Columns] = []
+        for block in (block for part in relation.parts for block in part.blocks()):
+            kept = rows_among(block[ref.columns[0]], wanted)
+            found.append(tuple(key[kept] for key in block))
+        rows = tuple(np.concatenate(keys) for keys in zip(*found, strict=True))
     count = len(rows[0])
     blocks = [tuple(map(narrow, rows))]
     return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)
-
-
-def _by_a_pass(relation: Relation, column: int, values: Array) -> Columns:
-    found: list[Columns] = []
-    for part in relation.parts:
-        for block in part.blocks():
-            kept = rows_among(block[column], values)
-            found.append(tuple(key[kept] for key in block))
-    return tuple(np.concatenate(keys) for keys in zip(*found, strict=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,10 +25,9 @@ from gdatalog.engine.derived import (
     count_of,
     device_ops,
     laid,
-    relation_of,
 )
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.fixpoint import StratumRun, atoms
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.spans import (
     RowsByColumn,
@@ -48,7 +47,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.linear_recursion import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
-from gdatalog.storage.on_device import brought
+from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -64,12 +63,9 @@ OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler pas
 
 @dataclass(frozen=True, slots=True)
 class PartitionedFixpoint:
-    """A partitioned fixpoint that is ready to run: its values and the function's arguments.
+    """A partitioned fixpoint that is ready to run: its loops, its values and the function's
+    arguments."""
 
-    Queries run `printed`; `run` is what runs here.
-    """
-
-    printed: PrintedPlan
     run: PrintedPlan
     tries: Sequence[Trie]
     values: Array
@@ -129,14 +125,6 @@ class PartitionedStratum(StratumRun):
     def forced(self) -> bool:
         return self.context.knobs.split == "always" or self.context.knobs.strategy == "lftj"
 
-    @property
-    def read_rows(self) -> int:
-        """How many rows the rules and the data produce."""
-        names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
-        below = names - set(self.stratum.relations)
-        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
-        return own + sum(self.inputs.relation(name).length for name in below)
-
     @cached_property
     def shared(self) -> Shared | None:
         """The devices that share the values, if there are several and sharing pays."""
@@ -144,14 +132,7 @@ class PartitionedStratum(StratumRun):
         members, tuning = context.device.members, context.tuning
         if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
             return None
-        if self._values_expected < tuning.shared_values_from:
-            return None
-        return shared_by(members, OFTEN * self.read_rows, tuning)
-
-    @property
-    def _values_expected(self) -> float:
-        """How many values are expected to have rows before recursion."""
-        found = 0.0
+        found = 0.0  # how many values are expected to have rows before recursion
         for name, column in self.columns.items():
             found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
             plans = [self.plan(rule, first=True) for rule in self.rules[name]]
@@ -161,7 +142,9 @@ class PartitionedStratum(StratumRun):
                 levels = [step for step in join.steps if isinstance(step, Join)]
                 expected = [step.estimate for step in levels if step.variable == bound]
                 found += expected[0] if expected else join.cost
-        return found
+        if found < tuning.shared_values_from:
+            return None
+        return shared_by(members, OFTEN * self.read_rows, tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -180,15 +163,8 @@ class PartitionedStratum(StratumRun):
             if ref is not None:
                 trie = self.trie_of(ref)
                 return grouped(trie, order) if trie.total else None
-        return self.group_of(name, self.first(name))
-
-    def group_of(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """Rows of a relation, grouped by the partition column."""
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, parts, self.ops)
-        if not relation.length:
-            return None
-        return self._grouped(name, relation)
+        relation = self.relation(name, self.first(name))
+        return self._grouped(name, relation) if relation.length else None
 
     def _grouped(self, name: str, relation: Relation) -> RowsByColumn:
         order = order_by(self.columns[name], self.inputs.schemas[name].arity)
@@ -211,6 +187,8 @@ class PartitionedStratum(StratumRun):
         self, seeds: Groups, known: Groups | None = None, counts: bool = False
     ) -> PartitionedFixpoint | None:
         """What there is to run; None if the rules cannot be printed."""
+        from gdatalog.printer.worklist import Listed
+
         xp = self.ops.xp
         found = [group for group in seeds.values() if group is not None]
         if len(found) == 1:
@@ -228,33 +206,49 @@ class PartitionedStratum(StratumRun):
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
         held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
         context = self.context
-        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, context.scope)
+        spans = spans_of(self.recursions, held, self._arities, self.columns, made, context.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
+
+        def bring(name: str, group: RowsByColumn | None, others: Sequence[int]) -> None:
+            """The arguments that hold rows, by value."""
+            none, empty = xp.zeros(len(values) + 1, dtype=xp.int64), xp.empty(0, dtype=xp.int32)
+            beside[f"{name}_starts"] = none if group is None else group.among(values)
+            for column in others:
+                beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
+
         for at, name in enumerate(self.stratum.relations):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
             stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
-            lists.append(self._listed(name, group, already.get(name), rows, stamps))
+            bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
+            lists.append(
+                Listed(
+                    name,
+                    self.columns[name],
+                    tuple(np.dtype(rows[column]).name for column in sorted(rows)),
+                    _dtypes(group, len(rows)),
+                    _dtypes(already[name], len(rows)) if name in already else None,
+                    bytes_ if stamps else None,
+                )
+            )
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
-            _bring(beside, f"seeds_{at}", group, values, others, xp)
+            bring(f"seeds_{at}", group, others)
             if name in already:
-                _bring(beside, f"known_{at}", already[name], values, others, xp)
+                bring(f"known_{at}", already[name], others)
             if stamps:
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
                 beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         if not self._enough(len(values), rooms):
             return None
-        printed = run = self._printed(lists, tries, values, counts)
-        if context.metrics.lasting:
-            run = self._printed(lists, tries, values, counts, counted=True)
-        if printed is None or run is None:
+        run = self._printed(lists, tries, values, counts)
+        if run is None:
             return None
-        return PartitionedFixpoint(printed, run, tries, values, {**beside, **counts_of(run)}, rooms)
+        return PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
@@ -266,44 +260,13 @@ class PartitionedStratum(StratumRun):
         small = self.forced or self.read_rows <= tuning.tiles_from
         return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
 
-    def _listed(
-        self,
-        name: str,
-        group: RowsByColumn | None,
-        known: RowsByColumn | None,
-        rows: Mapping[int, type[np.generic]],
-        stamps: int,
-    ) -> Listed:
-        split, bytes_most = self.columns[name], self.context.tuning.byte_stamps_most
-
-        def dtypes(held: RowsByColumn | None) -> tuple[str, ...]:
-            if held is None:
-                return ("int32",) * (len(rows) - 1)
-            return tuple(held.columns[column].dtype.name for column in sorted(held.columns))
-
-        from gdatalog.printer.worklist import Listed
-
-        return Listed(
-            name,
-            split,
-            tuple(np.dtype(rows[column]).name for column in sorted(rows)),
-            dtypes(group),
-            None if known is None else dtypes(known),
-            None if not stamps else "uint8" if stamps <= bytes_most else "int32",
-        )
-
     def _printed(
-        self,
-        lists: Sequence[Listed],
-        tries: Sequence[Trie],
-        values: Array,
-        counts: bool,
-        counted: bool = False,
+        self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
     ) -> PrintedPlan | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
         from gdatalog.printer import layouts_of
 
-        knobs, rules = self.context.knobs, self.recursions
+        knobs, rules, counted = self.context.knobs, self.recursions, self.context.metrics.lasting
         intersect, tile = knobs.intersect, self.context.device.tile(knobs)
         own = (kind, counts, intersect)
         layouts = layouts_of(tries)
@@ -410,8 +373,10 @@ class PartitionedStratum(StratumRun):
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         """A relation, on the host if the device had no room for all of it."""
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, [self.at_one_place(blocks)], self.ops)
+        if any(is_on_host(column) for block in blocks.blocks for column in block):
+            here = [tuple(map(brought, block)) for block in blocks.blocks]
+            blocks = DistinctBlocks(here, blocks.count)
+        relation = self.relation(name, [blocks])
         self.context.limits.charge(name, self._held(relation))
         return relation
 
@@ -445,19 +410,7 @@ class PartitionedStratum(StratumRun):
         )
 
 
-def _bring(
-    beside: dict[str, Array],
-    name: str,
-    group: RowsByColumn | None,
-    values: Array,
-    others: Sequence[int],
-    xp: Any,
-) -> None:
-    """The arguments that hold rows, by value."""
-    if group is None:
-        beside[f"{name}_starts"] = xp.zeros(len(values) + 1, dtype=xp.int64)
-    else:
-        beside[f"{name}_starts"] = group.among(values)
-    for column in others:
-        empty = xp.empty(0, dtype=xp.int32)
-        beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
+def _dtypes(held: RowsByColumn | None, width: int) -> tuple[str, ...]:
+    if held is None:
+        return ("int32",) * (width - 1)
+    return tuple(held.columns[column].dtype.name for column in sorted(held.columns))

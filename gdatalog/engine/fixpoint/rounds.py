@@ -12,7 +12,7 @@ searched again with the current sizes: at most three times.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -99,13 +99,9 @@ class Rounds(StratumRun):
         """Tells relations where their rows may be."""
         spaces = expected_spaces(
             [variant.plan for variant in variants],
-            {name: table.space for name, table in self.sets.items()},
-            {
-                ref.relation: self.inputs.relation(ref.relation)
-                for variant in variants
-                for ref in variant.join.tries
-                if ref.relation not in self.tables
-            },
+            dict.fromkeys(self.tables) | {name: table.space for name, table in self.sets.items()},
+            self.inputs.relation,
+            self.context.scope,
         )
         for name, space in spaces.items():
             if name in self.sets:
@@ -163,12 +159,11 @@ class Rounds(StratumRun):
         if not followed:
             return None
         new[first] = self._begin_turn(first)  # nothing more can be added to it
-        return Round(
-            number,
-            new,
-            {name: table.length for name, table in self.tables.items()},
-            self.record.end_round(),
-        )
+        return self._ended(number, new)
+
+    def _ended(self, number: int, new: Mapping[str, int]) -> Round:
+        total = {name: table.length for name, table in self.tables.items()}
+        return Round(number, new, total, self.record.end_round())
 
     def _begin_turn(self, name: str) -> int:
         """Makes the rows added since a relation's last turn its delta; returns their number."""

@@ -16,6 +16,7 @@ from typing import Any
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors import Ops
+from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -28,23 +29,25 @@ MANY = 256  # runs from which they merge although no plan reads indexes
 FEW = 4096  # rows up to which a run is merged at once
 
 
+@dataclass(eq=False)
 class Runs:
     """`last`: the run that was added last, separate from all earlier rows."""
 
-    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Ops) -> None:
-        self.columns = columns
-        self.types = types
-        self.ops = ops
-        self.length = 0
-        self._spilled = 0  # how many of these are in files
-        self.last: Relation | None = None
-        self._before: list[Relation] = []
-        self._ones: list[tuple[Sequence[Relation], Relation]] = []
-        self._few = 0  # the minimal number of runs after merging
-        self._many = MANY
-        self._read = False  # whether they were read since their indexes were counted
-        self._trie_nbytes = 0
-        self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    ops: Ops
+    length: int = 0
+    last: Relation | None = None
+    _spilled: int = 0  # how many rows are in files
+    _before: list[Relation] = field(default_factory=list)
+    _ones: list[tuple[Sequence[Relation], Relation]] = field(default_factory=list)
+    _few: int = 0  # the minimal number of runs after merging
+    _many: int = MANY
+    _read: bool = False  # whether they were read since their indexes were counted
+    _trie_nbytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._dtypes: list[Any] = [self.ops.xp.dtype("int32")] * len(self.types)
 
     @property
     def nbytes(self) -> int:

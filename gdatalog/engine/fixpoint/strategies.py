@@ -107,7 +107,7 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
         plan = replace(ready.plan, strategy=strategies[size])
         return replace(ready, plan=plan, smaller=partial(smaller, size))
 
-    if too_large([plan for _, plan in ready.planned], finished, context.device, context.limits):
+    if too_large([plan for _, plan in ready.planned], finished, context):
         return on_host()
     bitmaps = (one for one in ready.plan.strategies[1:] if isinstance(one, BitmapRounds))
     strategies = [ready.plan.strategy, *bitmaps]
@@ -128,6 +128,10 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
     context = inputs.context
     placed = None if context.cluster is None else context.cluster.placement(stratum, inputs)
+    # On this machine: on several devices if it is partitioned, or may become so.
+    device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
+    shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
+    here = Local(device.members[0] if shared is None else device.name, shared)
     return Ready(
         StratumPlan(
             stratum.relations,
@@ -136,22 +140,13 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
             tuple(plan for _, plan in planned),
             tuple(plan for _, plan in before),
             rewrites,
-            placed or _here(splits, strategy),
+            placed or here,
         ),
         stratum,
         inputs,
         tuple(rule for rule, _ in (*before, *planned)),
         RUNNERS,
     )
-
-
-def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
-    """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
-    may become so."""
-    device = splits.context.device
-    then = None if strategy.fallback is None else strategy.fallback.to
-    shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
-    return Local(device.members[0] if shared is None else device.name, shared)
 
 
 def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:

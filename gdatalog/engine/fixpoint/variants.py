@@ -121,10 +121,9 @@ class Variant:
             loops.let_go(self.numbers)
         if not derived:
             stats.new = self.found
-        self.run.record.ran(stats)
+        self.run.record.ran(stats, self.report)
         if self.report is not None:
             self.report.add_costs(time_spent() - before)
-            self.report.bytes = max(self.report.bytes, stats.bytes)
         return derived, stats
 
     def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
@@ -134,18 +133,6 @@ class Variant:
             self._begin()
 
     # ------------------------------------------------------------------------ what it is run on
-
-    def _hash_tries(self) -> dict[TrieRef, HashTrie]:
-        """The indexes of growing relations that grow in place."""
-        found: dict[TrieRef, HashTrie] = {}
-        for ref in self.growing:
-            table = self.run.tables[ref.relation]
-            if isinstance(table, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
-                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
-                trie = table.hash_trie(ref.columns, behind)
-                if trie is not None:
-                    found[ref] = trie
-        return found
 
     def _combinations(self, growing: Sequence[TrieRef]) -> Iterator[Parts]:
         """Each combination of the growing relations' runs."""
@@ -244,8 +231,9 @@ class Variant:
         context, table = self.run.context, self.run.tables[self.plan.relation]
         if self.unprintable or context.device is not CPU or context.knobs.strategy == "levelwise":
             return None
-        added = isinstance(table, DeltaRelation) and bool(table.types) and table.dedup != "sort"
-        return table if added else None
+        if isinstance(table, DeltaRelation) and table.types and table.dedup != "sort":
+            return table
+        return None
 
     def _worth(self) -> bool:
         """Whether the remaining work is worth loops, or they may be compiled by now."""
@@ -338,7 +326,14 @@ class Variant:
         table = self._table()
         if table is None:
             return False
-        grown = self._hash_tries()
+        grown: dict[TrieRef, HashTrie] = {}  # the indexes of growing relations that grow in place
+        for ref in self.growing:
+            read = self.run.tables[ref.relation]
+            if isinstance(read, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
+                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
+                trie = read.hash_trie(ref.columns, behind)
+                if trie is not None:
+                    grown[ref] = trie
         others = [ref for ref in self.growing if ref not in grown]
         return all(
             self._follow_block(block, table, parts, grown, stats)

@@ -52,7 +52,6 @@ from gdatalog.engine.strata import (
     run,
     run_stratum,
 )
-from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check import Checked, Schema, Stratum
@@ -95,10 +94,6 @@ class Evaluation:
     def checked(self) -> Checked:
         return self.text.checked
 
-    @property
-    def cautions(self) -> list[Caution]:
-        return list(self.context.scope.cautions.values())
-
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
         found = self._known.get(name)
@@ -137,10 +132,6 @@ class Evaluation:
         with accounted(self.context.limits, self.context.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
-
-    def derived(self, name: str) -> bool:
-        """Whether a relation has rules."""
-        return name in self._home
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that must be evaluated for these."""
@@ -329,16 +320,10 @@ class Evaluation:
 
     def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
         """Updates the stratum's relations from their old rows and the new ones."""
-        found = self.remembered.get(stratum.relations)
-        here = self.context.device is CPU
-        if found is None or not here or any(map(lies_away, found.relations.values())):
-            return None
-        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
-        if news is None:
+        found, news = self.remembered.get(stratum.relations), self.news(stratum)
+        if found is None or news is None:
             return None
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
-        if not monotone(stratum, changed, news.rules):
-            return None
         seeds = {
             name: in_rows(self._new_seeds(name, facts, news))
             for name, facts in zip(stratum.relations, news.facts, strict=True)
@@ -350,7 +335,19 @@ class Evaluation:
         self._remember(stratum, relations)
         return relations
 
-    def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:
+    def news(self, stratum: Stratum) -> News | None:
+        """What was added since a stratum was evaluated, if its relations only get more rows."""
+        found = self.remembered.get(stratum.relations)
+        here = self.context.device is CPU
+        if found is None or not here or any(map(lies_away, found.relations.values())):
+            return None
+        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
+        if news is None:
+            return None
+        changed = [name for name, own in news.rows if not own]
+        return news if monotone(stratum, changed, news.rules) else None
+
+    def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
         """The rows that were added to a relation without rules: data and facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
@@ -406,11 +403,12 @@ class Evaluation:
         found = count_stratum(stratum, self.inputs(stratum), readers, before)
         if found is None:
             return None
+        relations, schemas, reading = found
         if before is None:
-            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
-        counting.update(found.readers)
-        self._counts.update(found.schemas)
-        return found.relations
+            self._remember(stratum, relations, COUNTS if schemas else "")
+        counting.update(reading)
+        self._counts.update(schemas)
+        return relations
 
     def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
         """Evaluates a stratum over counts. The CPU reads the few numbers."""
@@ -441,14 +439,10 @@ class Evaluation:
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
+    def _fact_rows(self, name: str, facts: Collection[Atom]) -> list[Rows]:
         types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
-
-        def rows() -> Rows:
-            return fact_rows(facts, types, scope.params, scope.symbols)
-
-        return [cancellable(looked_at, rows, None)]
+        return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
 
 
 def lies_away(relation: Relation) -> bool:

@@ -257,12 +257,9 @@ class Prepared:
         return self._seen
 
     def clear(self) -> None:
-        self.texts.clear()
-        self.programs.clear()
-        self.validities.clear()
-        self.lists.clear()
-        self._seen.clear()
-        self.orders.clear()
+        caches = self.texts, self.programs, self.validities, self.lists, self._seen, self.orders
+        for each in caches:
+            each.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """Parses a text; returns its program and warnings."""
@@ -388,7 +385,7 @@ def _computed(call: FunctionCall) -> Const | None:
         return None
     scope = Scope(SymbolTable())
     try:
-        keys, failed = evaluate(expr, _no_column, 1, scope)
+        keys, failed = evaluate(expr, no_column, 1, scope)
     except EvaluationError:
         return None
     if failed is not None or scope.cautions:
@@ -399,5 +396,5 @@ def _computed(call: FunctionCall) -> Const | None:
     return Const(expr.type, value, call.span)
 
 
-def _no_column(name: str) -> Array:
+def no_column(name: str) -> Array:
     raise AssertionError(name)

@@ -24,7 +24,7 @@ from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import FactList, Outline, ProgramTexts
+from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -44,21 +44,7 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
-
-
-@dataclass(slots=True)
-class Settings:
-    """How a session runs: its context, the files that it may use, the receiver of cautions.
-
-    The context has no parameters and no `.limitsize`s yet.
-    """
-
-    context: ExecutionContext
-    policy: FilePolicy
-    folders: Folders
-    warn: Callable[[Caution], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +58,37 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class SeenText:
     """A text as it was checked, and the files that it reads. `rules`: the statements that the
-    database would keep; `queries` and `directives`: the others."""
+    database would keep; `asking`: its queries and outputs."""
 
     program: Program  # named by its identity, so that it lives on
     rules: tuple[Statement, ...]
-    queries: tuple[Query, ...]
-    directives: tuple[Directive, ...]
+    asking: tuple[Statement, ...]
     outline: Outline
     sources: Mapping[str, Sequence[Source]]
     text: CheckedText
 
 
+def _asks(statement: Statement) -> bool:
+    return isinstance(statement, Query) or (
+        isinstance(statement, Directive) and statement.kind in ("output", "printsize")
+    )
+
+
 @dataclass(slots=True)
 class Session:
-    """One text over the content of a database."""
+    """One text over the content of a database.
+
+    `context` is given without parameters and `.limitsize`s, which are the text's own. `policy`: the
+    files that it may use. `warn`: receives cautions.
+    """
 
     stored: Mapping[str, Relation]
     texts: ProgramTexts
     program: Program
-    symbols: SymbolTable
-    settings: Settings
+    context: ExecutionContext
+    policy: FilePolicy
+    folders: Folders
+    warn: Callable[[Caution], None]
     remembered: Memory
     read: FilesRead
     prepared: Prepared
@@ -101,28 +98,27 @@ class Session:
     ends: bool = False  # whether only the text's own requests are made
     known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
     seen: SeenText = field(init=False)
-    stated: tuple[ProgramTexts, Outline | None] = field(init=False)  # with the text's own facts
+    stated: Stated = field(init=False)
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
-    context: ExecutionContext = field(init=False)
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = self.settings
-        if settings.context.scope.bounded:
-            check_program(self.program, self.texts, settings.folders)
+        symbols = self.context.scope.symbols
+        if self.context.scope.bounded:
+            check_program(self.program, self.texts, self.folders)
         if any(isinstance(statement, Include) for statement in self.program.statements):
             self.program = expand_includes(
                 self.program,
                 lambda path, span: read_program(
-                    find_include(path, span, settings.folders), settings.policy, settings.warn, span
+                    find_include(path, span, self.folders), self.policy, self.warn, span
                 ),
             )
         given = {name: self._parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
-        remote = partial(_afar, settings.context)
+        remote = partial(_afar, self.context)
         before = self.prepared.seen(self.texts, self.known)
         key = (id(self.program), self.whole, tuple(types.items()))
         found = None if before is None else before.get(key)
@@ -131,18 +127,18 @@ class Session:
             if before is not None and not found.sources:  # files may change
                 before.put(key, found)
         self.seen, self.text, self.checked = found, found.text, found.text.checked
-        self.stated = self.texts, found.outline
+        self.stated = Stated(self.texts, found.outline)
         self.inputs = Inputs(
             self.stored,
             found.sources,
             self.checked.schemas,
-            self.symbols,
-            settings.policy,
+            symbols,
+            self.policy,
             self.read,
             remote,
-            settings.warn,
+            self.warn,
             {
-                name: partial(list_relation, values, self.params, self.symbols, self.prepared.lists)
+                name: partial(list_relation, values, self.params, symbols, self.prepared.lists)
                 for name, values in self.checked.lists.items()
             },
         )
@@ -154,26 +150,26 @@ class Session:
 
     def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
         """Checks the text with all that the database has."""
-        program, settings = self.program, self.settings
+        program, context = self.program, self.context
         outline = Outline.of(program.statements)
         kept = self.texts.seen()
         said = () if self.texts.says_all(outline) else outline.statements
         sources = input_sources(
-            [*((own.outline.statements, own.folders) for own in kept), (said, settings.folders)]
+            [*((own.outline.statements, own.folders) for own in kept), (said, self.folders)]
         )
         known = dict(schemas_of(self.stored) if self.known is None else self.known)
         # Files of undeclared relations are read first: their types come from the data.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        warn = settings.warn
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, remote, warn)
+        symbols = context.scope.symbols
+        early = Inputs({}, sources, {}, symbols, self.policy, self.read, remote, self.warn)
         own = set(map(id, said))
         unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
                 try:
-                    with accounted(settings.context.limits, settings.context.device.name):
+                    with accounted(context.limits, context.device.name):
                         relation = early.file(first, name)
                 except DataError as error:
                     if id(directive) in own:
@@ -183,15 +179,10 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-        queries = tuple(s for s in program.statements if isinstance(s, Query))
-        directives = tuple(
-            statement
-            for statement in program.statements
-            if isinstance(statement, Directive) and statement.kind in ("output", "printsize")
+        rules = tuple(s for s in program.statements if not _asks(s))
+        return SeenText(
+            program, rules, tuple(filter(_asks, program.statements)), outline, sources, text
         )
-        apart = set(map(id, (*queries, *directives)))
-        rules = tuple(s for s in program.statements if id(s) not in apart)
-        return SeenText(program, rules, queries, directives, outline, sources, text)
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
@@ -217,7 +208,7 @@ class Session:
 
     def _context(self) -> ExecutionContext:
         """The execution context, with the text's own settings."""
-        context, types = self.settings.context, self.checked.param_types
+        context, types = self.context, self.checked.param_types
         params = {
             name: float(value) if types.get(name) == "float" else value
             for name, value in self.params.items()
@@ -247,7 +238,7 @@ class Session:
             self.context,
             text,
             stored,
-            self.facts,
+            self.stated.facts,
             self.remembered,
             keep,
             asked,
@@ -266,7 +257,7 @@ class Session:
             and name not in limited
             and name not in self.stored
             and name in self.checked.schemas
-            and not self.facts(name)
+            and not self.stated.facts(name)
             and all(directive.path is None for directive, _ in sources)
         }
 
@@ -277,16 +268,7 @@ class Session:
 
     def kept_outline(self) -> Outline:
         """What the checks see of the statements that the database would keep."""
-        return self.seen.outline.without([*self.seen.queries, *self.seen.directives])
-
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation: those of kept texts, and the text's own until it is kept."""
-        texts, outline = self.stated
-        there = texts.facts(name)
-        if outline is None or name not in outline.facts:
-            return there
-        own = outline.facts[name]
-        return FactList([*there, *own], {*there.params, *outline.params(name)})
+        return self.seen.outline.without(self.seen.asking)
 
     def _limit_sizes(self) -> dict[str, int]:
         sizes = {}
@@ -305,13 +287,13 @@ class Session:
     @property
     def cautions(self) -> list[Caution]:
         """The cautions of this text and its evaluation, without those reported before."""
-        sources = {s.span.source for s in (*self.seen.rules, *self.seen.queries)}
+        sources = {s.span.source for s in (*self.seen.rules, *self.seen.asking)}
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
-        return found + self.evaluation.cautions
+        return [*found, *self.context.scope.cautions.values()]
 
     def own_queries(self) -> list[CheckedQuery]:
         """The text's queries, in order."""
-        own = {query.span for query in self.seen.queries}
+        own = {query.span for query in self.seen.asking}
         return [query for query in self.checked.queries if query.span in own]
 
     def asks(self) -> list[Ask]:
@@ -324,10 +306,9 @@ class Session:
             elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
                 found += [Ask(name, statement) for name in statement.names]
             elif isinstance(statement, Decl):
-                for kind in ("output", "printsize"):
-                    if kind in statement.qualifiers:
-                        directive = Directive(kind, statement.names, span=statement.span)
-                        found += [Ask(name, directive) for name in statement.names]
+                for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
+                    directive = Directive(kind, statement.names, span=statement.span)
+                    found += [Ask(name, directive) for name in statement.names]
         return found
 
     def asked(self) -> str:
@@ -378,10 +359,9 @@ class Session:
 
     def said(self, name: str) -> int | None:
         """The number of rows of a relation that has only kept facts."""
-        texts, own = self.stated
-        if name in self.inputs or self.evaluation.derived(name) or own is not None:
+        if name in self.inputs or name in self.evaluation._home or self.stated.own is not None:
             return None
-        return texts.rows(name, self.checked.schemas[name].types)
+        return self.stated.texts.rows(name, self.checked.schemas[name].types)
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import overload
 
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.facts import Folders
@@ -20,7 +19,7 @@ from gdatalog.planner.check.walk import Part, Shape, names_of, reads_of, shape_o
 from gdatalog.records import dataclass, field, replace
 
 
-class FactList(Sequence[Atom]):
+class FactList(Collection[Atom]):
     """A prefix of a list of facts that may grow; a longer prefix is recognised at once."""
 
     __slots__ = ("_atoms", "_end", "params")
@@ -39,12 +38,8 @@ class FactList(Sequence[Atom]):
     def __iter__(self) -> Iterator[Atom]:
         return iter(self._atoms[: self._end])
 
-    @overload
-    def __getitem__(self, at: int) -> Atom: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Atom]: ...
-    def __getitem__(self, at: int | slice) -> Atom | Sequence[Atom]:
-        return self._atoms[: self._end][at] if isinstance(at, slice) else self._atoms[at]
+    def __contains__(self, fact: object) -> bool:
+        return fact in self._atoms[: self._end]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FactList):
@@ -146,13 +141,6 @@ class KeptRules:
         statements: Sequence[Statement], folders: Folders, outline: Outline | None = None
     ) -> KeptRules:
         return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
-
-    def less(self, statements: Sequence[Statement]) -> KeptRules:
-        """The text with these statements, or what is left of them."""
-        same = len(statements) == len(self.statements) and all(
-            map(is_, statements, self.statements)
-        )
-        return self if same else KeptRules.of(statements, self.folders)
 
 
 @dataclass(slots=True)
@@ -256,18 +244,22 @@ class ProgramTexts(Mapping[str, KeptRules]):
             return self
         return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
 
-    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
-        """The texts with replaced statements; texts without statements are dropped."""
-        found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
-        if all(kept is self[key] for key, kept in found.items()):
-            return self
-        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
-
     def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
         """The texts without their statements about some relations."""
         if not any(self.speaks_of(name) for name in names):
             return self
         return self.revised(lambda statements: without(statements, names, part))
+
+    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
+        """The texts with replaced statements; texts without statements are dropped."""
+        found: dict[str, KeptRules] = {}
+        for key, kept in self.items():
+            rest = change(kept.statements)
+            same = len(rest) == len(kept.statements) and all(map(is_, rest, kept.statements))
+            found[key] = kept if same else KeptRules.of(rest, kept.folders)
+        if all(kept is self[key] for key, kept in found.items()):
+            return self
+        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
 
     def speaks_of(self, name: str) -> bool:
         """Whether a text defines, declares or reads a relation."""
@@ -326,3 +318,18 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
+
+
+@dataclass(slots=True)
+class Stated:
+    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
+
+    texts: ProgramTexts
+    own: Outline | None
+
+    def facts(self, name: str) -> FactList:
+        """The facts of a relation."""
+        there = self.texts.facts(name)
+        if self.own is None or name not in self.own.facts:
+            return there
+        return FactList([*there, *self.own.facts[name]], {*there.params, *self.own.params(name)})

@@ -8,7 +8,7 @@ length of strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import prod
 
 import numpy as np
@@ -121,14 +121,21 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
         )
     if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
         yield _refused(f"{len(statement.columns):,} columns", f"{COLUMNS:,}", statement.span)
-    if isinstance(statement, Rule):
-        yield from _wrong_in_nodes(statement, (*statement.heads, *_body(statement)))
-    elif isinstance(statement, Query):
-        yield from _wrong_in_nodes(statement, (statement.body,))
-
-
-def _body(rule: Rule) -> Sequence[Node]:
-    return () if rule.body is None else (rule.body,)
+    if not isinstance(statement, Rule | Query):
+        return
+    heads = statement.heads if isinstance(statement, Rule) else ()
+    nodes: list[Node] = [*heads, *([] if statement.body is None else [statement.body])]
+    parts = [part for node in nodes for part in walk(node)]
+    atoms = [part for part in parts if isinstance(part, Atom)]
+    for atom in atoms:
+        if len(atom.args) > COLUMNS:
+            yield _refused(f"{len(atom.args):,} columns", f"{COLUMNS:,}", atom.span)
+    if len(parts) > PARTS:
+        yield _refused(f"a statement of {len(parts):,} parts", f"{PARTS:,}", statement.span)
+    elif len(atoms) > ATOMS:
+        yield _refused(f"a rule of {len(atoms):,} atoms", f"{ATOMS:,}", statement.span)
+    elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
+        yield _refused(f"a body of {found:,} alternatives", f"{ALTERNATIVES:,}", statement.span)
 
 
 def _names_a_file(statement: Statement, folders: Folders) -> bool:
@@ -138,23 +145,6 @@ def _names_a_file(statement: Statement, folders: Folders) -> bool:
         return isinstance(statement, Include)
     shown = to_stdout(statement) or (folders.out == "-" and statement.path is None)
     return statement.kind == "input" or (statement.kind == "output" and not shown)
-
-
-def _wrong_in_nodes(statement: Rule | Query, nodes: Sequence[Node]) -> Iterator[Error]:
-    parts = atoms = 0
-    for node in nodes:
-        for part in walk(node):
-            parts += 1
-            if isinstance(part, Atom):
-                atoms += 1
-                if len(part.args) > COLUMNS:
-                    yield _refused(f"{len(part.args):,} columns", f"{COLUMNS:,}", part.span)
-    if parts > PARTS:
-        yield _refused(f"a statement of {parts:,} parts", f"{PARTS:,}", statement.span)
-    elif atoms > ATOMS:
-        yield _refused(f"a rule of {atoms:,} atoms", f"{ATOMS:,}", statement.span)
-    elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
-        yield _refused(f"a body of {found:,} alternatives", f"{ALTERNATIVES:,}", statement.span)
 
 
 def _alternatives(node: Node) -> int:
