@@ -75,11 +75,9 @@ class Form:
             return GroupLeaf(self.keys, self.gathers)
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
-        return (
-            NewRows(self.outputs, self.hashed, self.unwritten)
-            if self.fresh
-            else RowLeaf(self.outputs, self.weighted)
-        )
+        if self.fresh:
+            return NewRows(self.outputs, self.hashed, self.unwritten)
+        return RowLeaf(self.outputs, self.weighted)
 
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
@@ -242,16 +240,11 @@ class JoinNest:
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
+            beside = {**given, **self.marks, **counts}
+            scope, limits, cost = context.scope, context.limits, self.join.cost
+            shared = None if wanted is not None else self.shared
             run = LoopRun(
-                self.printed,
-                self.tries,
-                context.scope,
-                context.limits,
-                label,
-                context.knobs,
-                {**given, **self.marks, **counts},
-                self.join.cost,
-                None if wanted is not None else self.shared,
+                self.printed, self.tries, scope, limits, label, context.knobs, beside, cost, shared
             )
             found = context.device.walk(run, wanted)
             self.seen = counted(self.printed, [self.join], counts)

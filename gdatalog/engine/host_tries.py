@@ -260,14 +260,8 @@ def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Devic
     values = sum(length * width for length, width in zip(lengths, widths, strict=True))
     offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
     weights = WEIGHT * lengths[-1] if ref.weighted else 0
-    exact = (
-        not ref.tests
-        and not ref.ranked
-        and all(
-            relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
-            for depth in range(len(ref.columns))
-        )
-    )
+    counted = map(relation.statistics.counted, _prefixes(ref))
+    exact = not ref.tests and not ref.ranked and all(counted)
     size = values + offsets + weights
     return AskedIndex(ref.relation, ref.columns, lengths[-1], size, False, exact)
 
@@ -289,8 +283,13 @@ def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
     """The number of entries of each level."""
     statistics = relation.statistics
     rows = statistics.size(ref.tests, ref.ranked)
-    every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]
+    every = _prefixes(ref)
     if ref.ranked and len(every) > 0:
         first = round(statistics.degrees(ref.columns[0], ref.tests, True).powers[0])
         return [first, rows][: len(every)]
     return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]
+
+
+def _prefixes(ref: TrieRef) -> list[frozenset[int]]:
+    """The columns down to each level."""
+    return [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]

@@ -65,9 +65,7 @@ class PlannedPlacement:
 
 
 def plan_placement(
-    plan: RulePlan,
-    relation_of: Callable[[str], Relation | None],
-    context: ExecutionContext,
+    plan: RulePlan, relation_of: Callable[[str], Relation | None], context: ExecutionContext
 ) -> PlannedPlacement:
     """Returns an empty placement if a rule's indexes fit the device."""
     if not too_large([plan], relation_of, context):

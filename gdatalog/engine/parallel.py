@@ -218,11 +218,9 @@ class Scan:
 
     def _frontier(self, rows: range) -> Frontier:
         assert self.join.given is not None
-        part, named = (
-            slice(rows.start, rows.stop),
-            zip(self.join.given.slots, self.rows, strict=True),
-        )
-        return Frontier(len(rows), columns={slot.name: column[part] for slot, column in named})
+        named = zip(self.join.given.slots, self.rows, strict=True)
+        columns = {slot.name: column[rows.start : rows.stop] for slot, column in named}
+        return Frontier(len(rows), columns=columns)
 
     # -------------------------------------------------------------------------------- threads
 
@@ -230,11 +228,8 @@ class Scan:
         """Whether several threads may scan: no strings are created, and memory suffices."""
         made = [expr for step in all_steps(self.join.steps) for expr in expressions(step)]
         room = PART * 8 * (len(self.rows) + len(self.join.outputs)) * (workers + 1)
-        return (
-            not widens(self.join)
-            and not any(map(_looks_into_texts, (*made, *self.join.outputs)))
-            and room <= self.limits.spare()
-        )
+        texts = any(map(_looks_into_texts, (*made, *self.join.outputs)))
+        return not widens(self.join) and not texts and room <= self.limits.spare()
 
     def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> None:
         limits, left = self.limits, Event()

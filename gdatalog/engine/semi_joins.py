@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, TrieOf
 from gdatalog.plan import (
     Apply,
     Assign,
@@ -41,7 +41,9 @@ from gdatalog.storage.rows import in_sorted, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-TrieOf = Callable[[TrieRef], Trie]
+# A relation that does not change meanwhile; and what is called with new tries and build times.
+Finished = Callable[[TrieRef], Relation | None]
+Tell = Callable[[TrieRef, Trie, float | None], None]
 
 SAMPLE = 512  # sampled rows for the selectivity of values
 
@@ -88,11 +90,7 @@ class _Atom:
 
 
 def semi_joined(
-    join: JoinPlan,
-    trie_of: TrieOf,
-    relation_of: Callable[[TrieRef], Relation | None],
-    context: ExecutionContext,
-    tell: Callable[[TrieRef, Trie, float | None], None],
+    join: JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
 ) -> TrieOf:
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
@@ -132,9 +130,7 @@ def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
     )
 
 
-def _atoms(
-    join: JoinPlan, relation_of: Callable[[TrieRef], Relation | None], scope: Scope
-) -> list[_Atom]:
+def _atoms(join: JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
     """The atoms whose rows every binding of the join needs, each by its own trie."""
     terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
     bounds: dict[str, list[tuple[str, int]]] = {}
@@ -152,12 +148,8 @@ def _atoms(
         alone = len(levels) == len(known) == len(ref.columns) > 0
         relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
         if relation is not None:
-            own = tuple(
-                (at, *bound)
-                for at, term in enumerate(known)
-                if isinstance(term, str)
-                for bound in bounds.get(term, ())
-            )
+            names = ((at, term) for at, term in enumerate(known) if isinstance(term, str))
+            own = tuple((at, *bound) for at, name in names for bound in bounds.get(name, ()))
             atoms.append(_Atom(ref, relation, known, own))
     return atoms
 

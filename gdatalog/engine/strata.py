@@ -48,10 +48,7 @@ from gdatalog.storage.relation import Relation
 
 
 def plan_stratum(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    limit: int | None = None,
-    counted: bool = False,
+    stratum: Stratum, inputs: StratumInputs, limit: int | None = None, counted: bool = False
 ) -> Ready:
     """Plans a stratum.
 
@@ -68,12 +65,9 @@ def plan_stratum(
         coded = _planned(encoded.stratum, encoded.inputs, None, counted)
         rewrites = (DictionaryCodes(encoded.names()), *coded.plan.rewrites)
         no_codes = replace(context, knobs=replace(context.knobs, encode="never"))
-        return replace(
-            coded,
-            plan=replace(coded.plan, rewrites=rewrites),
-            encoded=encoded,
-            anew=partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted),
-        )
+        anew = partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted)
+        plan = replace(coded.plan, rewrites=rewrites)
+        return replace(coded, plan=plan, encoded=encoded, anew=anew)
     return _planned(stratum, inputs, limit, counted)
 
 
@@ -164,10 +158,8 @@ def _incremental(strategy: Incremental, ready: Ready) -> Relations:
 def _again(_: Again, ready: Ready) -> Relations:
     """Replaces recomputed relations by the old ones if the rows are the same."""
     assert ready.since is not None and ready.anew is not None
-    return {
-        name: settled(ready.since.known[name], relation)
-        for name, relation in run(ready.anew()).items()
-    }
+    known = ready.since.known
+    return {name: settled(known[name], now) for name, now in run(ready.anew()).items()}
 
 
 def _once(_: Once, ready: Ready) -> Relations:

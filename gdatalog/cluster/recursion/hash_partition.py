@@ -406,7 +406,7 @@ def step(
         {name: new.length for name, new in news.items()},
         {name: table.length for name, table in owner.homes.items()},
         {
-            name: table.group(news[name], 0)
+            name: table.group(news[name].keys, 0)
             for name, table in owner.homes.items()
             if isinstance(table, LatticeRounds) and name in news and news[name].length
         },

@@ -58,11 +58,9 @@ class Encoded:
     def names(self) -> tuple[str, ...]:
         """The columns of lower relations that have codes."""
         schemas = self.inputs.schemas
-        return tuple(
-            f"{name}.{schemas[name].columns[at]}"
-            for name, at in sorted(self.columns)
-            if name not in self.stratum.relations
-        )
+        own = self.stratum.relations
+        lower = [(name, at) for name, at in sorted(self.columns) if name not in own]
+        return tuple(f"{name}.{schemas[name].columns[at]}" for name, at in lower)
 
 
 def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
@@ -223,10 +221,7 @@ def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
 
 
 def _encoded(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    keys: Mapping[int, _Keys],
-    uses: Sequence[ConstantUse],
+    stratum: Stratum, inputs: StratumInputs, keys: Mapping[int, _Keys], uses: Sequence[ConstantUse]
 ) -> Encoded | None:
     context = inputs.context
     params, tuning = context.scope.params, context.tuning
@@ -275,16 +270,9 @@ def _encoded(
     types: dict[str, TypeName] = {**inputs.param_types}
     types.update((name, "int") for name in codes)
     columns = {column: last[at] for column, at in base.items()}
-    within = replace(
-        inputs,
-        param_types=types,
-        relation=relation,
-        context=replace(context, scope=replace(context.scope, params={**params, **codes})),
-        seeds={
-            name: [_seed(part, name, columns) for part in parts]
-            for name, parts in inputs.seeds.items()
-        },
-    )
+    seeds = {n: [_seed(part, n, columns) for part in parts] for n, parts in inputs.seeds.items()}
+    coded = replace(context, scope=replace(context.scope, params={**params, **codes}))
+    within = replace(inputs, context=coded, param_types=types, relation=relation, seeds=seeds)
     return Encoded(stratum, within, columns)
 
 

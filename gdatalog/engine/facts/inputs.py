@@ -232,9 +232,7 @@ def extended(before: Relation, more: Relation) -> Relation:
     return before.grown(more.part(new)) if len(new) else before
 
 
-def input_sources(
-    texts: Sequence[tuple[Sequence[Statement], Folders]],
-) -> dict[str, list[Source]]:
+def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[str, list[Source]]:
     """The `.input`s of each relation."""
     found: dict[str, list[Source]] = {}
     for statements, folders in texts:

@@ -17,14 +17,7 @@ from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned, scanned
 from gdatalog.engine.context import Sources, StratumInputs, TrieOf
-from gdatalog.engine.derived import (
-    Derived,
-    Rows,
-    count_of,
-    laid,
-    relation_of,
-    union_rows,
-)
+from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
@@ -70,10 +63,8 @@ class StratumRun:
         self.inputs = inputs
         self.context = context
         self.ops = context.device.ops
-        self.rules = {
-            name: [rule for rule in stratum.rules if rule.head.name == name]
-            for name in stratum.relations
-        }
+        rules, names = stratum.rules, stratum.relations
+        self.rules = {name: [rule for rule in rules if rule.head.name == name] for name in names}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.given: Mapping[int, RulePlan] = {}  # finished plans, by the id of their rule

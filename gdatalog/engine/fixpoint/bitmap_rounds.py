@@ -22,12 +22,7 @@ from gdatalog.account import time_spent
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    laid,
-    union_rows,
-)
+from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import marked_rows
@@ -117,11 +112,7 @@ class MarkedRounds(StratumRun):
         finally:
             for name in self.tables:
                 self.context.limits.charge(name, 0)
-        found = {
-            name: self._relation(name, table)
-            for name, table in marked.items()
-            if name not in passing
-        }
+        found = {n: self._relation(n, table) for n, table in marked.items() if n not in passing}
         self.record.end({name: relation.length for name, relation in found.items()})
         return found
 
@@ -217,12 +208,9 @@ class MarkedRounds(StratumRun):
     ) -> dict[str, Marked] | None:
         """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
-        spaces = expected_spaces(
-            list({id(each.plan): each.plan for each in joins}.values()),
-            {name: KeySpace.of(rows) if count else None for name, (rows, count) in first.items()},
-            self.inputs.relation,
-            self.context.scope,
-        )
+        plans = {id(each.plan): each.plan for each in joins}.values()
+        known = {n: KeySpace.of(rows) if count else None for n, (rows, count) in first.items()}
+        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = KeySpace.of(rows) or KeySpace((), ())
@@ -263,10 +251,7 @@ class MarkedRounds(StratumRun):
     # ---------------------------------------------------------------------------------- rounds
 
     def _rounds(
-        self,
-        followers: Sequence[RuleJoin],
-        marked: Mapping[str, Marked],
-        passing: Collection[str],
+        self, followers: Sequence[RuleJoin], marked: Mapping[str, Marked], passing: Collection[str]
     ) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:

@@ -254,13 +254,9 @@ class LatticeRounds:
             return ranks
         return column.astype(self.ops.xp.int64)
 
-    def group(self, relation: Relation, row: int) -> Sequence[tuple[str, int, Any]]:
+    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, Any]]:
         """A row's group as (column, key, type), for messages."""
-        return [
-            (self.columns[at], int(relation.keys[at][row]), self.types[at])
-            for at in range(len(self.types))
-            if at not in self.kinds
-        ]
+        return [(self.columns[at], int(keys[at][row]), self.types[at]) for at in self.by]
 
 
 def monotone(stratum: Stratum, changed: Collection[str], new: Collection[CheckedRule] = ()) -> bool:
@@ -354,11 +350,9 @@ class MaintainedLattice(LatticeRounds):
             if self._improved:
                 keys = tuple(narrow(key.copy()) for key in self._keys)
                 names, kinds, count = self.columns, self.types, self.known.length
-                made = (
-                    Relation(names, kinds, keys, count)
-                    if self._in_order
-                    else Relation.of_blocks(names, kinds, [keys], count, True)
-                )
+                made = Relation.of_blocks(names, kinds, [keys], count, True)
+                if self._in_order:
+                    made = Relation(names, kinds, keys, count)
             self._now = made.beside(self._more.full()) if self._more.length else made
         return self._now
 

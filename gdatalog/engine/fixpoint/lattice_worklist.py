@@ -395,13 +395,10 @@ class InPlace(StratumRun):
                 one = np.array([code], dtype=np.int64)
                 row = codes.rows(number, one, one, np.array([split or 0], dtype=np.int64))
                 table = self.tables[each.name]
-                group = [
-                    (table.columns[at], int(row[at][0]), table.types[at])
-                    for at in range(each.arity)
-                    if at != each.optimum
-                ]
+                assert isinstance(table, LatticeRounds)
                 rule = next(r for r in self.rules[each.name] if self.recursive(r))
-                raise improves_for_ever(each.name, group, self.context.scope.symbols, rule)
+                group, symbols = table.group(row, 0), self.context.scope.symbols
+                raise improves_for_ever(each.name, group, symbols, rule)
 
     def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
         """Records the workers' counters."""

@@ -199,11 +199,9 @@ class PartitionedStratum(StratumRun):
         for name, group in (known or {}).items():
             if group is not None:
                 already[name] = group.only(values)
-        made = {
-            ref: self.trie_of(ref)
-            for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
-        }
-        tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
+        refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
+        made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
+        tries = [made[ref] for ref in refs]
         held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
         context = self.context
         spans = spans_of(self.recursions, held, self._arities, self.columns, made, context.scope)
@@ -224,16 +222,11 @@ class PartitionedStratum(StratumRun):
             stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
             bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
-            lists.append(
-                Listed(
-                    name,
-                    self.columns[name],
-                    tuple(np.dtype(rows[column]).name for column in sorted(rows)),
-                    _dtypes(group, len(rows)),
-                    _dtypes(already[name], len(rows)) if name in already else None,
-                    bytes_ if stamps else None,
-                )
-            )
+            written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
+            read = _dtypes(group, len(rows))
+            known_too = _dtypes(already[name], len(rows)) if name in already else None
+            stamp = bytes_ if stamps else None
+            lists.append(Listed(name, self.columns[name], written, read, known_too, stamp))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
             bring(f"seeds_{at}", group, others)
@@ -348,16 +341,10 @@ class PartitionedStratum(StratumRun):
             # The progress of a single value is unknown.
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
+                cost = OFTEN * sum(trie.total for trie in task.tries)
+                name, scope, knobs = self.name, context.scope, context.knobs
                 run = LoopRun(
-                    task.run,
-                    task.tries,
-                    context.scope,
-                    limits,
-                    self.name,
-                    context.knobs,
-                    task.beside,
-                    OFTEN * sum(trie.total for trie in task.tries),
-                    self.shared,
+                    task.run, task.tries, scope, limits, name, knobs, task.beside, cost, self.shared
                 )
                 found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
@@ -381,10 +368,7 @@ class PartitionedStratum(StratumRun):
         return relation
 
     def _tell(
-        self,
-        rows: Mapping[str, int],
-        task: PartitionedFixpoint,
-        started: tuple[float, Costs],
+        self, rows: Mapping[str, int], task: PartitionedFixpoint, started: tuple[float, Costs]
     ) -> None:
         """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
@@ -404,10 +388,8 @@ class PartitionedStratum(StratumRun):
 
     def split_by(self) -> str:
         """Describes the partition columns."""
-        return ", ".join(
-            f"{self.inputs.schemas[name].columns[column]} of {name}"
-            for name, column in sorted(self.columns.items())
-        )
+        columns, schemas = sorted(self.columns.items()), self.inputs.schemas
+        return ", ".join(f"{schemas[name].columns[at]} of {name}" for name, at in columns)
 
 
 def _dtypes(held: RowsByColumn | None, width: int) -> tuple[str, ...]:

@@ -90,19 +90,14 @@ class Rounds(StratumRun):
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
-        return [
-            Variant(self, rule, alone(plan, number), DELTA, plan, number)
-            for number in range(len(plan.joins))
-        ]
+        numbers = range(len(plan.joins))
+        return [Variant(self, rule, alone(plan, at), DELTA, plan, at) for at in numbers]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
-        spaces = expected_spaces(
-            [variant.plan for variant in variants],
-            dict.fromkeys(self.tables) | {name: table.space for name, table in self.sets.items()},
-            self.inputs.relation,
-            self.context.scope,
-        )
+        plans, relation = [variant.plan for variant in variants], self.inputs.relation
+        known = dict.fromkeys(self.tables) | {n: table.space for n, table in self.sets.items()}
+        spaces = expected_spaces(plans, known, relation, self.context.scope)
         for name, space in spaces.items():
             if name in self.sets:
                 self.sets[name].expect(space)
@@ -235,7 +230,7 @@ class Rounds(StratumRun):
             if isinstance(table, LatticeRounds) and delta.length:
                 rule = next(r for r in self.rules[name] if self.recursive(r))
                 symbols = self.context.scope.symbols
-                raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
+                raise improves_for_ever(name, table.group(delta.keys, 0), symbols, rule)
 
 
 # Replans recursive rules when the sizes of the relations that they read have changed.

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 
 Known = dict[RelationColumn, Span | None]  # None: no values
-# What a rule derives for a column: an expression over the bindings of a join.
-Head = tuple[RelationColumn, Expr, JoinPlan]
+# What a rule derives for a relation's columns: expressions over the bindings of a join.
+Head = tuple[str, Mapping[int, Expr], JoinPlan]
 DataSpan = Callable[[TrieRef, int], Span | None]  # of a level of a finished relation's index
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
 ANY = (-(1 << 63), (1 << 63) - 1)  # of values of which nothing is known
@@ -85,7 +85,12 @@ def widen_by_rules(
         low, high = max(low for low, _ in spans), min(high for _, high in spans)
         return (low, high) if low <= high else None
 
-    widen(known, [(column, partial(derived, expr, join)) for column, expr, join in heads])
+    flows = [
+        ((name, at), partial(derived, expr, join))
+        for name, columns, join in heads
+        for at, expr in columns.items()
+    ]
+    widen(known, flows)
 
 
 def _places(variable: str, join: JoinPlan) -> Iterator[tuple[TrieRef, int]]:
@@ -110,13 +115,8 @@ def spans_of(
     scope: Scope,
 ) -> Spans:
     """The ranges of the relations' columns, which `columns` partition, for these initial rows."""
-    values = [
-        (int(g.values[0]), int(g.values[-1]))
-        for groups in held.values()
-        for g in groups
-        if len(g.values)
-    ]
-    everywhere = union(*values)
+    groups = [group for own in held.values() for group in own if len(group.values)]
+    everywhere = union(*((int(g.values[0]), int(g.values[-1])) for g in groups))
     known: Known = {
         (name, column): everywhere
         if column == columns[name]
@@ -124,11 +124,7 @@ def spans_of(
         for name, arity in arities.items()
         for column in range(arity)
     }
-    heads = [
-        ((rule.head, column), output, rule.join)
-        for rule in rules
-        for column, output in enumerate(rule.join.outputs)
-    ]
+    heads = [(rule.head, dict(enumerate(rule.join.outputs)), rule.join) for rule in rules]
     widen_by_rules(
         known, heads, lambda ref, depth: tries[ref].levels[depth].span, scope, lambda: ANY
     )
@@ -177,12 +173,8 @@ def expected_spaces(
     for name, space in before.items():
         for at, (low, count) in enumerate(space.box if space else ()):
             known[name, at] = low, low + count - 1
-    heads = [
-        ((plan.relation, at), output, join)
-        for plan in plans
-        for join in plan.joins
-        for at, output in enumerate(join.outputs)
-    ]
+    joins = [(plan.relation, join) for plan in plans for join in plan.joins]
+    heads = [(name, dict(enumerate(join.outputs)), join) for name, join in joins]
 
     def data(ref: TrieRef, depth: int) -> Span | None:
         at = ref.columns[depth]
@@ -191,11 +183,8 @@ def expected_spaces(
         return span_of_column(relation(ref.relation), at)
 
     widen_by_rules(known, heads, data, scope, lambda: None)
-    arities: dict[str, int] = {}
-    for (name, at), _, _ in heads:
-        arities[name] = max(arities.get(name, 0), at + 1)
     spaces = {}
-    for name, arity in arities.items():
+    for name, arity in {name: len(join.outputs) for name, join in joins}.items():
         spans = [span for at in range(arity) if (span := known.get((name, at))) is not None]
         space = KeySpace.within(spans) if len(spans) == arity else None
         if space is not None:
@@ -281,11 +270,7 @@ def group_spans(
         for at in each.columns:
             known[each.name, at] = span_of(columns[at]) if count else None
     groups = {each.name: each.columns for each in kept}
-    heads = [
-        ((follow.target, at), follow.head[at], follow.join)
-        for follow in follows
-        for at in groups[follow.target]
-    ]
+    heads = [(f.target, {at: f.head[at] for at in groups[f.target]}, f.join) for f in follows]
 
     def unknown() -> None:
         raise Uncoded("the groups that a rule derives are not known beforehand")

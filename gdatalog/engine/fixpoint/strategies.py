@@ -132,21 +132,11 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
     shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
     here = Local(device.members[0] if shared is None else device.name, shared)
-    return Ready(
-        StratumPlan(
-            stratum.relations,
-            True,
-            strategy,
-            tuple(plan for _, plan in planned),
-            tuple(plan for _, plan in before),
-            rewrites,
-            placed or here,
-        ),
-        stratum,
-        inputs,
-        tuple(rule for rule, _ in (*before, *planned)),
-        RUNNERS,
-    )
+    later, first = tuple(plan for _, plan in planned), tuple(plan for _, plan in before)
+    names, place = stratum.relations, placed or here
+    plan = StratumPlan(names, True, strategy, later, first, rewrites, place)
+    rules = tuple(rule for rule, _ in (*before, *planned))
+    return Ready(plan, stratum, inputs, rules, RUNNERS)
 
 
 def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
@@ -157,10 +147,8 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
     enough: tuple[When, ...] = (TooManyRows(tuning.rounds_most), Bytes(splits.context.memory))
     here = splits.context.device is CPU
     if splits.split is not None:
-        keys = tuple(
-            Key(name, column, inputs.schemas[name].columns[column])
-            for name, column in sorted(splits.columns.items())
-        )
+        columns, schemas = sorted(splits.columns.items()), inputs.schemas
+        keys = tuple(Key(name, at, schemas[name].columns[at]) for name, at in columns)
         rounds = SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
         partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
         first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned

@@ -285,13 +285,9 @@ class Evaluation:
         used = {part.name for part in parts if isinstance(part, Param)}
         for atoms in facts:
             used.update(atoms.params)
-        return MadeOf(
-            tuple(self.checked.schemas[name] for name in stratum.relations),
-            stratum.rules,
-            facts,
-            self._values_of(used),
-            tuple(self.context.limit_sizes.get(name) for name in stratum.relations),
-        )
+        schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
+        limits = tuple(self.context.limit_sizes.get(name) for name in stratum.relations)
+        return MadeOf(schemas, stratum.rules, facts, self._values_of(used), limits)
 
     def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
         """The values with their types, because 1 = 1.0 = True in Python."""
@@ -354,16 +350,11 @@ class Evaluation:
 
     def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
         """The inputs of strata, or of one stratum with the rows that its relations have."""
-        schemas = self.checked.schemas
+        schemas, types = self.checked.schemas, self.checked.param_types
+        schemas = {**schemas, **self._counts} if self._counts else schemas
         own = () if stratum is None else stratum.relations
-        return StratumInputs(
-            self.context,
-            {**schemas, **self._counts} if self._counts else schemas,
-            self.checked.param_types,
-            self.relation,
-            self.text.plans,
-            {name: in_rows(self._seeds(name)) for name in own},
-        )
+        seeds = {name: in_rows(self._seeds(name)) for name in own}
+        return StratumInputs(self.context, schemas, types, self.relation, self.text.plans, seeds)
 
     def planned(self, stratum: Stratum) -> Ready:
         """The plan of a stratum."""
@@ -378,10 +369,8 @@ class Evaluation:
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
-                relations = {
-                    name: settled(found.relations[name], relation)
-                    for name, relation in relations.items()
-                }
+                old = found.relations
+                relations = {name: settled(old[name], now) for name, now in relations.items()}
             self._remember(stratum, relations)
         return relations
 

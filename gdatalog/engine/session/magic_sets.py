@@ -82,15 +82,12 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
         users = given.get(name, name)
         return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
 
-    part = Evaluation(
-        evaluation.context,
-        rewritten.text,
-        Overlay(evaluation.stored, given),
-        facts,
-        evaluation.remembered,
-        lambda names: all(map(_is_users, names)) and evaluation.keep(names),
-        evaluation.asked,
-    )
+    def keep(names: Collection[str]) -> bool:
+        return all(map(_is_users, names)) and evaluation.keep(names)
+
+    context, stored = evaluation.context, Overlay(evaluation.stored, given)
+    known, asks = evaluation.remembered, evaluation.asked
+    part = Evaluation(context, rewritten.text, stored, facts, known, keep, asks)
     part._known.update(evaluation._known)
     rewritten.covered = ""
     for magic in rewritten.program.measured:

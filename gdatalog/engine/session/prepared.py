@@ -287,12 +287,9 @@ class Prepared:
         `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
         cannot be read.
         """
-        over = (
-            tuple(map(id, outlines)),
-            tuple(known.items()),
-            tuple(sorted(types.items())),
-            tuple((at, str(error)) for at, error in unread.items()),
-        )
+        errors = tuple((at, str(error)) for at, error in unread.items())
+        data, params = tuple(known.items()), tuple(sorted(types.items()))
+        over = tuple(map(id, outlines)), data, params, errors
         key = (over, id(own) if said else None, whole)
         found = self.programs.get(key)
         if found is None:

@@ -128,19 +128,13 @@ class Session:
                 before.put(key, found)
         self.seen, self.text, self.checked = found, found.text, found.text.checked
         self.stated = Stated(self.texts, found.outline)
+        lists = {
+            name: partial(list_relation, values, self.params, symbols, self.prepared.lists)
+            for name, values in self.checked.lists.items()
+        }
+        schemas, policy, warn = self.checked.schemas, self.policy, self.warn
         self.inputs = Inputs(
-            self.stored,
-            found.sources,
-            self.checked.schemas,
-            symbols,
-            self.policy,
-            self.read,
-            remote,
-            self.warn,
-            {
-                name: partial(list_relation, values, self.params, symbols, self.prepared.lists)
-                for name, values in self.checked.lists.items()
-            },
+            self.stored, found.sources, schemas, symbols, policy, self.read, remote, warn, lists
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything reads the ranks of strings
@@ -234,28 +228,18 @@ class Session:
                 return False
             return lasting or own.isdisjoint(names)
 
-        return Evaluation(
-            self.context,
-            text,
-            stored,
-            self.stated.facts,
-            self.remembered,
-            keep,
-            asked,
-            stored.let_go if ends else None,
-        )
+        let_go, facts = stored.let_go if ends else None, self.stated.facts
+        known = self.remembered
+        return Evaluation(self.context, text, stored, facts, known, keep, asked, let_go)
 
     def _read_by_rules(self, inputs: Inputs, asked: Collection[str]) -> set[str]:
         """The declared relations that only have `.input`s and are read only by rules."""
         derived = {name for stratum in self.checked.strata for name in stratum.relations}
-        limited = self.context.limit_sizes
+        others = {*asked, *derived, *self.context.limit_sizes, *self.stored}
         return {
             name
             for name, sources in inputs.sources.items()
-            if name not in asked
-            and name not in derived
-            and name not in limited
-            and name not in self.stored
+            if name not in others
             and name in self.checked.schemas
             and not self.stated.facts(name)
             and all(directive.path is None for directive, _ in sources)

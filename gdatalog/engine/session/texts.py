@@ -106,13 +106,8 @@ class Outline:
 
     def params(self, name: str) -> set[str]:
         """The parameters in facts of a relation."""
-        return {
-            kind[1:]
-            for own, shape in self.shapes
-            if own == name
-            for kind in shape
-            if kind[0] == "$"
-        }
+        kinds = (kind for own, shape in self.shapes if own == name for kind in shape)
+        return {kind[1:] for kind in kinds if kind[0] == "$"}
 
 
 def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
