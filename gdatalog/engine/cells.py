@@ -119,14 +119,13 @@ class OneCellRun(PlanRun):
 class CellByCellRun(OneCellRun):
     """A rule's run, cell after cell."""
 
-    tries: HostTries | None = None
+    tries: HostTries = field(init=False)
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
     def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
         """Yields a run for each cell of a join that may have bindings."""
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
-        assert self.tries is not None
         self.tries.add(join)
         room = room_for_slices(self.plan, self.context)
         found = scheduled(join, self.tries, self.context, room)

@@ -179,11 +179,7 @@ def least_scanned(knobs: Knobs) -> int | None:
 def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
     """Whether a rule should use indexes instead of its plan's scans, as after this many `scans` of
     the same columns."""
-    return any(
-        _serves(join, relation_of(join.scan.relation), scans)
-        for join in plan.joins
-        if join.scan is not None
-    )
+    return any(_serves(join, relation_of, scans) for join in plan.joins)
 
 
 def scanned(join: JoinPlan, relation: Relation) -> None:
@@ -193,11 +189,12 @@ def scanned(join: JoinPlan, relation: Relation) -> None:
         relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
 
 
-def _serves(join: JoinPlan, relation: Relation, scans: int) -> bool:
+def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
     """Whether the relation has an index that finds the rows of a scan, or answers it alone; or
     whether to build one."""
-    assert join.scan is not None
-    used = frozenset(join.scan.columns)
+    if join.scan is None:
+        return False
+    relation, used = relation_of(join.scan.relation), frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
     if relation.scans.get(fixed, 0) >= scans:
         return True

@@ -25,7 +25,7 @@ from gdatalog.plan.cells import (
 from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.schedule import Level, schedule
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -70,11 +70,8 @@ def too_large(plans: Sequence[RulePlan], relation_of: AtHand, context: Execution
     room = device.index_room(limits)
     if room is None or most <= room:
         return False
-    asked = {
-        (index.relation, index.columns, index.bytes): index
-        for plan in plans
-        for index in memory_asked(plan, relations.get, device)
-    }.values()
+    every = [index for plan in plans for index in memory_asked(plan, relations.get, device)]
+    asked = {(index.relation, index.columns, index.bytes): index for index in every}.values()
     made_of = {index.relation for index in asked if not index.there and index.rows is not None}
     rows = sum(relations[name].store.nbytes for name in made_of if relations[name].types)
     return sum(index.bytes or 0 for index in asked) + rows > room
@@ -98,14 +95,14 @@ def on_the_host(limits: Limits) -> Iterator[None]:
         watch.account = before
 
 
+@dataclass(slots=True)
 class HostTries:
     """A rule's tries on the host, by the references of its plan."""
 
-    def __init__(self, sources: Sources, limits: Limits) -> None:
-        self.sources = sources
-        self.limits = limits
-        self.of: dict[TrieRef, Trie] = {}
-        self.sizes: dict[Hashable, Sizes] = {}
+    sources: Sources
+    limits: Limits
+    of: dict[TrieRef, Trie] = field(default_factory=dict)
+    sizes: dict[Hashable, Sizes] = field(default_factory=dict)
 
     def add(self, join: JoinPlan) -> None:
         with on_the_host(self.limits):
@@ -148,12 +145,7 @@ def scheduled(
     if join.given is not None:
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
-    whole = needed(join)
-    uses = tuple(
-        IndexUse(id(tries.of[ref]), root_of(term, context), number in whole)
-        for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
-        if ref.columns
-    )
+    uses = uses_of(join, context, lambda ref: id(tries.of[ref]))
     how = orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
     used = [trie for trie in tries.by_index.values() if trie.levels]
     known = _SCHEDULES.setdefault(used[0], {}) if used else {}
@@ -165,6 +157,18 @@ def scheduled(
     result = schedule(uses, dict(tries.sizes), *how)
     known[uses, how] = tuple(map(ReferenceType, used)), result
     return result
+
+
+def uses_of(
+    join: JoinPlan, context: ExecutionContext, index_of: Callable[[TrieRef], Hashable]
+) -> tuple[IndexUse, ...]:
+    """How a join uses its indexes, which `index_of` identifies."""
+    whole, pairs = needed(join), enumerate(zip(join.tries, roots(join), strict=True))
+    return tuple(
+        IndexUse(index_of(ref), root_of(term, context), number in whole)
+        for number, (ref, term) in pairs
+        if ref.columns
+    )
 
 
 def levels_of(join: JoinPlan) -> tuple[Level, ...]:

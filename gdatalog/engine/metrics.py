@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -100,6 +99,19 @@ class RuleRound:
         return ", ".join(dict.fromkeys(self.executors.values()))
 
 
+@contextmanager
+def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
+    """Adds the time of this context to metrics of a rule, and to a profile's the costs."""
+    began, before = perf_counter(), time_spent()
+    yield
+    seconds = perf_counter() - began
+    if report is not None:
+        report.seconds += seconds
+        report.add_costs(time_spent() - before)
+    if stats is not None:
+        stats.seconds += seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """The metrics of a fixpoint without rounds.
@@ -124,12 +136,8 @@ class Way:
         return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
 
 
-class Mark(NamedTuple):
-    """The position of a record: its rounds, its rules, and those of the current round."""
-
-    rounds: int
-    rules: int
-    open: tuple[RuleRound, ...]
+# The position of a record: its rounds, its rules, and those of the current round.
+Mark = tuple[int, int, tuple[RuleRound, ...]]
 
 
 @dataclass(slots=True)
@@ -213,12 +221,13 @@ class StratumMetrics:
         return done
 
     def mark(self) -> Mark:
-        return Mark(self.rounds, len(self.rules), tuple(self._open))
+        return self.rounds, len(self.rules), tuple(self._open)
 
     def back_to(self, mark: Mark) -> None:
         """Drops what was recorded after this mark, because it is done again."""
-        self.rounds, self._open, self._late = mark.rounds, list(mark.open), []
-        del self.rules[mark.rules :]
+        self.rounds, rules, now = mark
+        self._open, self._late = list(now), []
+        del self.rules[rules:]
 
     def end(self, rows: dict[str, int]) -> None:
         if self._open:

@@ -25,10 +25,11 @@ from gdatalog.engine.host_tries import (
     root_of,
     scheduled,
     too_large,
+    uses_of,
 )
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
-from gdatalog.plan.cells import IndexUse, Numbers, Schedule, Sizes, needed, orders, roles, roots
+from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
 from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import (
     READ_COSTS,
@@ -148,12 +149,7 @@ def _by_statistics(
 
     how = context.knobs.host_indexes
     for join in plan.joins:
-        necessary = needed(join)
-        uses = [
-            IndexUse(ref, root_of(term, context), number in necessary)
-            for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
-            if ref.columns
-        ]
+        uses = uses_of(join, context, lambda ref: ref)
         overhead = context.tuning.cell_bytes
         found = schedule(uses, sizes, orders(join), room, overhead, levels_of(join))
         bits = in_bits(join, longest, MOST_TILE_ROWS)
@@ -236,10 +232,8 @@ class Paging:
     def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, Heat]:
         """The bytes that reads of each index page move over the link."""
         page = self.context.device.paged().page or WHOLE
-        heats = {
-            index: Heat(page, max(1, -(-layout.size // page)))
-            for index, layout in self.layouts.items()
-        }
+        sizes = {index: layout.size for index, layout in self.layouts.items()}
+        heats = {index: Heat(page, max(1, -(-size // page))) for index, size in sizes.items()}
         sampled: dict[int, Numbers] = {}
         for read in reads(self.join, rows_out, self.bits):
             whole = self.tries.of[self.join.tries[read.trie]]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from contextlib import suppress
 from typing import Any
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.run import TURN, PlanRun
 from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import may_fail
@@ -47,45 +46,37 @@ def run_rule(
     the CPU, which runs what the device refuses. `resident`: the host's tries for a rule that runs
     in cells, because it is not expected to fit (`in_cells`) or did not fit.
     """
-    started = perf_counter()
-    before = Costs() if report is None else time_spent()
     found: Derived | None = None
-    reason = context.device.refuses(plan)
-    if reason is None:
-        try:
-            if not in_cells:
-                run = PlanRun(plan, sources, context, report, lasting, stats)
-                try:
-                    with context.limits.account.restoring(MemoryError):
+    with measured(report, stats):
+        reason = context.device.refuses(plan)
+        if reason is None:
+            try:
+                if not in_cells:
+                    run = PlanRun(plan, sources, context, report, lasting, stats)
+                    # What does not fit as a whole may fit in cells.
+                    too_large = () if resident is None else (MemoryError,)
+                    with suppress(*too_large), context.limits.account.restoring(MemoryError):
                         found = _rows(run, limit)
-                except MemoryError:
-                    if resident is None:
-                        raise
-            if found is None and resident is not None:
-                from gdatalog.engine.cells import rows_in_cells
+                if found is None and resident is not None:
+                    from gdatalog.engine.cells import rows_in_cells
 
-                whole = plan.otherwise or plan
-                found = rows_in_cells(whole, resident, context, limit, report, stats)
-        except NotOnDevice as refused:
-            reason = str(refused)
-            if lasting is not None:
-                lasting.clear()  # rows recorded as processed have led nowhere yet
-                lasting = {}
-    if found is None:
-        if report is not None:
-            report.left, report.in_cells, report.in_pages = reason, None, None
-        host = sources if on_host is None else on_host
-        run = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats)
-        found = _rows(run, limit)
+                    whole = plan.otherwise or plan
+                    found = rows_in_cells(whole, resident, context, limit, report, stats)
+            except NotOnDevice as refused:
+                reason = str(refused)
+                if lasting is not None:
+                    lasting.clear()  # rows recorded as processed have led nowhere yet
+                    lasting = {}
+        if found is None:
+            if report is not None:
+                report.left, report.in_cells, report.in_pages = reason, None, None
+            host = sources if on_host is None else on_host
+            run = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats)
+            found = _rows(run, limit)
     for what in ("answers", "aggregates", "blocks"):
         context.limits.charge(what, 0)
     if not lasting:
         context.limits.charge("rows followed", 0)
-    seconds = perf_counter() - started
     if report is not None:
         report.rows += count_of(found)
-        report.seconds += seconds
-        report.add_costs(time_spent() - before)
-    if stats is not None:
-        stats.seconds += seconds
     return found

@@ -38,6 +38,7 @@ TURN = 10_000  # fixed cost of a rule's turn, in rows
 
 # Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
 BreadthFirst = Callable[[int | None, Shared | None], None]
+DepthFirst = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -140,11 +141,7 @@ class PlanRun:
         return JoinNest(join, form, self.sources, context, counted=counted)
 
     def _run(
-        self,
-        number: int,
-        nest: JoinNest,
-        breadth_first: BreadthFirst,
-        depth_first: Callable[[], None],
+        self, number: int, nest: JoinNest, breadth_first: BreadthFirst, depth_first: DepthFirst
     ) -> None:
         """Runs a join in one executor, and if that is too slow in the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))

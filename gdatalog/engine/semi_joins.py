@@ -121,13 +121,10 @@ def semi_joined(
 
 def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
     """Whether a long relation has no such index yet."""
-    return (
-        relation is not None
-        and not ref.ranked
-        and relation.at_most >= least
-        and ref.columns not in relation.narrowed
-        and not relation.indexed(ref.columns, ref.tests, ref.weighted)
-    )
+    if relation is None or ref.ranked or relation.at_most < least:
+        return False
+    indexed = relation.indexed(ref.columns, ref.tests, ref.weighted)
+    return not indexed and ref.columns not in relation.narrowed
 
 
 def _atoms(join: JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:

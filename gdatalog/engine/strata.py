@@ -175,9 +175,10 @@ RUNNERS: Runners = {Once: _once, Copy: _copy, Incremental: _incremental, Again: 
 # Counts a fixpoint's rows without storing them, if only the count is needed.
 
 
+Readers = dict[tuple[str, ...], Stratum]  # strata that read counts, by their relations
 # The counts, or the stratum's own relations if computing these is as fast; the schemas of counts;
-# and the strata that read them, rewritten, by their relations.
-Counted = tuple[Mapping[str, Relation], Mapping[str, Schema], Mapping[tuple[str, ...], Stratum]]
+# and the strata that read them, rewritten.
+Counted = tuple[Relations, Mapping[str, Schema], Readers]
 
 
 def readers_of(
@@ -195,10 +196,7 @@ def readers_of(
 
 
 def count_stratum(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    readers: Collection[Stratum],
-    before: Mapping[str, Relation] | None,
+    stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum], before: Relations | None
 ) -> Counted | None:
     """Counts a stratum's rows, or those that it had `before`; None unless it is partitioned and the
     counts suffice."""
@@ -208,7 +206,7 @@ def count_stratum(
         return None
     columns = {key.relation: key.column for key in main.keys}
     by = "counted", tuple(sorted(columns.items()))
-    changed: dict[tuple[str, ...], Stratum] = {}
+    changed: Readers = {}
     for reader in readers:
         rules = [  # the same each time, so that their plans are found again
             inputs.plans.rewritten(by, [rule], partial(counted_rule, rule, columns))

@@ -20,7 +20,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
+from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
@@ -206,7 +206,7 @@ class HashPartition(StratumRun):
             if isinstance(table, DeltaRelation):
                 table.indexed = True
         self.variants = [
-            Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
+            Variant(self, task.stratum.rules[rule], plan, 0)
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
 

@@ -148,11 +148,9 @@ class _Keys:
         collects keys that occur often."""
         if self.domain.joined or self.coded:
             return True
-        return any(
-            self._tuning.coded_reads * relation.statistics.distinct(frozenset((at,)))
-            < relation.at_most
-            for relation, at in self.large
-        )
+        reads = self._tuning.coded_reads
+        different = ((r, r.statistics.distinct(frozenset((at,)))) for r, at in self.large)
+        return any(reads * count < relation.at_most for relation, count in different)
 
     @property
     def sparse(self) -> bool:
@@ -239,13 +237,9 @@ def _encoded(
 
     # Keys that occur only in seeds or constants get codes after all others, for this call.
     for at, each in keys.items():
-        found = [
-            block[column]
-            for (name, column), domain in base.items()
-            if domain == at
-            for part in inputs.seeds.get(name, ())
-            for block in blocks_of(part)
-        ]
+        own = [column for column, domain in base.items() if domain == at]
+        parts = [(column, part) for name, column in own for part in inputs.seeds.get(name, ())]
+        found = [block[column] for column, part in parts for block in blocks_of(part)]
         found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
         for column in found:
             last[at] = last[at].extended(column)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +21,7 @@ from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
-from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
+from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.semi_joins import semi_joined
@@ -320,22 +319,12 @@ class StratumRun:
             report = context.metrics.run_of(plan)
         if stats is None:
             stats = self.record.running(plan.relation, self.rule_of(plan))
-        began = perf_counter()
-        before = Costs() if report is None else time_spent()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
-        if (
-            context.device is CPU
-            and not self.stratum.recursive
-            and len(plan.joins) == 1
-            and not plan.terms
-            and not plan.within
-        ):
-            with spending("indexing"):
+        alone = len(plan.joins) == 1 and not plan.terms and not plan.within
+        if alone and context.device is CPU and not self.stratum.recursive:
+            with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        if report is not None:
-            report.seconds += perf_counter() - began
-            report.add_costs(time_spent() - before)
         with limits.watch.work("joining", self.called(stats.rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from time import perf_counter
 from typing import Any, cast
 
-from gdatalog.account import time_spent
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
@@ -27,7 +25,7 @@ from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.metrics import Round
+from gdatalog.engine.metrics import Round, measured
 from gdatalog.plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
@@ -363,36 +361,33 @@ class MarkedRounds(StratumRun):
         choice = ExecutorChoice(False, "new rows, told by marks on the device")
         stats.executors[each.number] = str(choice)
         stats.new = 0
-        began, before = perf_counter(), time_spent()
-        given = each.join.given
-        for rows in [()] if given is None else self._pieces(marked[given.relation]):
-            sources = Sources(self.trie_of, partial(_given, rows))
-            nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
-            if nest.reason is not None:
-                return False
-            blocks = [block for block in nest.run(relation) if len(block[0])]
-            stats.new += sum(len(block[0]) for block in blocks)
-            table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
-            if report is not None:
-                report.saw(nest.seen)
-                # Rows that were marked before count, too.
-                steps = [step for step in each.join.steps if not isinstance(step, Compact)]
-                last = nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
-                stats.tried += last
-            del blocks, nest, sources, rows
-            if not self._room_for_rows(marked):
-                raise MemoryError("new rows do not fit the device")
-            self._charge(marked)
+        with measured(report, stats):
+            given = each.join.given
+            for rows in [()] if given is None else self._pieces(marked[given.relation]):
+                sources = Sources(self.trie_of, partial(_given, rows))
+                nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
+                if nest.reason is not None:
+                    return False
+                blocks = [block for block in nest.run(relation) if len(block[0])]
+                stats.new += sum(len(block[0]) for block in blocks)
+                table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
+                if report is not None:
+                    report.saw(nest.seen)
+                    # Rows that were marked before count, too.
+                    steps = [step for step in each.join.steps if not isinstance(step, Compact)]
+                    last = nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
+                    stats.tried += last
+                del blocks, nest, sources, rows
+                if not self._room_for_rows(marked):
+                    raise MemoryError("new rows do not fit the device")
+                self._charge(marked)
         if table.delta is not None:
             stats.new = self._bits_of(table.marks) - table.counted
             table.counted += stats.new
-        stats.seconds += perf_counter() - began
         self.record.ran(stats, report)
         if report is not None:
             report.rows += stats.new
             report.executors[each.number] = choice
-            report.seconds += stats.seconds
-            report.add_costs(time_spent() - before)
         return True
 
     def _bits_of(self, marks: Array) -> int:

@@ -101,7 +101,6 @@ class DeltaRelation:
         if count:
             rows = laid(rows, self.ops)
             if self.ops.xp is np and isinstance(self.known, SortedRows):
-                self._meet(rows)
                 self._choose(rows)
             for piece in self._pieces(rows):
                 new_rows = self._news(piece)
@@ -208,21 +207,17 @@ class DeltaRelation:
     # ------------------------------------------------------------------------------- choosing
 
     def _choose(self, rows: Columns) -> None:
-        """Switches to a bitmap or hash set once it beats sorted runs, or is forced."""
-        count = self.length + len(rows[0])
-        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
-        if self.dedup == "sort" or few:
-            return
-        if self.space is not None:
-            self._switch(self._best(self.space, count, self.dedup == "hash"))
-
-    def _meet(self, rows: Columns) -> None:
-        """Extends the space by rows that have come."""
+        """Extends the space by rows that have come; switches to a bitmap or hash set once it beats
+        sorted runs, or is forced."""
         if self.space is None or not self.space.holds(rows):
             found = None if self._scattered else KeySpace.of(rows)
             if found is not None and self.space is not None:
                 found = self.space.joined(found)
             self.space, self._scattered = found, found is None
+        count = self.length + len(rows[0])
+        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
+        if self.dedup != "sort" and not few and self.space is not None:
+            self._switch(self._best(self.space, count, self.dedup == "hash"))
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
         """The best dedup index for this many rows; `hashing`: whether a hash set is allowed."""

@@ -66,12 +66,7 @@ def improves_for_ever(
     )
 
 
-@dataclass(slots=True)
-class _SortedRun:
-    """Packed groups in ascending order, and their values by column."""
-
-    codes: Array
-    values: list[Array]
+_SortedRun = tuple[Array, list[Array]]  # packed groups in ascending order; values by column
 
 
 @dataclass(eq=False)
@@ -99,11 +94,11 @@ class LatticeRounds:
     def length(self) -> int:
         if self._full is not None:
             return self._full.length
-        return sum(len(run.codes) for run in self._runs)
+        return sum(len(codes) for codes, _ in self._runs)
 
     @property
     def nbytes(self) -> int:
-        held = sum(int(part.nbytes) for run in self._runs for part in (run.codes, *run.values))
+        held = sum(int(part.nbytes) for codes, values in self._runs for part in (codes, *values))
         return held + (self._full.nbytes if self._full is not None else 0)
 
     def full(self) -> Relation:
@@ -111,9 +106,8 @@ class LatticeRounds:
         if self._full is None:
             while len(self._runs) > 1:
                 self._merge()
-            (run,) = self._runs
-            # values improve in place
-            self._full = self._made(run.codes, tuple(value.copy() for value in run.values))
+            ((codes, values),) = self._runs
+            self._full = self._made(codes, [v.copy() for v in values])  # they improve in place
         return self._full
 
     def blocks(self) -> Iterator[Columns]:
@@ -121,10 +115,10 @@ class LatticeRounds:
         if self._full is not None:
             yield self._full.rows
             return
-        for run in self._runs:
-            for start in range(0, len(run.codes), AT_ONCE):
+        for codes, values in self._runs:
+            for start in range(0, len(codes), AT_ONCE):
                 some = slice(start, start + AT_ONCE)
-                yield self._made(run.codes[some], [value[some] for value in run.values]).rows
+                yield self._made(codes[some], [value[some] for value in values]).rows
 
     def add(self, rows: Columns, count: int) -> Relation:
         """Adds rows; returns those of groups that are new or improved."""
@@ -141,12 +135,12 @@ class LatticeRounds:
         """Adapts the packing to these groups; returns False if no packing fits."""
         if self._packing is not None and self.ops.holds(self._packing, groups):
             return True
-        known = [self._unpack(run.codes) for run in self._runs]
+        known = [self._unpack(codes) for codes, _ in self._runs]
         packing = self.ops.packing(self.ops.concatenate([*known, tuple(groups)]), spare=4)
         if packing is None:
             return False
-        for run, columns in zip(self._runs, known, strict=True):
-            run.codes = packing.pack(columns)
+        pairs = zip(self._runs, known, strict=True)
+        self._runs = [(packing.pack(columns), values) for (_, values), columns in pairs]
         self._packing = packing
         return True
 
@@ -166,22 +160,22 @@ class LatticeRounds:
             values.append(rows[at][best].astype(xp.int64))
         changed = xp.zeros(len(codes), dtype=bool)
         unknown = xp.ones(len(codes), dtype=bool)
-        for run in self._runs:
-            at = xp.minimum(xp.searchsorted(run.codes, codes), len(run.codes) - 1)
-            here = ops.survivors(run.codes[at] == codes)
+        for old_codes, old_values in self._runs:
+            at = xp.minimum(xp.searchsorted(old_codes, codes), len(old_codes) - 1)
+            here = ops.survivors(old_codes[at] == codes)
             if not len(here):
                 continue
             unknown[here] = False
             at = at[here]
-            for mine, known, column in zip(values, run.values, self.kinds, strict=True):
+            for mine, known, column in zip(values, old_values, self.kinds, strict=True):
                 old, new = known[at], mine[here]
                 better = self._better(column, new, old)
                 mine[here] = known[at] = xp.where(better, new, old)
                 changed[here] |= better
         news = ops.survivors(unknown)
         if len(news):
-            self._runs.append(_SortedRun(codes[news], [value[news] for value in values]))
-            while len(self._runs) > 1 and 2 * len(self._runs[-1].codes) > len(self._runs[-2].codes):
+            self._runs.append((codes[news], [value[news] for value in values]))
+            while len(self._runs) > 1 and 2 * len(self._runs[-1][0]) > len(self._runs[-2][0]):
                 self._merge()
         changed |= unknown
         delta = ops.survivors(changed)
@@ -197,10 +191,9 @@ class LatticeRounds:
     def _merge(self) -> None:
         """Merges the last two runs."""
         small, large = self._runs.pop(), self._runs.pop()
-        (codes,) = self.ops.concatenate([(large.codes,), (small.codes,)])
+        codes, *values = self.ops.concatenate([(run[0], *run[1]) for run in (large, small)])
         order = self.ops.order_rows((codes,))
-        both = self.ops.concatenate([tuple(large.values), tuple(small.values)])
-        self._runs.append(_SortedRun(codes[order], [value[order] for value in both]))
+        self._runs.append((codes[order], [value[order] for value in values]))
 
     def _made(self, codes: Array, values: Sequence[Array]) -> Relation:
         """The relation of groups in ascending order of their codes, with their values."""

@@ -430,15 +430,11 @@ def _only_walked(join: JoinPlan, number: int) -> bool:
         mine = [p for p in participants(step) if p.trie == number]
         if not mine:
             continue
-        if mine[0].depth == 0:
-            walked = isinstance(step, Seek)
-        else:
-            walked = (
-                isinstance(step, Join)
-                and len(step.participants) == 1
-                and step.reuse is None
-                and {at for _, at in step.implied} == set(range(len(step.cuts)))
-            )
+        walked = isinstance(step, Seek)
+        if mine[0].depth > 0:
+            walked = isinstance(step, Join) and len(step.participants) == 1 and not step.reuse
+        if isinstance(step, Join) and {at for _, at in step.implied} != {*range(len(step.cuts))}:
+            walked = False
         if not walked:
             return False
     return True

@@ -110,11 +110,9 @@ class Maintenance(Rounds):
         return any(delta.length for delta in self.deltas.values())
 
     def _check_grown(self, until: Sequence[When]) -> None:
+        sizes = [(table.came, self.since.known[n].at_most) for n, table in self.tables.items()]
         for when in until:
-            if isinstance(when, Grown) and any(
-                table.came > max(when.least, self.since.known[name].at_most)
-                for name, table in self.tables.items()
-            ):
+            if isinstance(when, Grown) and any(n > max(when.least, old) for n, old in sizes):
                 raise FallbackMet(when)
 
     # ----------------------------------------------------------------------------------- rules

@@ -24,7 +24,7 @@ from gdatalog.engine.fixpoint import DELTA, UNKNOWN, StratumRun, placed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.fixpoint.variants import Variant, alone
+from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan import Join, TrieRef, Version
@@ -91,7 +91,7 @@ class Rounds(StratumRun):
             return []
         plan = self.plan(rule, first=False)
         numbers = range(len(plan.joins))
-        return [Variant(self, rule, alone(plan, at), DELTA, plan, at) for at in numbers]
+        return [Variant(self, rule, plan, at) for at in numbers]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
@@ -286,7 +286,7 @@ class Replanning:
         joins = tuple(before if before == after else after for before, after in both)
         whole = replace(plan, joins=joins)
         for each in self.variants:
-            each.change(alone(whole, each.number), whole, sizes[each.follows, "delta"])
+            each.change(whole, sizes[each.follows, "delta"])
 
     def _rows(self, name: str, version: Version) -> int:
         if version == "delta":

@@ -10,7 +10,7 @@ grow in place. A plan that reads other indexes of them runs for each combination
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, prod
 from time import perf_counter
@@ -25,7 +25,7 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
-from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun
@@ -50,6 +50,9 @@ MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory
 AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
 
 
+Grown = dict[TrieRef, HashTrie]
+
+
 class LoopsPay(Exception):
     """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
     join's own allowance.)"""
@@ -60,17 +63,9 @@ class Variant:
     join only, which has a `number` in the `whole` plan. `expected`: the input rows that the plan
     assumes."""
 
-    def __init__(
-        self,
-        run: StratumRun,
-        rule: CheckedRule,
-        plan: RulePlan,
-        expected: float,
-        whole: RulePlan,
-        number: int,
-    ) -> None:
-        self.run, self.rule, self.number = run, rule, number
-        self.plan, self.whole, self.expected = plan, whole, expected
+    def __init__(self, run: StratumRun, rule: CheckedRule, whole: RulePlan, number: int) -> None:
+        self.run, self.rule, self.whole, self.number = run, rule, whole, number
+        self.plan, self.expected = alone(whole, number), float(DELTA)
         self.called = run.called(rule)  # for progress reports
         self.tuning = run.context.tuning
         self.must = True  # whether to wait for loops that are not compiled yet
@@ -126,10 +121,10 @@ class Variant:
             self.report.add_costs(time_spent() - before)
         return derived, stats
 
-    def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
+    def change(self, whole: RulePlan, expected: float) -> None:
         """Switches to another plan of the same rule and atom."""
-        self.plan, self.whole, self.expected = plan, whole, expected
-        if plan.joins[0] is not self.join:
+        self.plan, self.whole, self.expected = alone(whole, self.number), whole, expected
+        if self.plan.joins[0] is not self.join:
             self._begin()
 
     # ------------------------------------------------------------------------ what it is run on
@@ -260,7 +255,7 @@ class Variant:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
     def _loops(
-        self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
+        self, parts: Parts, grown: Grown, hashed: bool, given: Columns
     ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
@@ -326,7 +321,7 @@ class Variant:
         table = self._table()
         if table is None:
             return False
-        grown: dict[TrieRef, HashTrie] = {}  # the indexes of growing relations that grow in place
+        grown: Grown = {}  # the indexes of growing relations that grow in place
         for ref in self.growing:
             read = self.run.tables[ref.relation]
             if isinstance(read, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
@@ -342,12 +337,7 @@ class Variant:
         )
 
     def _follow_block(
-        self,
-        given: Columns,
-        table: DeltaRelation,
-        parts: Parts,
-        grown: Mapping[TrieRef, HashTrie],
-        stats: RuleRound,
+        self, given: Columns, table: DeltaRelation, parts: Parts, grown: Grown, stats: RuleRound
     ) -> bool:
         limits, tuning = self.run.context.limits, self.tuning
         known, loops, before = table.loops(), None, 0

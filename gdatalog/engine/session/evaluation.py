@@ -13,22 +13,13 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    Rows,
-    count_of,
-    relation_of,
-    remote_blocks,
-)
+from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
+from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
 from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.fixpoint.ready import Ready, Since
@@ -45,6 +36,7 @@ from gdatalog.engine.session.remembered import (
 )
 from gdatalog.engine.session.texts import FactList
 from gdatalog.engine.strata import (
+    Readers,
     count_stratum,
     plan_incremental,
     plan_stratum,
@@ -57,7 +49,6 @@ from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 
 
@@ -162,7 +153,7 @@ class Evaluation:
             raise self.checked.unbound[name]
         if self.let_go is None:  # else each is read when its time comes, because it will go
             self._take_given(needed)
-        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read counts
+        counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:
             if stratum.relations[0] in self._known:
@@ -252,15 +243,10 @@ class Evaluation:
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
                 relation = extended(relation, more)
         else:
-            seeds = self._seeds(name)
-            count = sum(map(count_of, seeds))
-            near = [part for part in seeds if not isinstance(part, DistinctBlocks)]
-            if len(near) < len(seeds):
-                relation = relation_of(schema.columns, schema.types, seeds, CPU.ops)
-            else:
-                blocks = [tuple(map(brought, keys)) for keys, _ in near]
-                columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-                relation = Relation.from_rows(schema.columns, schema.types, columns, count)
+            ((keys, count),) = self._fact_rows(name, facts)
+            relation = Relation.from_rows(schema.columns, schema.types, keys, count)
+            if stored is not None:
+                relation = union([relation, stored])
         if not facts or self.keep([name]):
             versions = {read: held.version for read, held in below.items()}
             self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
@@ -375,11 +361,7 @@ class Evaluation:
         return relations
 
     def _counted(
-        self,
-        stratum: Stratum,
-        needed: Sequence[Stratum],
-        wanted: Iterable[str],
-        counting: dict[tuple[str, ...], Stratum],
+        self, stratum: Stratum, needed: Sequence[Stratum], wanted: Iterable[str], counting: Readers
     ) -> Mapping[str, Relation] | None:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
@@ -404,11 +386,8 @@ class Evaluation:
         inputs, context = self.inputs(), self.context
         read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
         few = context.tuning.device_from
-        if (
-            context.device is CPU
-            or not read <= self._counts.keys()
-            or any(self._known[name].length > few for name in read)
-        ):
+        here = context.device is CPU or not read <= self._counts.keys()
+        if here or any(self._known[name].length > few for name in read):
             return run_stratum(reader, inputs)
         ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
         rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))

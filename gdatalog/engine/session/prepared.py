@@ -54,6 +54,7 @@ LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly r
 
 Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
+Splitting = Callable[[RelationOf], SplitStratum | None]
 # Relations by name, and what tells others with the same rows, where there are few.
 Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
 # A rule's plan, the relations that it was made of, and the selectivity of its parameters.
@@ -85,11 +86,7 @@ class Plans:
         return found
 
     def parted(
-        self,
-        stratum: Stratum,
-        way: str,
-        relation: RelationOf,
-        make: Callable[[RelationOf], SplitStratum | None],
+        self, stratum: Stratum, way: str, relation: RelationOf, make: Splitting
     ) -> SplitStratum | None:
         """Caches a stratum's split rules while they are equal; `make` looks up relations."""
         known = self._parted.get((id(stratum), way))

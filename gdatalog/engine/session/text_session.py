@@ -17,8 +17,16 @@ import numpy as np
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
-from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
-from gdatalog.engine.facts.lists import GivenList, holds_many, list_relation
+from gdatalog.engine.facts.inputs import (
+    Afar,
+    FilesRead,
+    GivenList,
+    Inputs,
+    Source,
+    holds_many,
+    input_sources,
+    list_relation,
+)
 from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer

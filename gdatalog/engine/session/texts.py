@@ -152,8 +152,9 @@ class Log:
     homes: dict[str, list[int]] = field(default_factory=dict)  # the texts that mention a name
     kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
     params: dict[str, set[str]] = field(default_factory=dict)  # in them
-    _first: dict[Atom, int] | None = None  # the text with a fact's first occurrence
+    _first: dict[Atom, int] = field(default_factory=dict)  # the text with a fact's first occurrence
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
+    _noted: int = 0  # the number of texts whose facts are in these two
 
     def add(self, key: str, kept: KeptRules) -> None:
         at, outline = len(self.keys), kept.outline
@@ -170,8 +171,6 @@ class Log:
         for name, atoms in outline.facts.items():
             self.facts.setdefault(name, []).extend(atoms)
             self.homes.setdefault(name, []).extend([at] * len(atoms))
-            if self._first is not None:
-                self._note(self._first, name, atoms, [at] * len(atoms))
         self.at[key] = at
         self.keys.append(key)
         self.kept.append(kept)
@@ -179,24 +178,19 @@ class Log:
     @property
     def first(self) -> Mapping[Atom, int]:
         """The text with the first occurrence of each fact."""
-        if self._first is None:
-            self._first = {}
-            for name, atoms in self.facts.items():
-                self._note(self._first, name, atoms, self.homes[name])
+        for at in range(self._noted, len(self.kept)):
+            for name, atoms in self.kept[at].outline.facts.items():
+                new = self._new.setdefault(name, [])
+                for atom in atoms:
+                    if atom not in self._first:
+                        self._first[atom] = at
+                        new.append(at)
+        self._noted = len(self.kept)
         return self._first
 
     def new(self, name: str) -> Sequence[int]:
         """The texts with the first occurrences of a relation's facts, ascending."""
         return self._new.get(name, ()) if self.first else ()
-
-    def _note(
-        self, first: dict[Atom, int], name: str, atoms: Iterable[Atom], homes: Iterable[int]
-    ) -> None:
-        new = self._new.setdefault(name, [])
-        for atom, at in zip(atoms, homes, strict=True):
-            if atom not in first:
-                first[atom] = at
-                new.append(at)
 
 
 class ProgramTexts(Mapping[str, KeptRules]):

@@ -67,11 +67,8 @@ def without_idle_texts(
 def check_length(text: str, name: str) -> None:
     """Rejects a text that is too long to parse."""
     if len(text) > CHARACTERS:
-        raise _refused(
-            f"a program of {len(text):,} characters",
-            f"{CHARACTERS:,}",
-            Span(SourceText(name, text), CHARACTERS, CHARACTERS + 1),
-        )
+        span = Span(SourceText(name, text), CHARACTERS, CHARACTERS + 1)
+        raise _refused(f"a program of {len(text):,} characters", CHARACTERS, span)
 
 
 def waits_too_long(text: str) -> bool:
@@ -88,12 +85,12 @@ def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> No
         count += _weight(statement)
         if count > STATEMENTS:
             what = f"more than {STATEMENTS:,} statements (facts of one relation are one)"
-            errors.append(_refused(what, f"{STATEMENTS:,}", statement.span))
+            errors.append(_refused(what, STATEMENTS, statement.span))
             break
     facts = sum(map(len, own.facts.values()))
     if facts and facts + texts.number_of_facts > FACTS:
         what = f"{facts + texts.number_of_facts:,} facts"
-        errors.append(_refused(what, f"{FACTS:,}", program.statements[-1].span))
+        errors.append(_refused(what, FACTS, program.statements[-1].span))
     for statement in program.statements:
         errors += _wrong_in(statement, folders)
     raise_together(errors)
@@ -103,9 +100,9 @@ def _weight(statement: Statement) -> int:
     return max(1, len(names_of(statement)))
 
 
-def _refused(what: str, most: str, span: Span) -> UsageError:
+def _refused(what: str, most: int, span: Span) -> UsageError:
     return UsageError(
-        f"{what}: an untrusted text may have {most}",
+        f"{what}: an untrusted text may have {most:,}",
         span,
         hint="the database was opened with untrusted=True",
     )
@@ -120,7 +117,7 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
             ".output R(IO=stdout)",
         )
     if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
-        yield _refused(f"{len(statement.columns):,} columns", f"{COLUMNS:,}", statement.span)
+        yield _refused(f"{len(statement.columns):,} columns", COLUMNS, statement.span)
     if not isinstance(statement, Rule | Query):
         return
     heads = statement.heads if isinstance(statement, Rule) else ()
@@ -129,13 +126,13 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
     atoms = [part for part in parts if isinstance(part, Atom)]
     for atom in atoms:
         if len(atom.args) > COLUMNS:
-            yield _refused(f"{len(atom.args):,} columns", f"{COLUMNS:,}", atom.span)
+            yield _refused(f"{len(atom.args):,} columns", COLUMNS, atom.span)
     if len(parts) > PARTS:
-        yield _refused(f"a statement of {len(parts):,} parts", f"{PARTS:,}", statement.span)
+        yield _refused(f"a statement of {len(parts):,} parts", PARTS, statement.span)
     elif len(atoms) > ATOMS:
-        yield _refused(f"a rule of {len(atoms):,} atoms", f"{ATOMS:,}", statement.span)
+        yield _refused(f"a rule of {len(atoms):,} atoms", ATOMS, statement.span)
     elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
-        yield _refused(f"a body of {found:,} alternatives", f"{ALTERNATIVES:,}", statement.span)
+        yield _refused(f"a body of {found:,} alternatives", ALTERNATIVES, statement.span)
 
 
 def _names_a_file(statement: Statement, folders: Folders) -> bool:
