@@ -138,8 +138,7 @@ class CellByCellRun(OneCellRun):
                 return
         if isinstance(found, str):
             raise NotOnDevice(found)
-        labels = labels_of(join, found)
-        cut = sliced(join, labels, found.ranges)
+        cut = sliced(join, labels_of(join, found), found.ranges)
         joins = list(self.plan.joins)
         joins[number] = cut
         plan = replace(self.plan, joins=tuple(joins))
@@ -166,9 +165,8 @@ class CellByCellRun(OneCellRun):
         finally:
             slices.close()
             limits.charge(what, 0)
-            self.placement = replace(
-                self.placement, moved=(self.placement.moved or 0) + slices.moved
-            )
+            moved = (self.placement.moved or 0) + slices.moved
+            self.placement = replace(self.placement, moved=moved)
             if self.report is not None:
                 self.report.in_cells = self.placement
 

@@ -87,10 +87,8 @@ def scanned(join: JoinPlan, tries: Sequence[Trie], limits: Limits) -> int | None
         or join.orbit * prod(max(1, trie.total) for trie in tries) >= EXACT
     ):
         return None
-    times = join.orbit * prod(
-        tries[step.trie].total if step.weighted else min(1, tries[step.trie].total)
-        for step in guards
-    )
+    totals = ((step.weighted, tries[step.trie].total) for step in guards)
+    times = join.orbit * prod(total if weighted else min(1, total) for weighted, total in totals)
     weights = [trie.weights for trie in read if trie.weights is not None]
     if not weights or not times:
         return times * (len(levels[-1]) if levels else 1)

@@ -272,9 +272,8 @@ def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Devic
 
 def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
     """Whether an index is a prefix of another, or of a symmetric one with swapped columns."""
-    if (whole.relation, whole.ranked) != (ref.relation, ref.ranked) or ref.weighted:
-        return False
-    if whole.version != ref.version or not ref.columns:
+    same = (whole.relation, whole.ranked, whole.version) == (ref.relation, ref.ranked, ref.version)
+    if not same or ref.weighted or not ref.columns:
         return False
     if whole.tests == ref.tests and whole.columns[: len(ref.columns)] == ref.columns:
         return True

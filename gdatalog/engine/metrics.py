@@ -118,7 +118,7 @@ class Way:
 
     `name` describes the strategy ("split on x"), `parts` is the number of partitions or groups
     (`of`: "values", "groups"), `tried` the rows looked at, if counted. Threads of a GPU are not
-    counted (0).
+    counted (0). `costs`: time outside of work on rows. `seen`: the metrics of steps, by id.
     """
 
     name: str
@@ -127,6 +127,8 @@ class Way:
     threads: int = 1
     tried: int | None = None
     seconds: float = 0.0
+    costs: Costs = Costs()
+    seen: Mapping[int, StepCounts] = field(default_factory=dict)
 
     def __str__(self) -> str:
         tried = "" if self.tried is None else f", {self.tried:,} rows tried"
@@ -345,5 +347,4 @@ def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
         np.array([-1, *(at for at, _ in filled)]), [len(block[0]) for block in blocks]
     )[brought(order)]
     owners = whose[1:][whose[:-1] == -1]
-    counts: list[int] = np.bincount(owners[owners >= 0], minlength=len(rows)).tolist()
-    return counts
+    return list(np.bincount(owners[owners >= 0], minlength=len(rows)).tolist())

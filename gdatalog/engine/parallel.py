@@ -12,7 +12,7 @@ sums of floats do not depend on the number of threads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +189,7 @@ class Scan:
         for done, part in enumerate(parts):
             into = sink.apart(self.limits)
             walk = self._walk(self.limits, self.seen)
-            for rows in self._chunks(part):
+            for rows in self._chunks(part, self.limits):
                 walk.run(self.join.steps, 0, self._frontier(rows), into)
             sink.take(into)
             self.limits.watch.part(done + 1, len(parts))
@@ -197,7 +197,7 @@ class Scan:
     def _one_by_one(self, sink: Sink) -> None:
         work, whole = self.limits.watch.innermost, max(1, self.count)
         walk = self._walk(self.limits, self.seen)
-        for rows in self._chunks(range(self.count), not sink.divisible):
+        for rows in self._chunks(range(self.count), self.limits, not sink.divisible):
             with work.within(rows.start / whole, rows.stop / whole):
                 walk.run(self.join.steps, 0, self._frontier(rows), sink)
             if sink.done:
@@ -206,15 +206,13 @@ class Scan:
     def _walk(self, limits: Limits, seen: dict[int, StepCounts] | None) -> Levelwise:
         return Levelwise(self.tries, self.ops, self.scope, limits, seen)
 
-    def _chunks(
-        self, rows: range, few: bool = False, poll: Callable[[], None] | None = None
-    ) -> Iterator[range]:
+    def _chunks(self, rows: range, limits: Limits, few: bool = False) -> Iterator[range]:
         """Yields rows in chunks; the first ones are short if a `few` answers may suffice."""
-        start, size = rows.start, min(FIRST, self.limits.chunk) if few else self.limits.chunk
+        start, size = rows.start, min(FIRST, limits.chunk) if few else limits.chunk
         while start < rows.stop:
-            (poll or self.limits.poll)()
+            limits.poll()
             yield range(start, min(start + size, rows.stop))
-            start, size = start + size, min(4 * size, self.limits.chunk)
+            start, size = start + size, min(4 * size, limits.chunk)
 
     def _frontier(self, rows: range) -> Frontier:
         assert self.join.given is not None
@@ -244,7 +242,7 @@ class Scan:
             into = sink.apart(own)
             seen: dict[int, StepCounts] | None = None if self.seen is None else {}
             walk = self._walk(own, seen)
-            for chunk in self._chunks(rows, poll=poll):
+            for chunk in self._chunks(rows, own):
                 walk.run(self.join.steps, 0, self._frontier(chunk), into)
             return into, seen
 

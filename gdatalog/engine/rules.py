@@ -70,9 +70,8 @@ def run_rule(
         if found is None:
             if report is not None:
                 report.left, report.in_cells, report.in_pages = reason, None, None
-            host = sources if on_host is None else on_host
-            run = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats)
-            found = _rows(run, limit)
+            here = replace(context, device=CPU)
+            found = _rows(PlanRun(plan, on_host or sources, here, report, lasting, stats), limit)
     for what in ("answers", "aggregates", "blocks"):
         context.limits.charge(what, 0)
     if not lasting:

@@ -40,7 +40,7 @@ from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.strategies import split_stratum, with_parts
+from gdatalog.engine.fixpoint.strategies import over, split_stratum
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.errors import DeviceError, MemoryLimitError
@@ -104,7 +104,7 @@ class HashPartitions:
         self.how: tuple[str, ...] = ()
         self.passing: Collection[str] = ()
         if parts is not None:
-            stratum, inputs = parts.stratum, with_parts(parts, inputs)
+            stratum, inputs = over(parts, stratum, inputs)
             self.how, self.passing = parts.notes, parts.schemas.keys()
         self.run = Rounds(stratum, inputs)
         self.inputs, self.context = inputs, inputs.context

@@ -216,9 +216,8 @@ def write_answer(answer: Answer, path: str) -> None:
     from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import names_a_folder, write_tables
 
-    if names_a_folder(path) or (
-        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
-    ):
+    one_file = format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    if names_a_folder(path) or one_file:
         answer.to_parquet(path)
     else:
         write_tables(answer.tables(), len(answer), path)

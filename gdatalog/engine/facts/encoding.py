@@ -8,6 +8,7 @@ dense and fit 32 bits, and the answer is decoded when it is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -71,9 +72,8 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     forced = context.knobs.encode == "always"
     if not forced and inputs.plans.holds("dense", stratum, inputs.relation):
         return None
-    domains = inputs.plans.rewritten(
-        "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
-    )
+    finding = partial(domains_of, stratum, inputs.schemas)
+    domains = inputs.plans.rewritten("domains", stratum.rules, finding)
     keys = {at: _Keys(domain, stratum, inputs) for at, domain in enumerate(domains)}
     if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, inputs):
         return None
@@ -82,11 +82,8 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
         inputs.plans.note("dense", stratum, named)
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
-    rules, uses = inputs.plans.rewritten(
-        ("encoded", tuple(chosen)),
-        stratum.rules,
-        lambda: encoded_rules(stratum.rules, domains, chosen),
-    )
+    what, making = ("encoded", *chosen), partial(encoded_rules, stratum.rules, domains, chosen)
+    rules, uses = inputs.plans.rewritten(what, stratum.rules, making)
     keys = {at: keys[at] for at in chosen}
     if not forced and not stratum.recursive and any(not each.known for each in keys.values()):
         rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
@@ -156,9 +153,8 @@ class _Keys:
     def sparse(self) -> bool:
         """Whether the keys are sparse: the root of an index would be searched. If a large relation
         has most keys of their range, codes would be as sparse."""
-        if not self.large or any(
-            not r.store.on_host or r.remote is not None for r, _ in self.below
-        ):
+        here = all(r.store.on_host and r.remote is None for r, _ in self.below)
+        if not self.large or not here:
             return False
         if self._forced:
             return True
@@ -292,10 +288,8 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
     found = plain.encoded.get(own)
     if found is not None:
         return found
-    keys = tuple(
-        column if dictionary is None else dictionary.encode(column)
-        for column, dictionary in zip(plain.rows, own, strict=True)
-    )
+    pairs = zip(plain.rows, own, strict=True)
+    keys = tuple(column if codes is None else codes.encode(column) for column, codes in pairs)
     known, types = plain.store.known, plain.types
     if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
         made = Relation(plain.columns, types, keys, plain.length)

@@ -47,6 +47,7 @@ class FilesRead:
 
 # The relation of a path, by its name and schema, if others read it.
 Afar = Callable[[str, str, Schema | None], Relation | None]
+FoundFile = tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]
 # A directive, and the folders of its text.
 Source = tuple[Directive, Folders]
 
@@ -175,9 +176,7 @@ class Inputs(Mapping[str, Relation]):
         self.ahead = ReadingAhead(files, spare)
         return self.ahead
 
-    def _find(
-        self, source: Source, name: str
-    ) -> tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]:
+    def _find(self, source: Source, name: str) -> FoundFile:
         """What was read of an unchanged file; its path, its schema, and the key and version of the
         cache."""
         directive, folders = source
@@ -357,7 +356,7 @@ class ReadingAhead:
 
 
 def list_relation(
-    values: ValueList, params: Mapping[str, Any], symbols: SymbolTable, made: Recent[Relation]
+    params: Mapping[str, Any], symbols: SymbolTable, made: Recent[Relation], values: ValueList
 ) -> Relation:
     """The relation of a program's list. `made`: those built recently, by their content."""
     given = [params[p.name] if isinstance(p, Param | ListParam) else None for p in values.parts]
@@ -434,9 +433,7 @@ class GivenList:
 
     def values(self) -> list[Value]:
         column = self.column
-        found = column.decode() if isinstance(column, TextColumn) else column
-        values: list[Value] = found.tolist()
-        return values
+        return list((column.decode() if isinstance(column, TextColumn) else column).tolist())
 
     def keys(self, kind: TypeName, symbols: SymbolTable) -> Array:
         """The values as keys: of their own type, or of float for ints."""

@@ -11,7 +11,7 @@ from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
-from gdatalog.account import Costs, spending, time_spent
+from gdatalog.account import spending, time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned, scanned
@@ -28,7 +28,6 @@ from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session import Strategy
 from gdatalog.engine.sums import Sum, algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.plan.placement import ExecutorChoice
@@ -46,8 +45,6 @@ from gdatalog.storage.trie import Trie
 # Relations that replace others, by the plan that reads their tries.
 Parts = Mapping[TrieRef, Relation]
 NO_PARTS: Parts = MappingProxyType({})
-NO_COSTS = Costs()
-NOT_COUNTED: Mapping[int, StepCounts] = MappingProxyType({})
 
 # The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -187,22 +184,13 @@ class StratumRun:
         return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
 
     def recursive(self, rule: CheckedRule) -> bool:
-        if not self.stratum.recursive or rule.body is None:
-            return False
-        names = set(self.stratum.relations)
-        return any(atom.name in names for atom in atoms(rule))
+        return self.stratum.recursive and any(atom.name in self.rules for atom in atoms(rule))
 
     def tell_way(
-        self,
-        way: Way,
-        plans: Sequence[RulePlan],
-        rows: Mapping[str, int],
-        executor: str,
-        costs: Costs = NO_COSTS,
-        seen: Mapping[int, StepCounts] = NOT_COUNTED,
+        self, way: Way, plans: Sequence[RulePlan], rows: Mapping[str, int], executor: str
     ) -> None:
         """Reports a fixpoint to a profile. Its rules run as one: the first one's report has the
-        rows and the costs of all. `seen`: the metrics of steps, by id."""
+        rows and the costs of all."""
         self.record.way = way
         self.record.end(dict(rows))
         for number, plan in enumerate(plans):
@@ -211,11 +199,11 @@ class StratumRun:
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), way.seconds
-                report.add_costs(costs)
+                report.add_costs(way.costs)
                 report.bytes = self.record.peak
             choice = ExecutorChoice(False, executor)
             report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            report.saw(seen)
+            report.saw(way.seen)
 
     def growth(
         self, error: MemoryLimitError, news: Sequence[Round] | None = None
@@ -315,10 +303,8 @@ class StratumRun:
         limits = context.limits
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
-        if report is None:
-            report = context.metrics.run_of(plan)
-        if stats is None:
-            stats = self.record.running(plan.relation, self.rule_of(plan))
+        report = report or context.metrics.run_of(plan)
+        stats = stats or self.record.running(plan.relation, self.rule_of(plan))
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         alone = len(plan.joins) == 1 and not plan.terms and not plan.within
         if alone and context.device is CPU and not self.stratum.recursive:

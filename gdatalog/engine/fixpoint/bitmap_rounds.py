@@ -186,9 +186,8 @@ class MarkedRounds(StratumRun):
         found = []
         for rule in self.stratum.rules:
             plan = self.plan(rule, first=True)
-            if plan.joins and (plan.gathers or plan.terms or plan.within):
-                return []
-            if plan.joins and self.context.device.refuses(plan) is not None:
+            refused = self.context.device.refuses(plan) is not None
+            if plan.joins and (refused or plan.gathers or plan.terms or plan.within):
                 return []
             found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
         return found

@@ -97,7 +97,7 @@ class DeltaRelation:
             self.runs.settle()
             if new:
                 self.runs.last = Relation(self.columns, (), (), 1)
-            return self.runs.last or self._nothing()
+            return self.runs.last or Relation.empty(self.columns, self.types)
         if count:
             rows = laid(rows, self.ops)
             if self.ops.xp is np and isinstance(self.known, SortedRows):
@@ -111,7 +111,7 @@ class DeltaRelation:
         if not blocks:
             self._last = 0
             self.runs.settle()
-            return self._nothing()
+            return Relation.empty(self.columns, self.types)
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
         size = sum(column.nbytes for block in blocks for column in block)
@@ -133,9 +133,6 @@ class DeltaRelation:
             end = start + max(most, LEAST)
             yield tuple(column[start:end] for column in rows)
             start = end
-
-    def _nothing(self) -> Relation:
-        return Relation.empty(self.columns, self.types)
 
     def _news(self, rows: Columns) -> Columns:
         known = self.known
@@ -160,16 +157,18 @@ class DeltaRelation:
 
     def loops(self) -> RowBitmap | Hashed | None:
         """The dedup index that compiled loops can test and set; None if there is none."""
-        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
-            self._switch(self._best(self.space, self.length, True))
+        self._switch(self._for_loops())
         return None if isinstance(self.known, SortedRows) else self.known
 
     def loops_hash(self) -> bool | None:
         """Whether `loops` would return a hash set; None if it would return nothing."""
-        known = self.known
-        if isinstance(known, SortedRows) and self.types and self.space is not None:
-            known = self._best(self.space, self.length, True)
+        known = self._for_loops()
         return None if isinstance(known, SortedRows) else isinstance(known, Hashed)
+
+    def _for_loops(self) -> Known:
+        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
+            return self._best(self.space, self.length, True)
+        return self.known
 
     def take(self, blocks: Sequence[Columns]) -> None:
         """Takes rows that loops found to be new and added to the index from `loops`."""
@@ -302,7 +301,7 @@ class DeltaRelation:
             if not self.types:
                 self._full = Relation(self.columns, (), (), self.length)
             elif not self.length:
-                self._full = self._nothing()
+                self._full = Relation.empty(self.columns, self.types)
             elif self._keeps:
                 self._full = self.runs.whole()
             else:

@@ -146,8 +146,7 @@ class LatticeRounds:
 
     def _unpack(self, codes: Array) -> Columns:
         dtypes = [self.ops.xp.dtype("int64")] * len(self.by)
-        columns: Columns = self._packing.unpack(codes, dtypes)
-        return columns
+        return tuple(self._packing.unpack(codes, dtypes))
 
     def _add_packed(self, rows: Columns) -> Relation:
         """Sorts only the new rows; known groups are found by search and improved in place."""

@@ -197,8 +197,9 @@ class InPlace(StratumRun):
         lengths = {name: relation.length for name, relation in found.items()}
         seconds, costs = perf_counter() - began, time_spent() - before
         name = "best values in place"
-        way = Way(name, sum(lengths.values()), "groups", threads, seconds=seconds)
-        self.tell_way(way, self.plans, lengths, name, costs, self.seen)
+        groups = sum(lengths.values())
+        way = Way(name, groups, "groups", threads, None, seconds, costs, self.seen)
+        self.tell_way(way, self.plans, lengths, name)
         return found
 
     def _as_whole(

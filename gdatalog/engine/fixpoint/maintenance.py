@@ -85,7 +85,10 @@ class Maintenance(Rounds):
                 while self._take(derived):
                     work.round = len(rounds) + 1
                     self.context.limits.poll()
-                    self._check_grown(until)
+                    for when in (each for each in until if isinstance(each, Grown)):
+                        for name, table in self.tables.items():
+                            if table.came > max(when.least, self.since.known[name].at_most):
+                                raise FallbackMet(when)
                     derived = {}
                     for rule in self.stratum.rules if self.stratum.recursive else ():
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
@@ -109,12 +112,6 @@ class Maintenance(Rounds):
             self.context.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
-    def _check_grown(self, until: Sequence[When]) -> None:
-        sizes = [(table.came, self.since.known[n].at_most) for n, table in self.tables.items()]
-        for when in until:
-            if isinstance(when, Grown) and any(n > max(when.least, old) for n, old in sizes):
-                raise FallbackMet(when)
-
     # ----------------------------------------------------------------------------------- rules
 
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
@@ -129,24 +126,22 @@ class Maintenance(Rounds):
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """The rows that a rule derives from the new rows of each of its atoms."""
-        plan, most = self._plan(rule), self.context.tuning.news_breadth_first
-        for number, join in enumerate(plan.joins):
-            assert join.given is not None
-            delta = self.deltas.get(join.given.relation)
-            if delta is not None and delta.length:
-                yield from self._by_parts(alone(plan, number), delta.length > most)
-
-    def _plan(self, rule: CheckedRule) -> RulePlan:
-        """One join for each atom that may have new rows, with all rows of the other atoms."""
         inputs, read = self.inputs, self.read
 
         def make(sizes: Statistics) -> RulePlan:
+            """One join for each atom that may have new rows, with all rows of the other atoms."""
             return plan_rule(
                 rule, inputs.schemas, inputs.param_types, sizes, read, first=False, old="full",
                 orders=inputs.plans.orders, tuning=self.context.tuning,
             )  # fmt: skip
 
-        return inputs.plans.delta_plan(rule, read, self._sizes_of, make)
+        plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
+        most = self.context.tuning.news_breadth_first
+        for number, join in enumerate(plan.joins):
+            assert join.given is not None
+            delta = self.deltas.get(join.given.relation)
+            if delta is not None and delta.length:
+                yield from self._by_parts(alone(plan, number), delta.length > most)
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each combination of parts of the relations that it reads.

@@ -97,11 +97,8 @@ class PartitionedStratum(StratumRun):
             return None
         if any(two_atoms_of(rule, names) for rule in self.stratum.rules):
             return None
-        return partitioning_of(self.later, self._arities)
-
-    @property
-    def _arities(self) -> Mapping[str, int]:
-        return {name: self.inputs.schemas[name].arity for name in self.stratum.relations}
+        arities = {name: self.inputs.schemas[name].arity for name in names}
+        return partitioning_of(self.later, arities)
 
     @cached_property
     def recursions(self) -> list[Recursive]:
@@ -195,16 +192,15 @@ class PartitionedStratum(StratumRun):
             values = xp.ascontiguousarray(found[0].values)
         else:
             values = xp.unique(xp.concatenate([group.values for group in found]))
-        already: dict[str, RowsByColumn] = {}
-        for name, group in (known or {}).items():
-            if group is not None:
-                already[name] = group.only(values)
+        rows_known = [(name, group) for name, group in (known or {}).items() if group is not None]
+        already = {name: group.only(values) for name, group in rows_known}
         refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
         made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
         tries = [made[ref] for ref in refs]
         held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
         context = self.context
-        spans = spans_of(self.recursions, held, self._arities, self.columns, made, context.scope)
+        arities = {name: self.inputs.schemas[name].arity for name in seeds}
+        spans = spans_of(self.recursions, held, arities, self.columns, made, context.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
 
@@ -304,11 +300,8 @@ class PartitionedStratum(StratumRun):
         groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
         if all(group is None for group in groups.values()):
             return {name: DistinctBlocks([], 0) for name in self.columns}
-        held: dict[str, RowsByColumn | None] = {}
-        for name in self.columns:
-            relation = known.get(name)
-            if relation is not None and relation.length:
-                held[name] = self._grouped(name, relation)
+        filled = {name for name, relation in known.items() if relation.length}
+        held = {name: self._grouped(name, known[name]) for name in self.columns if name in filled}
         task = self.task(groups, held)
         return None if task is None else self._follow(task)
 
@@ -377,10 +370,10 @@ class PartitionedStratum(StratumRun):
         if context.device is not CPU:
             name += f", by tiles {self.shared or f'of {context.device.name}'}"
             threads = 0
-        way = Way(name, len(task.values), "values", threads, seconds=seconds)
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         costs = time_spent() - started[1]
-        self.tell_way(way, self.later, rows, self.description, costs, seen)
+        way = Way(name, len(task.values), "values", threads, None, seconds, costs, seen)
+        self.tell_way(way, self.later, rows, self.description)
 
     @property
     def description(self) -> str:

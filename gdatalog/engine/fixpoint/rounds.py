@@ -90,8 +90,7 @@ class Rounds(StratumRun):
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
-        numbers = range(len(plan.joins))
-        return [Variant(self, rule, plan, at) for at in numbers]
+        return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""

@@ -127,8 +127,7 @@ class SortedRows:
         return [self.ops.xp.dtype("int32" if fits else "int64") for fits in fit]
 
     def _unpack(self, run: Array) -> Columns:
-        rows: Columns = self._packing.unpack(run, self._dtypes())
-        return rows
+        return tuple(self._packing.unpack(run, self._dtypes()))
 
     def _add_packed(self, rows: Columns) -> Columns:
         ops = self.ops

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 
 
-Found = TypeVar("Found", Relations, Relations | None)
+# Runs the rounds of a stratum with these inputs, except for the relations that no one asks for.
+Run = Callable[[tuple[Stratum, StratumInputs], Collection[str]], Relations | None]
 
 # --------------------------------------------------------------------------------- planning
 
@@ -171,13 +172,13 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
     return SemiNaive(projections, Fallback((small,), worklist)), parts
 
 
-def _in_place(splits: PartitionedStratum) -> InPlace | None:
+def _in_place(run: StratumRun) -> InPlace | None:
     """The in-place lattice strategy, if it applies to the stratum."""
-    if not any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
+    if not any(isinstance(table, LatticeRounds) for table in run.tables.values()):
         return None
     from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 
-    best = InPlace(splits.stratum, splits.inputs)
+    best = InPlace(run.stratum, run.inputs)
     return best if best.refusal is None else None
 
 
@@ -203,7 +204,7 @@ def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
 # ---------------------------------------------------------------------------------- running
 
 
-def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
+def _rounds(strategy: SemiNaive, ready: Ready) -> Relations | None:
     until = () if strategy.fallback is None else strategy.fallback.when
 
     def run(way: tuple[Stratum, StratumInputs], passing: Collection[str]) -> Relations:
@@ -223,11 +224,7 @@ def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
     return _projected(strategy, ready, lambda way, passing: MarkedRounds(*way).run(passing))
 
 
-def _projected(
-    strategy: SemiNaive | BitmapRounds,
-    ready: Ready,
-    run: Callable[[tuple[Stratum, StratumInputs], Collection[str]], Found],
-) -> Found:
+def _projected(strategy: SemiNaive | BitmapRounds, ready: Ready, run: Run) -> Relations | None:
     """The output of rounds, for rules that dead-variable projection has split."""
     stratum, inputs = ready.stratum, ready.inputs
     parts = split_stratum(stratum, inputs) if strategy.projections else None
@@ -250,10 +247,8 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
 
 
 def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
-    from gdatalog.engine.fixpoint.lattice_worklist import InPlace
-
-    best = InPlace(ready.stratum, ready.inputs)
-    return best.run() if best.refusal is None else None
+    best = _in_place(StratumRun(ready.stratum, ready.inputs))
+    return None if best is None else best.run()
 
 
 def _worklist(_: Worklist, ready: Ready) -> Relations | None:
@@ -310,16 +305,13 @@ def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | Non
     return inputs.plans.parted(stratum, way, inputs.relation, make)
 
 
-def with_parts(parts: SplitStratum, inputs: StratumInputs) -> StratumInputs:
-    """The same inputs, with the relations of the parts."""
-    return replace(inputs, schemas={**inputs.schemas, **parts.schemas})
-
-
 def over(
     parts: SplitStratum | None, stratum: Stratum, inputs: StratumInputs
 ) -> tuple[Stratum, StratumInputs]:
     """A stratum with split rules, and its inputs."""
-    return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))
+    if parts is None:
+        return stratum, inputs
+    return parts.stratum, replace(inputs, schemas={**inputs.schemas, **parts.schemas})
 
 
 # A closure by a quadratic rule, evaluated by its linear rule.

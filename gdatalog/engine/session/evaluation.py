@@ -22,7 +22,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
 from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
-from gdatalog.engine.fixpoint.ready import Ready, Since
+from gdatalog.engine.fixpoint.ready import Ready, Relations, Since
 from gdatalog.engine.session.prepared import CheckedText, parts_of
 from gdatalog.engine.session.remembered import (
     LastUse,
@@ -65,6 +65,7 @@ class Evaluation:
     asked: Collection[str] = ()  # the relations that will be requested
     # Called with relations that are not read again, if this is the last call.
     let_go: Callable[[str], None] | None = None
+    checked: Checked = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
@@ -79,11 +80,8 @@ class Evaluation:
         for value in scope.params.values():
             if isinstance(value, str):
                 scope.symbols.intern(value)
+        self.checked = self.text.checked
         self._home = {name: s for s in self.checked.strata for name in s.relations}
-
-    @property
-    def checked(self) -> Checked:
-        return self.text.checked
 
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
@@ -183,15 +181,14 @@ class Evaluation:
         alone = len(strata) == 1 or context.device is not CPU or context.cluster is not None
         if alone or self.let_go is not None or context.metrics.lasting:
             return
+        known, others = self._known.keys(), self._ready.keys() | self.remembered.keys()
+        left = [s for s in strata if s.relations[0] not in known and s.relations not in others]
         waiting = [
             stratum
-            for stratum in strata
+            for stratum in left
             if len(stratum.rules) == 1
             and not stratum.recursive
-            and stratum.relations[0] not in self._known
-            and stratum.relations not in self._ready
-            and stratum.relations not in self.remembered
-            and self._known.keys() >= {*self._reads(stratum)}
+            and known >= {*self._reads(stratum)}
         ]
         for stratum in waiting if len(waiting) > 1 else ():
             ready = self._ready[stratum.relations] = self.planned(stratum)
@@ -232,13 +229,12 @@ class Evaluation:
         found = self.remembered.get((name,))
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        before = None if found is None else found.relations.get(name)
         tuning = self.context.tuning
         news = None if found is None else news_since(found, made_of, below, tuning)
         if not facts and stored is not None:
             relation = stored.renamed(schema.columns)
-        elif before is not None and news is not None and before.store.on_host:
-            relation = before
+        elif found is not None and news is not None and found.relations[name].store.on_host:
+            relation = found.relations[name]
             for keys, count in self._new_seeds(name, news.facts[0], news):
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
                 relation = extended(relation, more)
@@ -285,31 +281,27 @@ class Evaluation:
         stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
         return {**below, **stored}
 
-    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+    def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.remembered.get(tuple(name + what for name in stratum.relations))
         if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
-    def _remember(
-        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
-    ) -> None:
+    def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self.let_go is None and self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
             self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
                 self._made_of(stratum), versions, relations
             )
 
-    def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
+    def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
         found, news = self.remembered.get(stratum.relations), self.news(stratum)
         if found is None or news is None:
             return None
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
-        seeds = {
-            name: in_rows(self._new_seeds(name, facts, news))
-            for name, facts in zip(stratum.relations, news.facts, strict=True)
-        }
+        facts = zip(stratum.relations, news.facts, strict=True)
+        seeds = {name: in_rows(self._new_seeds(name, own, news)) for name, own in facts}
         rows = {name: parts[0].joined(*parts[1:]) for name, parts in changed.items()}
         inputs = replace(self.inputs(), seeds=seeds)
         since = Since(found.relations, rows, tuple(news.rules))
@@ -346,7 +338,7 @@ class Evaluation:
         """The plan of a stratum."""
         return plan_stratum(stratum, self.inputs(stratum))
 
-    def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
+    def _run(self, stratum: Stratum, limit: int | None) -> Relations:
         ready = None if limit is not None else self._ready.pop(stratum.relations, None)
         if ready is None:
             relations = run_stratum(stratum, self.inputs(stratum), limit)
@@ -362,7 +354,7 @@ class Evaluation:
 
     def _counted(
         self, stratum: Stratum, needed: Sequence[Stratum], wanted: Iterable[str], counting: Readers
-    ) -> Mapping[str, Relation] | None:
+    ) -> Relations | None:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
         if {*wanted, *self.asked} & set(stratum.relations):
@@ -381,7 +373,7 @@ class Evaluation:
         self._counts.update(schemas)
         return relations
 
-    def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
+    def _of_counts(self, reader: Stratum) -> Relations:
         """Evaluates a stratum over counts. The CPU reads the few numbers."""
         inputs, context = self.inputs(), self.context
         read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}

@@ -154,13 +154,12 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
     if name not in home or home[name].recursive:
         return []
     found: dict[str, None] = {}
-    waiting = [own for own in evaluation._reads(home[name]) if own in home]
+    waiting = [*evaluation._reads(home[name])]
     while waiting:
         at_hand = waiting.pop()
-        if at_hand not in found:
-            stratum = home[at_hand]
-            found.update(dict.fromkeys(stratum.relations))
-            waiting += [own for own in evaluation._reads(stratum) if own in home]
+        if at_hand in home and at_hand not in found:
+            found.update(dict.fromkeys(home[at_hand].relations))
+            waiting += evaluation._reads(home[at_hand])
     return list(found)
 
 
@@ -170,10 +169,8 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
         return True
     stratum = evaluation._home[name]
     found = evaluation.remembered.get(stratum.relations)
-    reads = evaluation._reads(stratum)
-    if found is None or not all(
-        is_there(evaluation, own) for own in reads if own in evaluation._home
-    ):
+    reads = [own for own in evaluation._reads(stratum) if own in evaluation._home]
+    if found is None or not all(is_there(evaluation, own) for own in reads):
         return False
     made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
     return found.fresh(made_of, below) or evaluation.news(stratum) is not None

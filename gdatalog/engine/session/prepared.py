@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain
 from math import isfinite
 from typing import Any, TypeVar
@@ -224,11 +225,10 @@ class CheckedText:
         """Puts all symbols of the program into the symbol table."""
         if self._interned is symbols:
             return
-        for stratum in self.checked.strata:
-            for rule in stratum.rules:
-                for part in parts_of(rule):
-                    if isinstance(part, Const) and part.type == "symbol":
-                        symbols.intern(str(part.value))
+        for rule in chain.from_iterable(stratum.rules for stratum in self.checked.strata):
+            for part in parts_of(rule):
+                if isinstance(part, Const) and part.type == "symbol":
+                    symbols.intern(str(part.value))
         self._interned = symbols
 
 
@@ -294,11 +294,9 @@ class Prepared:
             before = self.validities.get(over)
             length = sum(s.span.end - s.span.start for s in (*kept, *said))
             valid = None if before is None else before[0]
+            checking = partial(check_with, kept, said, known, types, unread, valid, whole)
             with spending("planning"):
-                checked, validity, alone = apart(
-                    lambda: check_with(kept, said, known, types, unread, valid, whole),
-                    length >= LONG_TEXT,
-                )
+                checked, validity, alone = apart(checking, length >= LONG_TEXT)
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)

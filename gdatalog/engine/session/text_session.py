@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated
+from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated, nodes_of
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -136,10 +137,8 @@ class Session:
                 before.put(key, found)
         self.seen, self.text, self.checked = found, found.text, found.text.checked
         self.stated = Stated(self.texts, found.outline)
-        lists = {
-            name: partial(list_relation, values, self.params, symbols, self.prepared.lists)
-            for name, values in self.checked.lists.items()
-        }
+        made = partial(list_relation, self.params, symbols, self.prepared.lists)
+        lists = {name: partial(made, values) for name, values in self.checked.lists.items()}
         schemas, policy, warn = self.checked.schemas, self.policy, self.warn
         self.inputs = Inputs(
             self.stored, found.sources, schemas, symbols, policy, self.read, remote, warn, lists
@@ -190,23 +189,16 @@ class Session:
         try:
             return parameter(name, value)
         except DataError as error:
-            error.span = next((part.span for part in self._params() if part.name == name), None)
+            for node in chain.from_iterable(map(nodes_of, self.program.statements)):
+                for part in walk(node):
+                    if isinstance(part, Param | ListParam) and part.name == name:
+                        error.span = error.span or part.span
             raise
 
     def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as a database keeps them: lists are copied, because they may change."""
         read = self.params
         return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
-
-    def _params(self) -> Iterator[Param | ListParam]:
-        """The text's parameters, in order."""
-        for statement in self.program.statements:
-            if isinstance(statement, Rule | Query):
-                heads = statement.heads if isinstance(statement, Rule) else ()
-                for node in (*heads, *(() if statement.body is None else (statement.body,))):
-                    for part in walk(node):
-                        if isinstance(part, Param | ListParam):
-                            yield part
 
     def _context(self) -> ExecutionContext:
         """The execution context, with the text's own settings."""

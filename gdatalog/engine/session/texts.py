@@ -14,8 +14,8 @@ from operator import is_
 
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.facts import Folders
-from gdatalog.parser.syntax import Atom, Rule, Statement
-from gdatalog.planner.check.walk import Part, Shape, names_of, reads_of, shape_of, without
+from gdatalog.parser.syntax import Atom, Query, Rule, Statement
+from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shape_of, without
 from gdatalog.records import dataclass, field, replace
 
 
@@ -121,6 +121,13 @@ def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
             return None
         found.add((head.name, shape))
     return found
+
+
+def nodes_of(statement: Statement) -> list[Node]:
+    """The heads and the body of a rule, or the body of a query."""
+    heads = statement.heads if isinstance(statement, Rule) else ()
+    body = statement.body if isinstance(statement, Rule | Query) else None
+    return [*heads, *([] if body is None else [body])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from gdatalog.engine.facts import Folders, to_stdout
-from gdatalog.engine.session.texts import Outline, ProgramTexts
+from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser.syntax import (
     And,
@@ -24,8 +24,6 @@ from gdatalog.parser.syntax import (
     Include,
     Or,
     Program,
-    Query,
-    Rule,
     Statement,
 )
 from gdatalog.planner.check.walk import Node, children, names_of, walk
@@ -80,9 +78,9 @@ def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> No
     """Rejects a program that names a file or is too large, given the `texts` that are kept."""
     errors: list[Error] = []
     own = Outline.of(program.statements)
-    count = sum(map(_weight, texts.outline()))
+    count = sum(max(1, len(names_of(statement))) for statement in texts.outline())
     for statement in own.statements:
-        count += _weight(statement)
+        count += max(1, len(names_of(statement)))
         if count > STATEMENTS:
             what = f"more than {STATEMENTS:,} statements (facts of one relation are one)"
             errors.append(_refused(what, STATEMENTS, statement.span))
@@ -94,10 +92,6 @@ def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> No
     for statement in program.statements:
         errors += _wrong_in(statement, folders)
     raise_together(errors)
-
-
-def _weight(statement: Statement) -> int:
-    return max(1, len(names_of(statement)))
 
 
 def _refused(what: str, most: int, span: Span) -> UsageError:
@@ -118,10 +112,7 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
         )
     if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
         yield _refused(f"{len(statement.columns):,} columns", COLUMNS, statement.span)
-    if not isinstance(statement, Rule | Query):
-        return
-    heads = statement.heads if isinstance(statement, Rule) else ()
-    nodes: list[Node] = [*heads, *([] if statement.body is None else [statement.body])]
+    nodes = nodes_of(statement)
     parts = [part for node in nodes for part in walk(node)]
     atoms = [part for part in parts if isinstance(part, Atom)]
     for atom in atoms:
@@ -131,7 +122,7 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
         yield _refused(f"a statement of {len(parts):,} parts", PARTS, statement.span)
     elif len(atoms) > ATOMS:
         yield _refused(f"a rule of {len(atoms):,} atoms", ATOMS, statement.span)
-    elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
+    elif (found := max(map(_alternatives, nodes), default=0)) > ALTERNATIVES:
         yield _refused(f"a body of {found:,} alternatives", ALTERNATIVES, statement.span)
 
 
