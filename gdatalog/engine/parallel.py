@@ -217,8 +217,8 @@ class Scan:
     def _frontier(self, rows: range) -> Frontier:
         assert self.join.given is not None
         named = zip(self.join.given.slots, self.rows, strict=True)
-        columns = {slot.name: column[rows.start : rows.stop] for slot, column in named}
-        return Frontier(len(rows), columns=columns)
+        part = slice(rows.start, rows.stop)
+        return Frontier(len(rows), columns={slot.name: column[part] for slot, column in named})
 
     # -------------------------------------------------------------------------------- threads
 

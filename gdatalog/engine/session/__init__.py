@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from gdatalog.errors import UsageError, meant
 from gdatalog.records import dataclass
@@ -71,7 +71,7 @@ def strategy_of(given: object) -> Strategy:
     'lftj'
     """
     if given in STRATEGIES:
-        return cast(Strategy, given)
+        return given
     choices = ", ".join(f'"{strategy}"' for strategy in STRATEGIES)
     near = meant(str(given), STRATEGIES)
     hint = f"one of {choices}" if near is None else f'did you mean "{near}"? It is one of {choices}'
