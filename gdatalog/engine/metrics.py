@@ -102,7 +102,7 @@ class RuleRound:
 @contextmanager
 def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
     """Adds the time of this context to metrics of a rule, and to a profile's the costs."""
-    began, before = perf_counter(), time_spent()
+    began, before = perf_counter(), Costs() if report is None else time_spent()
     yield
     seconds = perf_counter() - began
     if report is not None:
@@ -292,7 +292,7 @@ class Metrics:
     @contextmanager
     def spending(self) -> Iterator[None]:
         """Within this context, a profile adds this thread's costs."""
-        before = time_spent()
+        before = time_spent() if self.lasting else self.costs
         try:
             yield
         finally:
