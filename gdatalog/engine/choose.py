@@ -12,8 +12,7 @@ an index would have paid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from math import inf
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 
 from gdatalog.calls import Limits
@@ -135,15 +134,16 @@ def allowing(
     limits: Limits, rows: int | None, error: Exception | type[Exception] = TooMany
 ) -> AbstractContextManager[None]:
     """Within this context, polling raises an error once more rows have been looked at."""
-    end = inf if rows is None else limits.looked + rows
-    return _watching(limits, lambda: limits.looked > end, error)
+    end = limits.looked + (rows or 0)
+    return nullcontext() if rows is None else _watching(limits, lambda: limits.looked > end, error)
 
 
 def time_limit(limits: Limits, seconds: float | None) -> AbstractContextManager[None]:
     """Within this context, polling raises `TooSlow` once the time is over. Only for cells of a
     cluster, whose answers do not depend on how they are cut."""
-    end = inf if seconds is None else perf_counter() + seconds
-    return _watching(limits, lambda: perf_counter() > end, TooSlow)
+    end = perf_counter() + (seconds or 0)
+    over = _watching(limits, lambda: perf_counter() > end, TooSlow)
+    return nullcontext() if seconds is None else over
 
 
 @contextmanager
