@@ -414,7 +414,7 @@ class Database(PatternQueries):
                 result = Result(session.relation(ask.name), workspace.symbols)
                 outputs[ask.name] = result
                 if not to_stdout(ask.directive):
-                    policy = session.settings.policy
+                    policy = session.policy
                     write_relation(ask.directive, ask.name, result, policy, folders)
         workspace.tell(session)
         return outputs

@@ -24,7 +24,7 @@ from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.text_session import Session, Settings, schemas_of
+from gdatalog.engine.session.text_session import Session, schemas_of
 from gdatalog.engine.session.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
@@ -404,7 +404,7 @@ class Workspace:
                 program, params, folders=folders, reports=reports, lasting=True,
                 whole=key is not None, strategy=strategy, ends=ends,
             )  # fmt: skip
-        rules = session.parts.rules
+        rules = session.seen.rules
         more: dict[str, KeptRules] = {}
         if key is None:
             known = {id(s): name for name, (s, *_) in own.items()}
@@ -413,7 +413,7 @@ class Workspace:
         elif rules and key not in same:
             more = {key: KeptRules.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
-        session.stated.keep(self.texts)
+        session.stated.texts, session.stated.own = self.texts, None  # it is one of these
         self.params = {**self.params, **session.kept_params(params or {})}
         # Drop evaluated relations that no longer exist.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
@@ -450,14 +450,15 @@ class Workspace:
             self.tuning,
         )
         policy = FilePolicy("none") if self.untrusted else self.policy
-        settings = Settings(context, policy, folders or self.folders, self.on_caution)
         with self.metrics.spending():
             return Session(
                 self.stored if stored is None else stored,
                 self.texts if texts is None else texts,
                 program,
-                self.symbols,
-                settings,
+                context,
+                policy,
+                folders or self.folders,
+                self.on_caution,
                 self._remembered if reports is None else {},
                 self._read,
                 self._prepared,

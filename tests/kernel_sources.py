@@ -15,7 +15,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.calls import LoopRun
 from gdatalog.engine import depth
-from gdatalog.engine.depth import form_of_bag, form_of_rows
+from gdatalog.engine.depth import Form, form_of_bag
 from gdatalog.engine.device import CPU, Cpu
 from gdatalog.gpu_ops import whole
 from gdatalog.gpu_ops.device import Sums
@@ -200,7 +200,7 @@ def kernels_of(
         stored = db.workspace.stored
         for plan in plans:
             for join in plan.joins:
-                form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+                form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
                 tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
                 for lanes in tiles:
                     try:

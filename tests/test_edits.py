@@ -186,7 +186,7 @@ class Edits(RuleBasedStateMachine):
 
 
 def rows_of(session: Session, name: str) -> list[Row]:
-    return Result(session.relation(name), session.symbols).fetchall()
+    return Result(session.relation(name), session.context.scope.symbols).fetchall()
 
 
 def edited(examples: int, steps: int) -> settings:

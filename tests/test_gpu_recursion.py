@@ -68,7 +68,7 @@ def test_best_texts_are_compared_as_texts() -> None:
     news = best.add((codes,), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((codes[:1],), 1))
-    assert best.group(news, 0) == []
+    assert best.group(news.keys, 0) == []
 
 
 @pytest.fixture

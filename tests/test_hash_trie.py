@@ -84,7 +84,7 @@ def test_rows_are_listed_and_found(
     drawn: tuple[int, tuple[int, ...], list[list[Row]]], asked: int
 ) -> None:
     arity, order, parts = drawn
-    trie = HashTrie(order, arity, runs._function)
+    trie = HashTrie(order, arity, runs.hash_function)
     there: set[Row] = set()
     for number, rows in enumerate(parts):
         if number == asked:

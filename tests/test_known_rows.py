@@ -66,7 +66,7 @@ def test_best_texts_are_compared_as_texts() -> None:
     news = best.add((ints(codes, np.int32),), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((ints(codes[:1], np.int32),), 1))
-    assert best.group(news, 0) == []
+    assert best.group(news.keys, 0) == []
 
 
 @quick

@@ -15,7 +15,7 @@ from gdatalog.shell.cli import run
 from gdatalog.storage import Findings
 from gdatalog.storage.relation import Relation
 
-MADE = FileContent(Relation.empty(("x",), ("int",)), Findings())
+MADE = (Relation.empty(("x",), ("int",)), Findings())
 
 
 def files(reads: dict[str, Callable[[], FileContent]], size: int = LARGE) -> list[FileReading]:

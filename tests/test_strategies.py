@@ -113,7 +113,7 @@ def noting() -> Iterator[list[Ran]]:
 
             patch.setattr(cls, name, spied)
 
-        once, copied = strata.StratumRun.once, strata.copied
+        once, copied = strata.StratumRun.once, strata._copy
 
         def noted_once(self: Any, limit: int | None = None) -> Any:
             if ran and self.stratum is ran[-1].ready.stratum:  # what begins a closure runs before
@@ -138,7 +138,7 @@ def noting() -> Iterator[list[Ran]]:
 
         patch.setitem(strata.RUNNERS, Again, noted_again)
         patch.setattr(strata.StratumRun, "once", noted_once)
-        patch.setattr(strata, "copied", noted_copy)
+        patch.setitem(strata.RUNNERS, Copy, noted_copy)
         yield ran
 
 

@@ -25,7 +25,7 @@ from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
 from gdatalog.engine.choose import TooSlow, time_limit
 from gdatalog.engine.context import Sources, StratumInputs, Wanted
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
@@ -110,7 +110,7 @@ class DaskCluster:
         seconds = perf_counter() - began
         context.metrics.done_by(len(self.pool.threads))
         if report is not None:
-            report.rows += derived.count if isinstance(derived, DistinctBlocks) else derived[1]
+            report.rows += count_of(derived)
             report.seconds += seconds
             report.spread = run.spread()
         if stats is not None:

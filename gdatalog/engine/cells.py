@@ -17,7 +17,7 @@ from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import JoinNest, Texts
-from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, laid
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
 from gdatalog.engine.host_tries import (
     HostTries,
     labels_of,
@@ -102,10 +102,7 @@ class OneCellRun(PlanRun):
         nest.take(known[1])
         return known[0]
 
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        return self.spilling(outputs, limit)
-
-    def spilling(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
         context = self.context
         args = (outputs, self.ops, context.scope, self.limits, limit, context.tuning)
         found = SpillingSet(*args)
@@ -122,16 +119,15 @@ class OneCellRun(PlanRun):
 class CellByCellRun(OneCellRun):
     """A rule's run, cell after cell."""
 
-    tries: HostTries | None = None
+    tries: HostTries = field(init=False)
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
     def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
         """Yields a run for each cell of a join that may have bindings."""
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
-        assert self.tries is not None
         self.tries.add(join)
-        room = room_for_slices(self.plan, device, limits)
+        room = room_for_slices(self.plan, self.context)
         found = scheduled(join, self.tries, self.context, room)
         paged = paging(join, self.tries, self.context, room, found)
         if paged is not None:
@@ -142,8 +138,7 @@ class CellByCellRun(OneCellRun):
                 return
         if isinstance(found, str):
             raise NotOnDevice(found)
-        labels = labels_of(join, found)
-        cut = sliced(join, labels, found.ranges)
+        cut = sliced(join, labels_of(join, found), found.ranges)
         joins = list(self.plan.joins)
         joins[number] = cut
         plan = replace(self.plan, joins=tuple(joins))
@@ -158,21 +153,20 @@ class CellByCellRun(OneCellRun):
                 there = read(cut, turn, self.tries.of, slices.trie)
                 params = {**self.scope.params, **ends(turn.cell, found.ranges)}
                 scope = replace(self.scope, params=params)
-                run = OneCellRun(
-                    plan, Sources(there.__getitem__), replace(self.context, scope=scope)
-                )
+                report = None if self.report is None else RuleRun(plan)
+                context = replace(self.context, scope=scope)
+                run = OneCellRun(plan, Sources(there.__getitem__), context, report)
                 run.loops = self.loops
-                run.report = None if self.report is None else RuleRun(plan)
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
                     yield run
-                self._tell(number, run, join, cut)
+                self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
+                self._saw(report, join, cut)
                 there.clear()  # `run` would keep slices that must make room for the next ones
         finally:
             slices.close()
             limits.charge(what, 0)
-            self.placement = replace(
-                self.placement, moved=(self.placement.moved or 0) + slices.moved
-            )
+            moved = (self.placement.moved or 0) + slices.moved
+            self.placement = replace(self.placement, moved=moved)
             if self.report is not None:
                 self.report.in_cells = self.placement
 
@@ -186,27 +180,21 @@ class CellByCellRun(OneCellRun):
         try:
             limits.charge(what, counted.placed)
             with paged.sources(made) as sources:
-                run = OneCellRun(self.plan, sources, self.context)
-                run.report = None if self.report is None else RuleRun(self.plan)
-                yield run
+                report = None if self.report is None else RuleRun(self.plan)
+                yield OneCellRun(self.plan, sources, self.context, report)
         finally:
             limits.charge(what, 0)
-        if self.report is not None and run.report is not None:
-            self._saw(run.report, join, join)
-            counted = replace(counted, read=paged.read(run.report))
+        if report is not None:
+            self._saw(report, join, join)
+            counted = replace(counted, read=paged.read(report))
         copied = device.paged().moved - before
         self.pages = placement.with_join(replace(counted, copied=copied))
         if self.report is not None:
             self.report.in_pages = self.pages
 
-    def _tell(self, number: int, run: OneCellRun, join: JoinPlan, cut: JoinPlan) -> None:
-        """Adds a cell's metrics to those of the join's own steps."""
-        self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
-        if run.report is not None:
-            self._saw(run.report, join, cut)
-
-    def _saw(self, report: RuleRun, join: JoinPlan, cut: JoinPlan) -> None:
-        if self.report is None:
+    def _saw(self, report: RuleRun | None, join: JoinPlan, cut: JoinPlan) -> None:
+        """Adds the metrics of a cut join to those of the join's own steps."""
+        if self.report is None or report is None:
             return
         self.report.executors.update(report.executors)
         own = list(all_steps(join.steps))
@@ -230,7 +218,7 @@ class CellByCellRun(OneCellRun):
                 for run in cells:
                     found = run._distinct(run.set_of(sink.outputs, None))
                     count += count_of(found)
-                    blocks += found.blocks if isinstance(found, DistinctBlocks) else [found[0]]
+                    blocks += blocks_of(found)
                     there = sum(c.nbytes for block in blocks for c in block if not is_on_host(c))
                     spilled |= any(is_on_host(c) for block in blocks for c in block)
                     if spilled or there > self.room():
@@ -280,7 +268,7 @@ def rows_in_cells(
     run.tries = HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host
-    left = limits.spare() - room_for_slices(plan, context.device, limits)
+    left = limits.spare() - room_for_slices(plan, context)
     free, largest = context.device.room(left)
     spare = min(left, int((1 - share_of_slices(plan)) * free))
     try:

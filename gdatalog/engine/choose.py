@@ -12,12 +12,11 @@ an index would have paid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
-from typing import Protocol
 
 from gdatalog.calls import Limits
-from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.engine.session import Knobs
@@ -36,32 +35,10 @@ ASKED_FOR = "asked for"
 _looked: dict[object, int] = {}  # rows looked at, by join and output
 
 
-class Candidate(Protocol):
-    """The properties of a join that the choice depends on: a `JoinNest` or a `PlannedJoin`.
-
-    `reason`: why it cannot be printed; `worth`: the expected rows from which compiling pays;
-    `shared`: the devices that run its loops together.
-    """
-
-    @property
-    def join(self) -> JoinPlan: ...
-    @property
-    def form(self) -> Form: ...
-    @property
-    def knobs(self) -> Knobs: ...
-    @property
-    def tuning(self) -> Tuning: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def worth(self) -> float: ...
-    @property
-    def shared(self) -> Shared | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
-    """A join whose indexes are not built yet."""
+    """A join whose indexes are not built yet. `reason`: why it cannot be printed; `worth`: the
+    expected rows from which compiling pays; `shared`: the devices that run its loops together."""
 
     join: JoinPlan
     form: Form
@@ -88,7 +65,7 @@ class TooSlow(Exception):
     """Raised when the time limit is reached."""
 
 
-def remember(nest: Candidate, rows: int) -> None:
+def remember(nest: JoinNest, rows: int) -> None:
     """Records how many rows a join read breadth-first."""
     if rows >= nest.tuning.overrun_counted:
         if len(_looked) >= MOST_REMEMBERED:
@@ -96,7 +73,7 @@ def remember(nest: Candidate, rows: int) -> None:
         _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
 
 
-def choose(nest: Candidate) -> ExecutorChoice:
+def choose(nest: JoinNest | PlannedJoin) -> ExecutorChoice:
     """Returns the executor that runs a join."""
     if any(isinstance(step, Tally) for step in nest.join.steps):
         return ExecutorChoice(False, "its loops keep tables of counts", shared=nest.shared)
@@ -138,7 +115,7 @@ def planned_choice(
     """Predicts the choice for a join, as far as it is known without its indexes, on a device of
     these members."""
     join = plan.joins[number]
-    form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+    form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
     if plan.terms and plan.terms[number].images:
         form = Form(images=plan.terms[number].images)
     shared = shared_by(members, join.cost, tuning)
@@ -153,41 +130,33 @@ def unprintable(join: JoinPlan) -> str | None:
     return printable(*computed, *join.outputs)
 
 
-@contextmanager
 def allowing(
     limits: Limits, rows: int | None, error: Exception | type[Exception] = TooMany
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Within this context, polling raises an error once more rows have been looked at."""
-    if rows is None:
-        yield
-        return
-    poll, end = limits.poll, limits.looked + rows
+    end = limits.looked + (rows or 0)
+    return nullcontext() if rows is None else _watching(limits, lambda: limits.looked > end, error)
 
-    def watched() -> None:
-        poll()
-        if limits.looked > end:
-            raise error
 
-    limits.poll = watched
-    try:
-        yield
-    finally:
-        limits.poll = poll
+def time_limit(limits: Limits, seconds: float | None) -> AbstractContextManager[None]:
+    """Within this context, polling raises `TooSlow` once the time is over. Only for cells of a
+    cluster, whose answers do not depend on how they are cut."""
+    end = perf_counter() + (seconds or 0)
+    over = _watching(limits, lambda: perf_counter() > end, TooSlow)
+    return nullcontext() if seconds is None else over
 
 
 @contextmanager
-def time_limit(limits: Limits, seconds: float | None) -> Iterator[None]:
-    """Within this context, polling raises `TooSlow` once the time is over. Only for cells of a
-    cluster, whose answers do not depend on how they are cut."""
-    if seconds is None:
-        yield
-        return
-    poll, end = limits.poll, perf_counter() + seconds
+def _watching(
+    limits: Limits, over: Callable[[], bool], error: Exception | type[Exception]
+) -> Iterator[None]:
+    """Within this context, polling raises an error once it is `over`."""
+    poll = limits.poll
 
     def watched() -> None:
         poll()
-        if perf_counter() > end:
-            raise TooSlow
+        if over():
+            raise error
 
     limits.poll = watched
     try:
@@ -210,11 +179,7 @@ def least_scanned(knobs: Knobs) -> int | None:
 def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
     """Whether a rule should use indexes instead of its plan's scans, as after this many `scans` of
     the same columns."""
-    return any(
-        _serves(join, relation_of(join.scan.relation), scans)
-        for join in plan.joins
-        if join.scan is not None
-    )
+    return any(_serves(join, relation_of, scans) for join in plan.joins)
 
 
 def scanned(join: JoinPlan, relation: Relation) -> None:
@@ -224,11 +189,12 @@ def scanned(join: JoinPlan, relation: Relation) -> None:
         relation.scans[fixed] = relation.scans.get(fixed, 0) + 1
 
 
-def _serves(join: JoinPlan, relation: Relation, scans: int) -> bool:
+def _serves(join: JoinPlan, relation_of: Callable[[str], Relation], scans: int) -> bool:
     """Whether the relation has an index that finds the rows of a scan, or answers it alone; or
     whether to build one."""
-    assert join.scan is not None
-    used = frozenset(join.scan.columns)
+    if join.scan is None:
+        return False
+    relation, used = relation_of(join.scan.relation), frozenset(join.scan.columns)
     fixed, bounded = _compared(join)
     if relation.scans.get(fixed, 0) >= scans:
         return True

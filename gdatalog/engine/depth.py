@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.records import dataclass, replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -76,15 +75,9 @@ class Form:
             return GroupLeaf(self.keys, self.gathers)
         if self.grouped is not None:
             return GroupedRows(join, self.grouped.hashed, dict(self.grouped.compacts))
-        return (
-            NewRows(self.outputs, self.hashed, self.unwritten)
-            if self.fresh
-            else RowLeaf(self.outputs, self.weighted)
-        )
-
-
-def form_of_rows(join: JoinPlan) -> Form:
-    return Form(join.outputs)
+        if self.fresh:
+            return NewRows(self.outputs, self.hashed, self.unwritten)
+        return RowLeaf(self.outputs, self.weighted)
 
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
@@ -98,30 +91,24 @@ def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     return Form(tuple(slots), tuple(keys), weighted=True)
 
 
+@dataclass(eq=False)
 class JoinNest:
-    """A join as a nest of loops, printed on first use."""
+    """A join as a nest of loops, printed on first use.
 
-    def __init__(
-        self,
-        join: JoinPlan,
-        form: Form,
-        sources: Sources,
-        context: ExecutionContext,
-        marks: Mapping[str, Any] = MappingProxyType({}),
-        counted: bool = False,
-        growing: Collection[int] = (),
-    ) -> None:
-        """`marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run
-        that ended early it holds the rows that were not output. `counted`: the loops count
-        bindings. `growing`: the numbers of the tries that have later versions."""
-        self.join = join
-        self.form = form
-        self.sources = sources
-        self.context = context
-        self.marks = marks
-        self.counted = counted
-        self.growing = growing
-        self.seen: dict[int, StepCounts] = {}  # the last run's counters, by id of the step
+    `marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run that
+    ended early it holds the rows that were not output. `counted`: the loops count bindings.
+    `growing`: the numbers of the tries that have later versions. `seen`: the last run's counters,
+    by id of the step.
+    """
+
+    join: JoinPlan
+    form: Form
+    sources: Sources
+    context: ExecutionContext
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    counted: bool = False
+    growing: Collection[int] = ()
+    seen: dict[int, StepCounts] = field(default_factory=dict)
 
     @property
     def knobs(self) -> Knobs:
@@ -149,8 +136,9 @@ class JoinNest:
     def _text(self) -> PrintedPlan | str:
         return self._printed(False)
 
-    def forget(self) -> None:
-        """Prints it again, because the form has changed."""
+    def change(self, form: Form) -> None:
+        """Changes the form; the loops are printed again."""
+        self.form = form
         for text in ("_text", "printed"):
             self.__dict__.pop(text, None)
 
@@ -167,7 +155,9 @@ class JoinNest:
         device, knobs = self.context.device, self.context.knobs
         # Lanes that each begin a given row share its lists, however short they are; and each tile
         # has tables of its own.
-        shared = self.join.given is not None and not _intersects(self.join)
+        levels = (step for step in all_steps(self.join.steps) if isinstance(step, Join))
+        intersects = any(sum(p.depth > 0 for p in step.participants) > 1 for step in levels)
+        shared = self.join.given is not None and not intersects
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
@@ -250,16 +240,11 @@ class JoinNest:
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
+            beside = {**given, **self.marks, **counts}
+            scope, limits, cost = context.scope, context.limits, self.join.cost
+            shared = None if wanted is not None else self.shared
             run = LoopRun(
-                self.printed,
-                self.tries,
-                context.scope,
-                context.limits,
-                label,
-                context.knobs,
-                {**given, **self.marks, **counts},
-                self.join.cost,
-                None if wanted is not None else self.shared,
+                self.printed, self.tries, scope, limits, label, context.knobs, beside, cost, shared
             )
             found = context.device.walk(run, wanted)
             self.seen = counted(self.printed, [self.join], counts)
@@ -344,37 +329,19 @@ def printed_once(key: object, make: Callable[[], PrintedPlan | str]) -> PrintedP
     return found
 
 
-def _intersects(join: JoinPlan) -> bool:
-    """Whether some level intersects several lists."""
-    levels = (step for step in all_steps(join.steps) if isinstance(step, Join))
-    return any(sum(part.depth > 0 for part in step.participants) > 1 for step in levels)
-
-
 def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> None:
     """Passes partial aggregates, or rows with weights, to the sink."""
-    keys, orbit = nest.form.keys, nest.join.orbit
-    for block in blocks:
+    keys, orbit, width = nest.form.keys, nest.join.orbit, len(nest.form.keys)
+    pieces = ((block, at) for block in blocks for at in range(0, len(block[-1]), READ))
+    for block, start in pieces:  # a few rows at a time: grouping them takes memory beside the block
+        part = tuple(column[start : start + READ] for column in block)
         if nest.form.gathers:
-            width = len(keys)
-            for part in _pieces(block):
-                sums = [_times(each, orbit) for each in part[width:]] if orbit > 1 else part[width:]
-                gathering.add_partials(part[:width], sums)
+            gathering.add_partials(part[:width], [_times(each, orbit) for each in part[width:]])
             continue
-        for part in _pieces(block):
-            slots = zip(nest.form.outputs, part, strict=False)
-            columns = {slot.name: column for slot, column in slots}
-            gathering.add(
-                tuple(columns[key.name] for key in keys),
-                len(part[-1]),
-                columns.__getitem__,
-                _times(part[-1], orbit),
-            )
-
-
-def _pieces(block: Block) -> Iterator[Block]:
-    """Some rows of a block at a time: grouping them takes memory beside the block."""
-    for start in range(0, len(block[-1]), READ):
-        yield tuple(column[start : start + READ] for column in block)
+        slots = zip(nest.form.outputs, part, strict=False)
+        columns = {slot.name: column for slot, column in slots}
+        own, counts = tuple(columns[key.name] for key in keys), _times(part[-1], orbit)
+        gathering.add(own, len(part[-1]), columns.__getitem__, counts)
 
 
 def _times(counts: Any, orbit: int) -> Any:

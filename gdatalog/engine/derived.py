@@ -7,7 +7,7 @@ cluster may stay there, and so does a relation of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,10 +32,16 @@ Rows = tuple[Columns, int]
 
 @dataclass(frozen=True, slots=True)
 class DistinctBlocks:
-    """Unsorted distinct rows from several threads, `count` in all."""
+    """Unsorted distinct rows from several threads, `count` in all; or rows of a cluster, which may
+    contain duplicates, and whose blocks are fetched on first access."""
 
-    blocks: Sequence[Columns]
+    near: Sequence[Columns]
     count: int
+    far: RemoteRows | None = None
+
+    @property
+    def blocks(self) -> Sequence[Columns]:
+        return self.near if self.far is None else self.far.distinct()
 
 
 Derived = Rows | DistinctBlocks
@@ -44,26 +50,17 @@ Derived = Rows | DistinctBlocks
 Seeds = Mapping[str, Sequence[Derived]]
 
 
-class FarBlocks(Sequence[Columns]):
-    """Blocks of remote rows, fetched on first access."""
-
-    def __init__(self, rows: RemoteRows) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows.distinct())
-
-    @overload
-    def __getitem__(self, at: int) -> Columns: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Columns]: ...
-    def __getitem__(self, at: int | slice) -> Columns | Sequence[Columns]:
-        return self.rows.distinct()[at]
-
-
 def remote_blocks(rows: RemoteRows) -> DistinctBlocks:
-    """Wraps rows of a cluster as a rule's output; they may contain duplicates."""
-    return DistinctBlocks(FarBlocks(rows), rows.at_most)
+    """Wraps rows of a cluster as a rule's output."""
+    return DistinctBlocks((), rows.at_most, rows)
+
+
+def far_rows(derived: Derived) -> RemoteRows | None:
+    return derived.far if isinstance(derived, DistinctBlocks) else None
+
+
+def blocks_of(derived: Derived) -> Sequence[Columns]:
+    return derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
 
 
 def count_of(derived: Derived) -> int:
@@ -73,10 +70,9 @@ def count_of(derived: Derived) -> int:
 
 def nbytes_of(derived: Derived) -> int:
     """The bytes of memory that the columns hold."""
-    if isinstance(derived, DistinctBlocks) and isinstance(derived.blocks, FarBlocks):
-        return 0  # they are remote
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
-    return sum(held_bytes(column) for block in blocks for column in block)
+    if far_rows(derived) is not None:
+        return 0
+    return sum(held_bytes(column) for block in blocks_of(derived) for column in block)
 
 
 def device_ops(ops: Ops) -> DeviceOps | None:
@@ -147,25 +143,17 @@ def together(parts: Sequence[Derived]) -> Derived:
     """Concatenates row sets; the result may have duplicates."""
     if len(parts) == 1:
         return parts[0]
-    blocks = [
-        block
-        for part in parts
-        for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
-    ]
+    blocks = [block for part in parts for block in blocks_of(part)]
     return DistinctBlocks(blocks, sum(map(count_of, parts)))
 
 
-def union_rows(parts: Sequence[Rows], ops: Ops) -> Rows:
+def union_rows(parts: Sequence[Derived], ops: Ops) -> Rows:
     """The sorted distinct rows of several row sets."""
-    filled = [rows for rows, count in parts if count]
-    if not filled:
-        return (parts[0][0], 0) if parts else ((), 0)
-    if not filled[0]:
-        return (), 1
+    filled = [part for part in parts if count_of(part)]
     if len(filled) == 1:
-        return filled[0], len(filled[0][0])
-    rows = ops.merge_rows([laid(part, ops) for part in filled])
-    return rows, len(rows[0])
+        return in_order(filled[0], ops)
+    blocks = [block for part in filled or parts[:1] for block in blocks_of(part)]
+    return in_order(DistinctBlocks(blocks, min(1, len(filled))), ops)
 
 
 def relation_of(
@@ -173,17 +161,13 @@ def relation_of(
 ) -> Relation:
     """The union of complete row sets as a relation, which is sorted on demand."""
     filled = [part for part in parts if count_of(part)]
-    far = next((store for part in filled if (store := _afar(part)) is not None), None)
+    far = next((store for part in filled if (store := far_rows(part)) is not None), None)
     if far is not None:
         lying = [one for part in filled for one in _parts_of(part)]
         distinct = len(filled) == 1 and far.known >= KnownRows.DISTINCT
         return Relation.of_parts(columns, types, lying, far.keeper, distinct)
-    blocks: list[Columns] = []
-    count = 0
-    for part in filled:
-        more = part if isinstance(part, DistinctBlocks) else DistinctBlocks([part[0]], part[1])
-        blocks += more.blocks
-        count += more.count
+    blocks = [block for part in filled for block in blocks_of(part)]
+    count = sum(map(count_of, filled))
     there = device_ops(ops)
     here = [is_on_host(column) for block in blocks for column in block]
     if there is not None and any(here):
@@ -198,18 +182,12 @@ def relation_of(
     return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)
 
 
-def _afar(derived: Derived) -> RemoteRows | None:
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else None
-    return blocks.rows if isinstance(blocks, FarBlocks) else None
-
-
 def _parts_of(derived: Derived) -> Sequence[RemotePart]:
     """A rule's output for a remote relation; local rows are sent there when needed."""
-    far = _afar(derived)
+    far = far_rows(derived)
     if far is not None:
         return far.parts
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else [derived[0]]
-    here = [tuple(map(brought, block)) for block in blocks if len(block[0])]
+    here = [tuple(map(brought, block)) for block in blocks_of(derived) if len(block[0])]
     return list(map(RemotePart.of, here))
 
 
@@ -223,26 +201,19 @@ def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Ops, scope: Scope)
     count = len(values[0])
     if count == 0 and not plan.keys:
         empty = [neutral(gather) for gather in plan.gathers]
-        if any(value is None for value in empty):
-            count = 0
-        else:
-            values = [xp.full(1, value, dtype=xp.int64) for value in empty]
-            count = 1
+        if None not in empty:
+            values, count = [xp.full(1, value, dtype=xp.int64) for value in empty], 1
     if count == 0:
         return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
     names = [*(key.name for key in plan.keys), *(gather.variable for gather in plan.gathers)]
     columns: dict[Any, Any] = dict(zip(names, (*keys, *values), strict=True))
-    return _heads(plan, Frontier(count, columns=columns), ops, scope)
-
-
-def _heads(plan: RulePlan, frontier: Frontier, ops: Ops, scope: Scope) -> Rows:
-    """The head's expressions over keys and aggregates."""
-    heads = []
+    frontier = Frontier(count, columns=columns)
+    heads: list[Array] = []
     for expr in plan.head:
-        keys, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
+        column, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
         if failed is not None and bool(failed.any()):
             bad = ops.survivors(failed)[:1]
             raise describe_failure(expr, frontier.take(bad), ops, scope)
-        heads.append(keys)
+        heads.append(column)
     rows = ops.sort_rows(heads)
     return rows, len(rows[0])

@@ -1,13 +1,14 @@
 """Devices: the operations and tries that executors use.
 
-A database has one device as a value. This module has the CPU; `gpu_ops` has the GPU.
+A database has one device as a value. This module has the CPU; `gpu_ops` has the GPU, and several
+GPUs that work together as one device.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
@@ -23,8 +24,8 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.gpu_ops.device import Gpu
     from gdatalog.gpu_ops.transfers import Paged, Slices
-    from gdatalog.plan.cells import Sizes
     from gdatalog.printer.module import PrintedPlan
 
 
@@ -32,94 +33,13 @@ if TYPE_CHECKING:
 WORTH = 50_000.0
 
 
-class Device(Protocol):
-    """`ops` are the verbs of `executors`; their `xp` creates and holds arrays."""
-
-    @property
-    def name(self) -> str:
-        """The name that users write: "cpu", "cuda:0"."""
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The names of the devices that work together as this one: "cuda:0" and "cuda:1"."""
-
-    @property
-    def ops(self) -> Ops: ...
-
-    def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        """Returns the trie that a plan reads, in memory that the device's executors can read."""
-
-    def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        """Returns the same trie if it is built already."""
-
-    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """Charges the memory of a relation's tries on the device."""
-
-    def hold(self, relation: Relation) -> None:
-        """Registers a relation, and copies its rows to the device if they are many."""
-
-    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
-        """How many lanes of a warp share a subtree; 0 on a CPU."""
-
-    def tile(self, knobs: Knobs) -> int:
-        """The same for a partitioned fixpoint, whose lanes share a worklist."""
-
-    @property
-    def worth(self) -> float:
-        """Compiling a join's loops pays from this many expected rows."""
-
-    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
-
-    def follow(
-        self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
-    ) -> list[list[Block]]:
-        """The same for a partitioned fixpoint; returns each relation's rows.
-
-        `first`: the initial number of rows of a block, for tests.
-        """
-
-    def together(
-        self,
-        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
-        shared: Shared,
-        tries: Sequence[Trie],
-        limits: Limits,
-    ) -> list[list[Block]]:
-        """Runs all pieces of some work, each on one of the members with its operations and tries.
-        Returns their blocks on the first member, by piece."""
-
-    def refuses(self, plan: RulePlan) -> str | None:
-        """Why the CPU runs a rule instead, for a user; None if the device runs it."""
-
-    def room(self, spare: int) -> tuple[int, int]:
-        """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
-        the useful maximum of rows at once."""
-
-    def index_room(self, limits: Limits) -> int | None:
-        """The bytes that indexes may use here; None if they have no other place."""
-
-    def make_room(self, limits: Limits) -> None:
-        """Evicts indexes that are not in use, for a rule whose own do not fit."""
-
-    def slices(
-        self,
-        room: int,
-        tries: Mapping[Hashable, Trie],
-        sizes: Mapping[Hashable, Sizes],
-        poll: Callable[[], None],
-    ) -> Slices:
-        """The place of slices of the host's tries on this device, of at most this many bytes."""
-
-    def paged(self) -> Paged:
-        """The place of the host's tries that are read page by page."""
-
-    def close(self) -> None:
-        """Frees everything that the device keeps."""
-
-
 class Cpu:
-    """NumPy arrays in main memory, and compiled loops on all cores."""
+    """NumPy arrays in main memory, and compiled loops on all cores.
+
+    `name`: what users write: "cpu", "cuda:0". `members`: the names of the devices that work
+    together as this one. `worth`: compiling a join's loops pays from this many expected rows.
+    `ops`: the verbs of `executors`; their `xp` creates and holds arrays.
+    """
 
     name = "cpu"
     members = ("cpu",)
@@ -127,6 +47,7 @@ class Cpu:
     ops: Ops = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
+        """The trie that a plan reads, in memory that the device's executors can read."""
         asked = (ref.columns, ref.tests, ref.weighted, ref.ranked)
         found = relation.asked.get(asked)
         if found is not None:
@@ -135,65 +56,68 @@ class Cpu:
             return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
+        """The same trie if it is built already."""
         return relation.made(ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Charges the memory of a relation's tries on the device."""
         limits.charge(f"index of {what}", relation.trie_nbytes)
 
     def hold(self, relation: Relation) -> None:
-        """Rows are in main memory already."""
+        """Registers a relation; a GPU copies its rows if they are many."""
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+        """How many lanes of a GPU's warp share a subtree."""
         return 0
 
     def tile(self, knobs: Knobs) -> int:
+        """The same for a partitioned fixpoint, whose lanes share a worklist."""
         return 0
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_nest(function, run, wanted)
 
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
+        """The same for a partitioned fixpoint; returns each relation's rows. `first`: the initial
+        number of rows of a block, for tests."""
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_partitioned(function, run, rooms, first)
 
-    def together(
-        self,
-        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
-        shared: Shared,
-        tries: Sequence[Trie],
-        limits: Limits,
-    ) -> list[list[Block]]:
+    def together(self, *_: object) -> list[list[Block]]:
+        """Runs all pieces of some work, each on one of the members with its operations and tries.
+        Returns their blocks on the first member, by piece."""
         raise AssertionError("it is alone")
 
     def refuses(self, plan: RulePlan) -> str | None:
+        """Why the CPU runs a rule instead, for a user; None if the device runs it."""
         return None
 
     def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
+        the useful maximum of rows at once."""
         return spare, LARGEST_CHUNK
 
     def index_room(self, limits: Limits) -> int | None:
+        """The bytes that indexes may use here; None if they have no other place."""
         return None
 
     def make_room(self, limits: Limits) -> None:
-        """The CPU keeps nothing that could be evicted."""
+        """Evicts indexes that are not in use, for a rule whose own do not fit: none on the CPU."""
 
-    def slices(
-        self,
-        room: int,
-        tries: Mapping[Hashable, Trie],
-        sizes: Mapping[Hashable, Sizes],
-        poll: Callable[[], None],
-    ) -> Slices:
+    def slices(self, *_: object) -> Slices:
+        """The place of slices of the host's tries on this device, of at most this many bytes."""
         raise AssertionError("the host's tries are here")
 
     def paged(self) -> Paged:
+        """The place of the host's tries that are read page by page."""
         raise AssertionError("the host's tries are here")
 
     def close(self) -> None:
-        """Relations keep their tries themselves."""
+        """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
 def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared | None:
@@ -236,6 +160,8 @@ def function_soon(printed: PrintedPlan, rows: float) -> Any:
 
     return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)
 
+
+Device: TypeAlias = "Cpu | Gpu"
 
 CPU: Device = Cpu()
 HOST: Device = Host()

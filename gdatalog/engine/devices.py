@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from threading import RLock
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
@@ -50,7 +49,12 @@ def open_device(name: str, memory: int | None = None) -> OpenDevice:
         return _cpu(ASKED)
     if kind == "auto":
         return _usable(memory)
-    numbers = _all() if name == ALL else numbers_of(name)
+    if name == ALL:  # the first if there is none, which then counts as missing
+        from gdatalog.gpu_ops.probe import look_at_driver
+
+        numbers = tuple(range(max(1, len(look_at_driver().cards))))
+    else:
+        numbers = numbers_of(name)
     for number in numbers:
         problem = _trouble(number)
         if problem is not None:
@@ -73,13 +77,6 @@ def numbers_of(name: str) -> tuple[int, ...]:
             f"{name!r} names GPU {twice} twice", hint=f'name each once: device="cuda:{once}"'
         )
     return numbers
-
-
-def _all() -> tuple[int, ...]:
-    """The numbers of all visible GPUs; the first if there is none, which then counts as missing."""
-    from gdatalog.gpu_ops.probe import look_at_driver
-
-    return tuple(range(max(1, len(look_at_driver().cards))))
 
 
 def plainly_cpu(name: str) -> bool:
@@ -175,7 +172,7 @@ class DeviceTurn:
         self._lock = RLock()
         self._use = use
         self._watch = watch
-        self._used: list[AbstractContextManager[None]] = []
+        self._used: list[ExitStack] = []
         self._lost = False  # whether a thread that does not exist in this child process held it
         _turns.add(self)
 
@@ -221,29 +218,14 @@ class DeviceTurn:
         finally:
             self._lock.release()
 
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        with self._watch.call(), self._use():
-            yield
-
     def __enter__(self) -> None:
         self._check()
         self._lock.acquire()
-        try:
-            call = self._call()
-            call.__enter__()
-            self._used.append(call)
-        except BaseException:
-            self._lock.release()
-            raise
+        with ExitStack() as call:
+            call.callback(self._lock.release)
+            call.enter_context(self._watch.call())
+            call.enter_context(self._use())
+            self._used.append(call.pop_all())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._used.pop().__exit__(kind, problem, trace)
-        finally:
-            self._lock.release()
+    def __exit__(self, *problem: Any) -> None:
+        self._used.pop().__exit__(*problem)

@@ -20,6 +20,14 @@ EXACT = 2.0**62
 TABLES = "tables of counts by value"
 
 
+class SumUnsuited(Exception):
+    """Raised if the joins of a sum cannot run as planned."""
+
+
+class TooWide(SumUnsuited):
+    """Raised if a number does not fit into 64 bits."""
+
+
 class CountOverflow(EvaluationError):
     """A count does not fit into 64 bits. `exact` is its value."""
 
@@ -28,14 +36,14 @@ class CountOverflow(EvaluationError):
         self.exact = exact
 
 
-def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Columns] | None:
-    """Multiplies the partial aggregates of groups, which follow `width` keys; None if a number may
-    exceed 64 bits."""
+def times_each(blocks: Sequence[Columns], width: int, times: int) -> list[Columns]:
+    """Multiplies the partial aggregates of groups, which follow `width` keys."""
     if times == 1:
         return list(blocks)
-    most = max((greatest(part) for block in blocks for part in block[width:]), default=0.0)
+    parts = [part for block in blocks for part in block[width:] if len(part)]
+    most = max((max(float(part.max()), -float(part.min())) for part in parts), default=0.0)
     if most * abs(times) >= EXACT:
-        return None
+        raise TooWide
     return [(*block[:width], *(times * part for part in block[width:])) for block in blocks]
 
 
@@ -50,11 +58,6 @@ def once_each(blocks: Sequence[tuple[Array, ...]], limits: Limits) -> tuple[Colu
             order = np.argsort(keys, kind="stable")  # fast: few ascending runs
             keys, counts = keys[order], counts[order]
     return ((keys,), counts) if ascends(keys) else None
-
-
-def greatest(numbers: Array) -> float:
-    """The greatest absolute value, or 0."""
-    return max(float(numbers.max()), -float(numbers.min()), 0.0) if len(numbers) else 0.0
 
 
 def ascends(keys: Array) -> bool:
@@ -80,23 +83,17 @@ def scanned(join: JoinPlan, tries: Sequence[Trie], limits: Limits) -> int | None
         or len(walked) != len(levels)
         or any(trie.levels != levels for trie in read)
         or any(len({part.trie for part in step.participants}) != len(read) for step in walked)
-        or any(not _implied(step, cut) for step in walked for cut in range(len(step.cuts)))
+        or any({cut for _, cut in step.implied} != set(range(len(step.cuts))) for step in walked)
         or join.orbit * prod(max(1, trie.total) for trie in tries) >= EXACT
     ):
         return None
-    times = join.orbit * prod(
-        tries[step.trie].total if step.weighted else min(1, tries[step.trie].total)
-        for step in guards
-    )
+    totals = ((step.weighted, tries[step.trie].total) for step in guards)
+    times = join.orbit * prod(total if weighted else min(1, total) for weighted, total in totals)
     weights = [trie.weights for trie in read if trie.weights is not None]
     if not weights or not times:
         return times * (len(levels[-1]) if levels else 1)
     with limits.account.working(TABLES, 2 * weights[0].nbytes):
         return times * int(prod(weights[1:], start=weights[0]).sum(dtype=np.int64))
-
-
-def _implied(step: Join, cut: int) -> bool:
-    return any((number, cut) in step.implied for number in range(len(step.participants)))
 
 
 # Large integers as remainders modulo 31-bit primes.

@@ -25,7 +25,7 @@ from gdatalog.plan.cells import (
 from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.schedule import CellPlanner, Level
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -41,6 +41,8 @@ SURELY = 1 << 24  # bytes that fit any device
 SLICES, SLICES_ALONE, SLICES_BESIDE_LISTS = 0.6, 0.8, 0.5
 
 
+# Returns a relation by name; None if it is not evaluated yet.
+AtHand = Callable[[str], Relation | None]
 Living = tuple[ReferenceType[Trie], ...]
 # Cached schedules, by their first trie. They identify tries by id, so they are valid only while all
 # of these exist.
@@ -50,14 +52,10 @@ _SCHEDULES = WeakKeyDictionary()
 _SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
 
 
-def too_large(
-    plans: Sequence[RulePlan],
-    relation_of: Callable[[str], Relation | None],
-    device: Device,
-    limits: Limits,
-) -> bool:
+def too_large(plans: Sequence[RulePlan], relation_of: AtHand, context: ExecutionContext) -> bool:
     """Whether the indexes that plans read together, with the rows that they are built from, are
     expected to exceed the device's room. Relations that are not evaluated yet count as empty."""
+    device, limits = context.device, context.limits
     if device is CPU:
         return False
     refs = {ref for plan in plans for join in plan.joins for ref in join.tries}
@@ -72,19 +70,14 @@ def too_large(
     room = device.index_room(limits)
     if room is None or most <= room:
         return False
-    asked = {
-        (index.relation, index.columns, index.bytes): index
-        for plan in plans
-        for index in memory_asked(plan, relations.get, device)
-    }.values()
+    every = [index for plan in plans for index in memory_asked(plan, relations.get, device)]
+    asked = {(index.relation, index.columns, index.bytes): index for index in every}.values()
     made_of = {index.relation for index in asked if not index.there and index.rows is not None}
     rows = sum(relations[name].store.nbytes for name in made_of if relations[name].types)
     return sum(index.bytes or 0 for index in asked) + rows > room
 
 
-def known_of(
-    refs: Iterable[TrieRef], relation_of: Callable[[str], Relation | None]
-) -> dict[str, Relation]:
+def known_of(refs: Iterable[TrieRef], relation_of: AtHand) -> dict[str, Relation]:
     """The referenced relations that are evaluated already."""
     found = {name: relation_of(name) for name in {ref.relation for ref in refs}}
     return {name: relation for name, relation in found.items() if relation is not None}
@@ -102,14 +95,14 @@ def on_the_host(limits: Limits) -> Iterator[None]:
         watch.account = before
 
 
+@dataclass(slots=True)
 class HostTries:
     """A rule's tries on the host, by the references of its plan."""
 
-    def __init__(self, sources: Sources, limits: Limits) -> None:
-        self.sources = sources
-        self.limits = limits
-        self.of: dict[TrieRef, Trie] = {}
-        self.sizes: dict[Hashable, Sizes] = {}
+    sources: Sources
+    limits: Limits
+    of: dict[TrieRef, Trie] = field(default_factory=dict)
+    sizes: dict[Hashable, Sizes] = field(default_factory=dict)
 
     def add(self, join: JoinPlan) -> None:
         with on_the_host(self.limits):
@@ -128,64 +121,54 @@ class HostTries:
 
 
 def share_of_slices(plan: RulePlan) -> float:
-    if any(_keeps_lists(join) for join in plan.joins):
-        return SLICES_BESIDE_LISTS
+    for join in plan.joins:
+        reused = any(isinstance(step, Join) and step.reuse for step in all_steps(join.steps))
+        if reused or recoded(join.steps, Paths.of(join)):
+            return SLICES_BESIDE_LISTS
     return SLICES_ALONE if plan.gathers and not plan.keys else SLICES
 
 
-def _keeps_lists(join: JoinPlan) -> bool:
-    """Whether levels keep lists, or rows of bits, for those below."""
-    reused = any(isinstance(step, Join) and step.reuse for step in all_steps(join.steps))
-    return reused or bool(recoded(join.steps, Paths.of(join)))
-
-
-def room_for_slices(plan: RulePlan, device: Device, limits: Limits) -> int:
-    free, _ = device.room(0)
-    room = int(share_of_slices(plan) * min(free, limits.spare()))
+def room_for_slices(plan: RulePlan, context: ExecutionContext) -> int:
+    free, _ = context.device.room(0)
+    room = int(share_of_slices(plan) * min(free, context.limits.spare()))
     return room - room % (1 << max(0, room.bit_length() - FINE))
 
 
 def scheduled(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
 ) -> Schedule | str:
-    """The cells of a join over host tries, or the reason why there are none."""
+    """The cells of a join over host tries, or the reason why there are none.
+
+    A schedule is cached for the same tries and similar room, because the search for one takes
+    longer than some joins.
+    """
     if join.given is not None:
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
-    whole = needed(join)
-    uses, sizes = [], dict(tries.sizes)
-    for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True)):
-        if ref.columns:
-            index = id(tries.of[ref])
-            uses.append(IndexUse(index, root_of(term, context), number in whole))
-    ordered, overhead = orders(join), context.tuning.cell_bytes
-    return _remembered(tries, uses, sizes, ordered, room - labels, overhead, levels_of(join))
-
-
-def _remembered(
-    tries: HostTries,
-    uses: Sequence[IndexUse],
-    sizes: Mapping[Hashable, Sizes],
-    ordered: frozenset[tuple[str, str, bool]],
-    room: int,
-    overhead: int,
-    levels: tuple[Level, ...],
-) -> Schedule | str:
-    """A cached schedule for the same tries and similar room, because the search for one takes
-    longer than some joins."""
+    uses = uses_of(join, context, lambda ref: id(tries.of[ref]))
+    how = orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
     used = [trie for trie in tries.by_index.values() if trie.levels]
-    if not used or room <= 0:
-        return CellPlanner(uses, sizes, ordered, room, overhead, levels).schedule()
-    known = _SCHEDULES.setdefault(used[0], {})
-    key = tuple(uses), ordered, room, overhead, levels
-    found = known.get(key)
+    known = _SCHEDULES.setdefault(used[0], {}) if used else {}
+    found = known.get((uses, how))
     if found is not None and all(trie() is not None for trie in found[0]):
         return found[1]
     if len(known) >= MOST_KNOWN:
         known.clear()
-    result = CellPlanner(uses, sizes, ordered, room, overhead, levels).schedule()
-    known[key] = tuple(map(ReferenceType, used)), result
+    result = CellPlanner(uses, dict(tries.sizes), *how).schedule()
+    known[uses, how] = tuple(map(ReferenceType, used)), result
     return result
+
+
+def uses_of(
+    join: JoinPlan, context: ExecutionContext, index_of: Callable[[TrieRef], Hashable]
+) -> tuple[IndexUse, ...]:
+    """How a join uses its indexes, which `index_of` identifies."""
+    whole, pairs = needed(join), enumerate(zip(join.tries, roots(join), strict=True))
+    return tuple(
+        IndexUse(index_of(ref), root_of(term, context), number in whole)
+        for number, (ref, term) in pairs
+        if ref.columns
+    )
 
 
 def levels_of(join: JoinPlan) -> tuple[Level, ...]:
@@ -242,9 +225,6 @@ def read(
 
 OFFSET, WEIGHT = 8, 8  # bytes of a list's start, and of the row count of an entry
 
-# Returns a relation by name; None if it is not evaluated yet.
-AtHand = Callable[[str], Relation | None]
-
 
 @dataclass(frozen=True, slots=True)
 class AskedIndex:
@@ -277,16 +257,23 @@ def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Devic
     if trie is not None:
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         return AskedIndex(ref.relation, ref.columns, rows, trie.nbytes, True, True)
-    if any(_begins(before, ref, relation) for before in made):
-        return AskedIndex(ref.relation, ref.columns, _lengths(ref, relation)[-1], 0, False, True)
-    return _to_make(ref, relation)
+    lengths = _lengths(ref, relation)
+    if not ref.columns or any(_begins(before, ref, relation) for before in made):
+        return AskedIndex(ref.relation, ref.columns, lengths[-1], 0, False, True)
+    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
+    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
+    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
+    weights = WEIGHT * lengths[-1] if ref.weighted else 0
+    counted = map(relation.statistics.counted, _prefixes(ref))
+    exact = not ref.tests and not ref.ranked and all(counted)
+    size = values + offsets + weights
+    return AskedIndex(ref.relation, ref.columns, lengths[-1], size, False, exact)
 
 
 def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
     """Whether an index is a prefix of another, or of a symmetric one with swapped columns."""
-    if (whole.relation, whole.ranked) != (ref.relation, ref.ranked) or ref.weighted:
-        return False
-    if whole.version != ref.version or not ref.columns:
+    same = (whole.relation, whole.ranked, whole.version) == (ref.relation, ref.ranked, ref.version)
+    if not same or ref.weighted or not ref.columns:
         return False
     if whole.tests == ref.tests and whole.columns[: len(ref.columns)] == ref.columns:
         return True
@@ -295,30 +282,17 @@ def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
     return two and relation.statistics.balanced and turned[: len(ref.columns)] == ref.columns
 
 
-def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
-    lengths = _lengths(ref, relation)
-    if not ref.columns:
-        return AskedIndex(ref.relation, (), lengths[-1], 0, False, True)
-    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
-    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
-    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
-    weights = WEIGHT * lengths[-1] if ref.weighted else 0
-    known = not ref.tests and not ref.ranked
-    exact = known and all(
-        relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
-        for depth in range(len(ref.columns))
-    )
-    return AskedIndex(
-        ref.relation, ref.columns, lengths[-1], values + offsets + weights, False, exact
-    )
-
-
 def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
     """The number of entries of each level."""
     statistics = relation.statistics
     rows = statistics.size(ref.tests, ref.ranked)
-    every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]
+    every = _prefixes(ref)
     if ref.ranked and len(every) > 0:
         first = round(statistics.degrees(ref.columns[0], ref.tests, True).powers[0])
         return [first, rows][: len(every)]
     return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]
+
+
+def _prefixes(ref: TrieRef) -> list[frozenset[int]]:
+    """The columns down to each level."""
+    return [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]

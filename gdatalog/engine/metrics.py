@@ -7,9 +7,8 @@ finds out which of several rules derived a row first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -69,10 +68,8 @@ class RuleRun:
     def saw(self, seen: Mapping[int, StepCounts]) -> None:
         """Adds metrics of steps, by id."""
         own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
-        for step, more in seen.items():
-            if step not in own:
-                continue
-            self.seen.setdefault(step, StepCounts()).add(more)
+        for step in seen.keys() & own:
+            self.seen.setdefault(step, StepCounts()).add(seen[step])
 
 
 @dataclass(slots=True)
@@ -102,13 +99,26 @@ class RuleRound:
         return ", ".join(dict.fromkeys(self.executors.values()))
 
 
+@contextmanager
+def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
+    """Adds the time of this context to metrics of a rule, and to a profile's the costs."""
+    began, before = perf_counter(), Costs() if report is None else time_spent()
+    yield
+    seconds = perf_counter() - began
+    if report is not None:
+        report.seconds += seconds
+        report.add_costs(time_spent() - before)
+    if stats is not None:
+        stats.seconds += seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """The metrics of a fixpoint without rounds.
 
     `name` describes the strategy ("split on x"), `parts` is the number of partitions or groups
     (`of`: "values", "groups"), `tried` the rows looked at, if counted. Threads of a GPU are not
-    counted (0).
+    counted (0). `costs`: time outside of work on rows. `seen`: the metrics of steps, by id.
     """
 
     name: str
@@ -117,6 +127,8 @@ class Way:
     threads: int = 1
     tried: int | None = None
     seconds: float = 0.0
+    costs: Costs = Costs()
+    seen: Mapping[int, StepCounts] = field(default_factory=dict)
 
     def __str__(self) -> str:
         tried = "" if self.tried is None else f", {self.tried:,} rows tried"
@@ -126,12 +138,8 @@ class Way:
         return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
 
 
-class Mark(NamedTuple):
-    """The position of a record: its rounds, its rules, and those of the current round."""
-
-    rounds: int
-    rules: int
-    open: tuple[RuleRound, ...]
+# The position of a record: its rounds, its rules, and those of the current round.
+Mark = tuple[int, int, tuple[RuleRound, ...]]
 
 
 @dataclass(slots=True)
@@ -183,8 +191,10 @@ class StratumMetrics:
         self._open.append(stats)
         return stats
 
-    def ran(self, stats: RuleRound) -> None:
+    def ran(self, stats: RuleRound, report: RuleRun | None = None) -> None:
         stats.bytes = self._most()
+        if report is not None:
+            report.bytes = max(report.bytes, stats.bytes)
 
     def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Ops) -> None:
         """Counts the new rows of the parts that a relation's rules derived, in order.
@@ -213,12 +223,13 @@ class StratumMetrics:
         return done
 
     def mark(self) -> Mark:
-        return Mark(self.rounds, len(self.rules), tuple(self._open))
+        return self.rounds, len(self.rules), tuple(self._open)
 
     def back_to(self, mark: Mark) -> None:
         """Drops what was recorded after this mark, because it is done again."""
-        self.rounds, self._open, self._late = mark.rounds, list(mark.open), []
-        del self.rules[mark.rules :]
+        self.rounds, rules, now = mark
+        self._open, self._late = list(now), []
+        del self.rules[rules:]
 
     def end(self, rows: dict[str, int]) -> None:
         if self._open:
@@ -278,17 +289,15 @@ class Metrics:
         """Seconds since the start, including checks."""
         return perf_counter() - self.began
 
-    def spending(self) -> AbstractContextManager[None]:
-        """Within this context, a profile adds this thread's costs."""
-        return self._adding_costs() if self.lasting else nullcontext()
-
     @contextmanager
-    def _adding_costs(self) -> Iterator[None]:
-        before = time_spent()
+    def spending(self) -> Iterator[None]:
+        """Within this context, a profile adds this thread's costs."""
+        before = time_spent() if self.lasting else self.costs
         try:
             yield
         finally:
-            self.costs += time_spent() - before
+            if self.lasting:
+                self.costs += time_spent() - before
 
     def index(
         self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None
@@ -338,5 +347,4 @@ def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:
         np.array([-1, *(at for at, _ in filled)]), [len(block[0]) for block in blocks]
     )[brought(order)]
     owners = whose[1:][whose[:-1] == -1]
-    counts: list[int] = np.bincount(owners[owners >= 0], minlength=len(rows)).tolist()
-    return counts
+    return list(np.bincount(owners[owners >= 0], minlength=len(rows)).tolist())

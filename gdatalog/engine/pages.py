@@ -7,7 +7,7 @@ and whether cells would move less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,26 @@ import numpy as np
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.host_tries import HostTries, root_of
+from gdatalog.engine.device import HOST
+from gdatalog.engine.host_tries import (
+    HostTries,
+    known_of,
+    levels_of,
+    memory_asked,
+    room_for_slices,
+    root_of,
+    scheduled,
+    too_large,
+    uses_of,
+)
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import JoinPlan, Step, TrieRef
-from gdatalog.plan.cells import Numbers, Schedule, roles, roots
-from gdatalog.plan.placement import InPages
+from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
+from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
+from gdatalog.plan.placement import InCells, InPages
 from gdatalog.plan.schedule import (
+    READ_COSTS,
+    SECTOR,
+    CellPlanner,
     Heat,
     ListRead,
     PagePlacement,
@@ -30,28 +44,13 @@ from gdatalog.plan.schedule import (
     takes_pages,
 )
 from gdatalog.printer import MOST_TILE_ROWS
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.transfers import PagedTrie
-from functools import partial
-
-from gdatalog.engine.device import HOST
-from gdatalog.engine.host_tries import (
-    known_of,
-    levels_of,
-    memory_asked,
-    room_for_slices,
-    scheduled,
-    too_large,
-)
-from gdatalog.plan import RulePlan
-from gdatalog.plan.cells import IndexUse, Sizes, needed, orders
-from gdatalog.plan.placement import InCells
-from gdatalog.plan.schedule import READ_COSTS, SECTOR, CellPlanner
-from gdatalog.storage.relation import Relation
 
 EVENLY = 1 << 12  # sample values for an index that does not exist
 
@@ -67,13 +66,10 @@ class PlannedPlacement:
 
 
 def plan_placement(
-    plan: RulePlan,
-    relation_of: Callable[[str], Relation | None],
-    context: ExecutionContext,
+    plan: RulePlan, relation_of: Callable[[str], Relation | None], context: ExecutionContext
 ) -> PlannedPlacement:
     """Returns an empty placement if a rule's indexes fit the device."""
-    device, limits = context.device, context.limits
-    if not too_large([plan], relation_of, device, limits):
+    if not too_large([plan], relation_of, context):
         return PlannedPlacement()
     refs = {ref for join in plan.joins for ref in join.tries}
     relations = known_of(refs, relation_of)
@@ -104,7 +100,7 @@ def _by_tries(
 ) -> Placements:
     """Plans by the host's tries."""
     tries = HostTries(Sources(there.__getitem__), context.limits)
-    room = room_for_slices(plan, context.device, context.limits)
+    room = room_for_slices(plan, context)
     for join in plan.joins:
         tries.add(join)
         found = scheduled(join, tries, context, room)
@@ -126,66 +122,40 @@ def _by_statistics(
     sizes: dict[Hashable, Sizes] = {
         ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
-    room = room_for_slices(plan, context.device, context.limits)
+    room = room_for_slices(plan, context)
+
+    def longest(ref: TrieRef, depth: int) -> int:
+        """An upper bound of the longest list of an index level."""
+        relation = relations[ref.relation]
+        if depth != 1:
+            return relation.at_most
+        return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
+
+    def in_pages(join: JoinPlan, bits: set[str]) -> tuple[InPages, float]:
+        """The expected traffic of reading in place, assuming that each list is equally likely to be
+        on the device; and its cost, in bytes over the link."""
+        cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
+        for read in reads(join, lambda _: None, bits):
+            ref = join.tries[read.trie]
+            if not ref.columns or not read.depth:
+                continue
+            length = SECTOR
+            if not read.counted and not read.searched:
+                rows = max(1, relations[ref.relation].at_most)
+                length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
+            bytes_ += cold * read.times * max(SECTOR, length)
+            cost += cold * read.times * max(READ_COSTS, length)
+        return InPages(size, min(room, size), int(bytes_)), cost
+
+    how = context.knobs.host_indexes
     for join in plan.joins:
-        necessary = needed(join)
-        uses = [
-            IndexUse(ref, root_of(term, context), number in necessary)
-            for number, (ref, term) in enumerate(zip(join.tries, roots(join), strict=True))
-            if ref.columns
-        ]
+        uses = uses_of(join, context, lambda ref: ref)
         overhead = context.tuning.cell_bytes
         found = CellPlanner(uses, sizes, orders(join), room, overhead, levels_of(join)).schedule()
-        bits = in_bits(join, partial(_longest, relations), MOST_TILE_ROWS)
-        paged = _in_pages(join, relations, size, whole, room, bits)
-        yield found, paged.placement if _by_pages(bits, found, paged, context) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Paged:
-    placement: InPages
-    cost: float  # in bytes over the link
-
-
-def _longest(relations: Mapping[str, Relation], ref: TrieRef, depth: int) -> int:
-    """An upper bound of the longest list of an index level."""
-    relation = relations[ref.relation]
-    if depth != 1:
-        return relation.at_most
-    return relation.statistics.degrees(ref.columns[0], ref.tests, ref.ranked).most
-
-
-def _by_pages(
-    bits: set[str], cells: Schedule | str, paged: _Paged, context: ExecutionContext
-) -> bool:
-    how = context.knobs.host_indexes
-    if how != "auto":
-        return how == "pages"
-    return takes_pages(bits, cells, paged.cost, context.tuning.cell_bytes)
-
-
-def _in_pages(
-    join: JoinPlan,
-    relations: Mapping[str, Relation],
-    size: int,
-    whole: Mapping[TrieRef, int],
-    room: int,
-    bits: set[str],
-) -> _Paged:
-    """The expected traffic of reading in place, assuming that each list is equally likely to be on
-    the device."""
-    cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
-    for read in reads(join, lambda _: None, bits):
-        ref = join.tries[read.trie]
-        if not ref.columns or not read.depth:
-            continue
-        length = SECTOR
-        if not read.counted and not read.searched:
-            rows = max(1, relations[ref.relation].at_most)
-            length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
-        bytes_ += cold * read.times * max(SECTOR, length)
-        cost += cold * read.times * max(READ_COSTS, length)
-    return _Paged(InPages(size, min(room, size), int(bytes_)), cost)
+        bits = in_bits(join, longest, MOST_TILE_ROWS)
+        paged, cost = in_pages(join, bits)
+        pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
+        yield found, paged if pays else None
 
 
 def _met(ref: TrieRef, relation: Relation, depth: int) -> float:
@@ -215,7 +185,7 @@ SAMPLE = 1 << 13  # sample of the lists that a step reads
 WHOLE = 1 << 21  # bytes of a page if none can be placed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Paging:
     """How a join reads indexes in place: their arrays, and the pages on the device."""
 
@@ -223,8 +193,8 @@ class Paging:
     tries: HostTries
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
-    placed: PagePlacement
     bits: set[str]
+    placed: PagePlacement = field(init=False)
 
     @property
     def placement(self) -> InPages:
@@ -246,17 +216,57 @@ class Paging:
         paged, by_index = self.context.device.paged(), self.tries.by_index
         xp = self.context.device.ops.xp
         there = {index: found.trie(by_index[index], xp) for index, found in made.items()}
+
+        def trie_of(ref: TrieRef) -> Trie:
+            whole = self.tries.of[ref]
+            return there.get(id(whole), whole)  # a trie without columns is only a count
+
         try:
             for index, found in made.items():
                 paged.place(found, self.placed.pages.get(index, ()))
-            yield Sources(lambda ref: self._trie_of(ref, there))
+            yield Sources(trie_of)
         finally:
             for found in made.values():
                 paged.place(found, ())
 
-    def _trie_of(self, ref: TrieRef, there: Mapping[Hashable, Trie]) -> Trie:
-        whole = self.tries.of[ref]
-        return there.get(id(whole), whole)  # a trie without columns is only a count
+    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, Heat]:
+        """The bytes that reads of each index page move over the link."""
+        page = self.context.device.paged().page or WHOLE
+        sizes = {index: layout.size for index, layout in self.layouts.items()}
+        heats = {index: Heat(page, max(1, -(-size // page))) for index, size in sizes.items()}
+        sampled: dict[int, Numbers] = {}
+        for read in reads(self.join, rows_out, self.bits):
+            whole = self.tries.of[self.join.tries[read.trie]]
+            if id(whole) in heats:
+                if read.trie not in sampled:
+                    sampled[read.trie] = self._roots_read(read.trie)
+                layout = self.layouts[id(whole)]
+                _add(heats[id(whole)], read, whole, layout, sampled[read.trie])
+        return heats
+
+    def _roots_read(self, number: int) -> Numbers:
+        """Positions in a trie's root list, as often as joins reach them: a value is bound as often
+        as it occurs in the other indexes that bind the same variable."""
+        join, tries = self.join, self.tries
+        root = tries.of[join.tries[number]].levels[0]
+        known = root_of(roots(join)[number], self.context)
+        if isinstance(known, int):
+            at = int(np.searchsorted(root.values, known))
+            return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
+        names = roles(join)
+        name = names[number][0]
+        lists = [
+            tries.of[ref].levels[depth].values
+            for ref, own in zip(join.tries, names, strict=True)
+            for depth in range(1, len(own))
+            if name is not None and own[depth] == name
+        ]
+        found = [root.find(values[:: max(1, len(values) // SAMPLE)]) for values in lists]
+        places = np.concatenate(found).astype(np.int64) if found else np.empty(0, dtype=np.int64)
+        places = places[places >= 0]
+        if not len(places):
+            places = np.arange(0, len(root), max(1, len(root) // SAMPLE), dtype=np.int64)
+        return places
 
     def read(self, report: RuleRun) -> int:
         """Estimates the bytes read over the link from the number of lists reached."""
@@ -265,9 +275,8 @@ class Paging:
             seen = report.seen.get(id(step))
             return None if seen is None else float(seen.rows_out)
 
-        heats = _heats(self.join, self.tries, self.context, self.layouts, counted, self.bits)
         total = 0.0
-        for index, heat in heats.items():
+        for index, heat in self.heats(counted).items():
             cold = np.ones(heat.count, dtype=bool)
             cold[list(self.placed.pages.get(index, ()))] = False
             total += float(heat.bytes[cold].sum())
@@ -284,75 +293,17 @@ def paging(
     made = context.device.paged()
     own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
     layouts: dict[Hashable, TrieArrays] = {index: layout_of(trie) for index, trie in own.items()}
-    if not _fits_the_host(own.values(), layouts.values()):
-        return None
+    there = sum(trie.nbytes for trie in own.values())
+    if there + sum(layout.size for layout in layouts.values()) > default_limit():
+        return None  # the machine must have memory for both: pages cannot be spilled to files
     bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
-    heats = _heats(join, tries, context, layouts, lambda _: None, bits)
-    found = placed(heats, room if made.page else 0)
-    paged = Paging(join, tries, context, layouts, found, bits)
+    paged = Paging(join, tries, context, layouts, bits)
+    paged.placed = placed(paged.heats(lambda _: None), room if made.page else 0)
     if how == "pages":
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
-    cost = found.cost + written + paged.placement.placed
+    cost = paged.placed.cost + written + paged.placement.placed
     return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
-
-
-def _fits_the_host(tries: Iterable[Trie], layouts: Iterable[TrieArrays]) -> bool:
-    """Whether the machine has memory for both; pages cannot be spilled to files."""
-    there = sum(trie.nbytes for trie in tries)
-    return there + sum(layout.size for layout in layouts) <= default_limit()
-
-
-# ------------------------------------------------------------------------------- expectations
-
-
-def _heats(
-    join: JoinPlan,
-    tries: HostTries,
-    context: ExecutionContext,
-    layouts: Mapping[Hashable, TrieArrays],
-    rows_out: Callable[[Step], float | None],
-    bits: set[str],
-) -> dict[Hashable, Heat]:
-    """The bytes that reads of each index page move over the link."""
-    page = context.device.paged().page or WHOLE
-    heats = {
-        index: Heat(page, max(1, -(-layout.size // page))) for index, layout in layouts.items()
-    }
-    sampled: dict[int, Numbers] = {}
-    for read in reads(join, rows_out, bits):
-        whole = tries.of[join.tries[read.trie]]
-        if id(whole) in heats:
-            if read.trie not in sampled:
-                sampled[read.trie] = _roots_read(join, tries, context, read.trie)
-            _add(heats[id(whole)], read, whole, layouts[id(whole)], sampled[read.trie])
-    return heats
-
-
-def _roots_read(
-    join: JoinPlan, tries: HostTries, context: ExecutionContext, number: int
-) -> Numbers:
-    """Positions in a trie's root list, as often as joins reach them: a value is bound as often as
-    it occurs in the other indexes that bind the same variable."""
-    root = tries.of[join.tries[number]].levels[0]
-    known = root_of(roots(join)[number], context)
-    if isinstance(known, int):
-        at = int(np.searchsorted(root.values, known))
-        return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
-    names = roles(join)
-    name = names[number][0]
-    lists = [
-        tries.of[ref].levels[depth].values
-        for ref, own in zip(join.tries, names, strict=True)
-        for depth in range(1, len(own))
-        if name is not None and own[depth] == name
-    ]
-    found = [root.find(values[:: max(1, len(values) // SAMPLE)]) for values in lists]
-    places = np.concatenate(found).astype(np.int64) if found else np.empty(0, dtype=np.int64)
-    places = places[places >= 0]
-    if not len(places):
-        places = np.arange(0, len(root), max(1, len(root) // SAMPLE), dtype=np.int64)
-    return places
 
 
 def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:

@@ -12,18 +12,21 @@ sums of floats do not depend on the number of threads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.calls import Limits
+from gdatalog.calls import Block, Limits
 from gdatalog.cancellation import PATIENCE
-from gdatalog.executors import Frontier, Ops
+from gdatalog.executors import WEIGHT, Frontier, Ops
+from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.sinks import Sink
-from gdatalog.plan import Apply, Expr, JoinPlan
+from gdatalog.executors.sinks import Bag, RowSet, Sink
+from gdatalog.plan import Apply, Expr, Join, JoinPlan
+from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.effects import all_steps, expressions, widens
-from gdatalog.records import dataclass, field
+from gdatalog.plan.placement import Shared
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.threads import Abandoned
@@ -32,17 +35,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gdatalog.cpu_ops.functions import Scope
-from typing import TYPE_CHECKING
-
-from gdatalog.calls import Block
-from gdatalog.executors import WEIGHT
-from gdatalog.executors.gather import Gathering
-from gdatalog.executors.sinks import Bag, RowSet
-from gdatalog.plan import Join
-from gdatalog.plan.cells import Cell, KeyRange, within
-from gdatalog.plan.placement import Shared
-
-if TYPE_CHECKING:
     from gdatalog.engine.context import ExecutionContext
 
 
@@ -70,14 +62,16 @@ def run_together(
         return False
     if isinstance(sink, RowSet) and not sink.outputs:
         return False
-    ends = _ends(join, tries, len(shared.devices) * shared.pieces)
+    begin = join.steps[0]
+    assert isinstance(begin, Join)
+    ends = _ends(begin, tries, len(shared.devices) * shared.pieces)
     done: list[tuple[int, dict[int, StepCounts]]] = []  # of each piece: input rows, steps
 
     def piece(ops: Ops, tries: Sequence[Trie], limits: Limits, part: int) -> Found:
-        into = _like(sink, ops, limits)
+        into = sink.apart(limits, ops)
         steps: dict[int, StepCounts] = {}
         if part + 1 < len(ends):
-            cut = _within(join, ends[part], ends[part + 1])
+            cut = within(join, Cell({begin.variable: KeyRange(ends[part], ends[part + 1])}))
             happened = None if seen is None else steps
             walk = Levelwise(tries, ops, context.scope, limits, happened, None, context.tuning)
             first = Frontier(1)
@@ -97,10 +91,8 @@ def run_together(
     return True
 
 
-def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None]:
+def _ends(first: Join, tries: Sequence[Trie], pieces: int) -> list[int | None]:
     """The bounds of the ranges of the first variable; None: unbounded."""
-    first = join.steps[0]
-    assert isinstance(first, Join)
     own = [tries[part.trie].levels for part in first.participants]
     levels = max(own, key=lambda levels: len(levels[1]) if len(levels) > 1 else 0)
     values, xp = levels[0].values, levels[0].xp
@@ -116,12 +108,6 @@ def _ends(join: JoinPlan, tries: Sequence[Trie], pieces: int) -> list[int | None
     return [None, *sorted(set(map(int, inner))), None]
 
 
-def _within(join: JoinPlan, low: int | None, high: int | None) -> JoinPlan:
-    first = join.steps[0]
-    assert isinstance(first, Join)
-    return within(join, Cell({first.variable: KeyRange(low, high)}))
-
-
 def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> None:
     """Adds the metrics of a cut join's first step to the whole join's; tests of the range, which
     follow it, are no steps of the whole join."""
@@ -135,14 +121,6 @@ def _as_whole(steps: dict[int, StepCounts], cut: JoinPlan, join: JoinPlan) -> No
 
 
 # ------------------------------------------------------------------------------------ sinks
-
-
-def _like(sink: RowSet | Bag, ops: Ops, limits: Limits) -> RowSet | Bag:
-    """A new sink of the same kind on another device."""
-    if isinstance(sink, RowSet):
-        return RowSet(sink.outputs, ops, sink.scope, limits, None, sink.tuning)
-    whole = sink.gathering
-    return Bag(sink.keys, Gathering(whole.specs, ops, whole.scope, limits))
 
 
 def _given(sink: RowSet | Bag) -> int:
@@ -196,12 +174,6 @@ class Scan:
     limits: Limits
     workers: int = 1
     seen: dict[int, StepCounts] | None = None
-    _named: dict[Any, Array] = field(init=False)
-
-    def __post_init__(self) -> None:
-        assert self.join.given is not None
-        names = (slot.name for slot in self.join.given.slots)
-        self._named = dict(zip(names, self.rows, strict=True))
 
     def run(self, sink: Sink) -> None:
         """Passes the plan's output to the sink, until it wants no more."""
@@ -217,7 +189,7 @@ class Scan:
         for done, part in enumerate(parts):
             into = sink.apart(self.limits)
             walk = self._walk(self.limits, self.seen)
-            for rows in self._chunks(part):
+            for rows in self._chunks(part, self.limits):
                 walk.run(self.join.steps, 0, self._frontier(rows), into)
             sink.take(into)
             self.limits.watch.part(done + 1, len(parts))
@@ -225,7 +197,7 @@ class Scan:
     def _one_by_one(self, sink: Sink) -> None:
         work, whole = self.limits.watch.innermost, max(1, self.count)
         walk = self._walk(self.limits, self.seen)
-        for rows in self._chunks(range(self.count), not sink.divisible):
+        for rows in self._chunks(range(self.count), self.limits, not sink.divisible):
             with work.within(rows.start / whole, rows.stop / whole):
                 walk.run(self.join.steps, 0, self._frontier(rows), sink)
             if sink.done:
@@ -234,19 +206,19 @@ class Scan:
     def _walk(self, limits: Limits, seen: dict[int, StepCounts] | None) -> Levelwise:
         return Levelwise(self.tries, self.ops, self.scope, limits, seen)
 
-    def _chunks(
-        self, rows: range, few: bool = False, poll: Callable[[], None] | None = None
-    ) -> Iterator[range]:
+    def _chunks(self, rows: range, limits: Limits, few: bool = False) -> Iterator[range]:
         """Yields rows in chunks; the first ones are short if a `few` answers may suffice."""
-        start, size = rows.start, min(FIRST, self.limits.chunk) if few else self.limits.chunk
+        start, size = rows.start, min(FIRST, limits.chunk) if few else limits.chunk
         while start < rows.stop:
-            (poll or self.limits.poll)()
+            limits.poll()
             yield range(start, min(start + size, rows.stop))
-            start, size = start + size, min(4 * size, self.limits.chunk)
+            start, size = start + size, min(4 * size, limits.chunk)
 
     def _frontier(self, rows: range) -> Frontier:
+        assert self.join.given is not None
+        named = zip(self.join.given.slots, self.rows, strict=True)
         part = slice(rows.start, rows.stop)
-        return Frontier(len(rows), columns={name: key[part] for name, key in self._named.items()})
+        return Frontier(len(rows), columns={slot.name: column[part] for slot, column in named})
 
     # -------------------------------------------------------------------------------- threads
 
@@ -254,11 +226,8 @@ class Scan:
         """Whether several threads may scan: no strings are created, and memory suffices."""
         made = [expr for step in all_steps(self.join.steps) for expr in expressions(step)]
         room = PART * 8 * (len(self.rows) + len(self.join.outputs)) * (workers + 1)
-        return (
-            not widens(self.join)
-            and not any(map(_looks_into_texts, (*made, *self.join.outputs)))
-            and room <= self.limits.spare()
-        )
+        texts = any(map(_looks_into_texts, (*made, *self.join.outputs)))
+        return not widens(self.join) and not texts and room <= self.limits.spare()
 
     def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> None:
         limits, left = self.limits, Event()
@@ -273,12 +242,12 @@ class Scan:
             into = sink.apart(own)
             seen: dict[int, StepCounts] | None = None if self.seen is None else {}
             walk = self._walk(own, seen)
-            for chunk in self._chunks(rows, poll=poll):
+            for chunk in self._chunks(rows, own):
                 walk.run(self.join.steps, 0, self._frontier(chunk), into)
             return into, seen
 
         todo = deque(parts)
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor, wait
 
         running: deque[Future[tuple[Sink, dict[int, StepCounts] | None]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
@@ -286,7 +255,10 @@ class Scan:
                 for done in range(len(parts)):
                     while todo and len(running) <= workers:
                         running.append(pool.submit(scan, todo.popleft()))
-                    into, seen = self._wait(running.popleft())
+                    future = running.popleft()
+                    while not wait([future], PATIENCE).done:
+                        limits.poll()
+                    into, seen = future.result()
                     sink.take(into)
                     for name, other in (seen or {}).items():
                         assert self.seen is not None
@@ -295,15 +267,6 @@ class Scan:
             except BaseException:
                 left.set()
                 raise
-
-    def _wait(
-        self, future: Future[tuple[Sink, dict[int, StepCounts] | None]]
-    ) -> tuple[Sink, dict[int, StepCounts] | None]:
-        while True:
-            try:
-                return future.result(PATIENCE)
-            except TimeoutError:
-                self.limits.poll()
 
 
 def _looks_into_texts(expr: Expr) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from contextlib import suppress
 from typing import Any
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.run import TURN, PlanRun
 from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import may_fail
@@ -27,18 +26,6 @@ def _rows(run: PlanRun, limit: int | None) -> Derived:
     if plan.terms:
         return Sum(run).rows()
     return over_tables(run, None if any(may_fail(join.steps) for join in plan.joins) else limit)
-
-
-def _whole(run: PlanRun, limit: int | None, or_cells: bool) -> Derived | None:
-    """The rows of a rule over whole tries; None if these or the rows do not fit the device, and the
-    rule may run in cells."""
-    try:
-        with run.limits.account.restoring(MemoryError):
-            return _rows(run, limit)
-    except MemoryError:
-        if not or_cells:
-            raise
-    return None
 
 
 def run_rule(
@@ -59,40 +46,36 @@ def run_rule(
     the CPU, which runs what the device refuses. `resident`: the host's tries for a rule that runs
     in cells, because it is not expected to fit (`in_cells`) or did not fit.
     """
-    started = perf_counter()
-    before = Costs() if report is None else time_spent()
     found: Derived | None = None
-    reason = context.device.refuses(plan)
-    if reason is None:
-        try:
-            if not in_cells:
-                run = PlanRun(plan, sources, context, report, lasting, stats)
-                found = _whole(run, limit, resident is not None)
-            if found is None and resident is not None:
-                from gdatalog.engine.cells import rows_in_cells
+    with measured(report, stats):
+        reason = context.device.refuses(plan)
+        if reason is None:
+            try:
+                if not in_cells:
+                    run = PlanRun(plan, sources, context, report, lasting, stats)
+                    # What does not fit as a whole may fit in cells.
+                    too_large = () if resident is None else (MemoryError,)
+                    with suppress(*too_large), context.limits.account.restoring(MemoryError):
+                        found = _rows(run, limit)
+                if found is None and resident is not None:
+                    from gdatalog.engine.cells import rows_in_cells
 
-                whole = plan.otherwise or plan
-                found = rows_in_cells(whole, resident, context, limit, report, stats)
-        except NotOnDevice as refused:
-            reason = str(refused)
-            if lasting is not None:
-                lasting.clear()  # rows recorded as processed have led nowhere yet
-                lasting = {}
-    if found is None:
-        if report is not None:
-            report.left, report.in_cells, report.in_pages = reason, None, None
-        host = sources if on_host is None else on_host
-        run = PlanRun(plan, host, replace(context, device=CPU), report, lasting, stats)
-        found = _rows(run, limit)
+                    whole = plan.otherwise or plan
+                    found = rows_in_cells(whole, resident, context, limit, report, stats)
+            except NotOnDevice as refused:
+                reason = str(refused)
+                if lasting is not None:
+                    lasting.clear()  # rows recorded as processed have led nowhere yet
+                    lasting = {}
+        if found is None:
+            if report is not None:
+                report.left, report.in_cells, report.in_pages = reason, None, None
+            here = replace(context, device=CPU)
+            found = _rows(PlanRun(plan, on_host or sources, here, report, lasting, stats), limit)
     for what in ("answers", "aggregates", "blocks"):
         context.limits.charge(what, 0)
     if not lasting:
         context.limits.charge("rows followed", 0)
-    seconds = perf_counter() - started
     if report is not None:
-        report.rows += found.count if isinstance(found, DistinctBlocks) else found[1]
-        report.seconds += seconds
-        report.add_costs(time_spent() - before)
-    if stats is not None:
-        stats.seconds += seconds
+        report.rows += count_of(found)
     return found

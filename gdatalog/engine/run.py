@@ -9,7 +9,7 @@ from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows, give_bag
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
@@ -38,6 +38,7 @@ TURN = 10_000  # fixed cost of a rule's turn, in rows
 
 # Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
 BreadthFirst = Callable[[int | None, Shared | None], None]
+DepthFirst = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -70,11 +71,11 @@ class PlanRun:
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
         self.limits.looked += TURN
-        if any(may_fail(join.steps) for join in plan.joins):
-            limit = None  # errors after the last wanted row count too
         if plan.gathers:
             return self._aggregated()
-        if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
+        if any(may_fail(join.steps) for join in plan.joins):
+            limit = None  # errors after the last wanted row count too
+        elif not plan.head and limit is None:
             limit = 1  # a proposition: one witness is enough
         sink = self.set_of(plan.head, limit)
         if len(plan.joins) == 1 and plan.head and limit is None:
@@ -89,7 +90,7 @@ class PlanRun:
     def _distinct(self, sink: RowSet) -> Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""
         (join,) = self.plan.joins
-        nest, once = self._nest(0, form_of_rows(join)), one_row_each(join)
+        nest, once = self._nest(0, Form(join.outputs)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
             kept = DistinctSink(join.outputs, self.ops, self.scope, self.limits)
             self._run(0, nest, lambda *_: self._levelwise(join, kept, None), _compiled)
@@ -140,11 +141,7 @@ class PlanRun:
         return JoinNest(join, form, self.sources, context, counted=counted)
 
     def _run(
-        self,
-        number: int,
-        nest: JoinNest,
-        breadth_first: BreadthFirst,
-        depth_first: Callable[[], None],
+        self, number: int, nest: JoinNest, breadth_first: BreadthFirst, depth_first: DepthFirst
     ) -> None:
         """Runs a join in one executor, and if that is too slow in the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
@@ -238,7 +235,7 @@ class PlanRun:
             return
         join = self.plan.joins[number]
         sink.outputs = join.outputs
-        nest = self._nest(number, form_of_rows(join))
+        nest = self._nest(number, Form(join.outputs))
 
         def depth_first() -> None:
             blocks = nest.run(self.plan.relation, sink.limit)

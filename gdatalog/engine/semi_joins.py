@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import ExecutionContext
+from gdatalog.engine.context import ExecutionContext, TrieOf
 from gdatalog.plan import (
     Apply,
     Assign,
@@ -41,7 +41,9 @@ from gdatalog.storage.rows import in_sorted, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-TrieOf = Callable[[TrieRef], Trie]
+# A relation that does not change meanwhile; and what is called with new tries and build times.
+Finished = Callable[[TrieRef], Relation | None]
+Tell = Callable[[TrieRef, Trie, float | None], None]
 
 SAMPLE = 512  # sampled rows for the selectivity of values
 
@@ -88,11 +90,7 @@ class _Atom:
 
 
 def semi_joined(
-    join: JoinPlan,
-    trie_of: TrieOf,
-    relation_of: Callable[[TrieRef], Relation | None],
-    context: ExecutionContext,
-    tell: Callable[[TrieRef, Trie, float | None], None],
+    join: JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
 ) -> TrieOf:
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
@@ -123,18 +121,13 @@ def semi_joined(
 
 def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
     """Whether a long relation has no such index yet."""
-    return (
-        relation is not None
-        and not ref.ranked
-        and relation.at_most >= least
-        and ref.columns not in relation.narrowed
-        and not relation.indexed(ref.columns, ref.tests, ref.weighted)
-    )
+    if relation is None or ref.ranked or relation.at_most < least:
+        return False
+    indexed = relation.indexed(ref.columns, ref.tests, ref.weighted)
+    return not indexed and ref.columns not in relation.narrowed
 
 
-def _atoms(
-    join: JoinPlan, relation_of: Callable[[TrieRef], Relation | None], scope: Scope
-) -> list[_Atom]:
+def _atoms(join: JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
     """The atoms whose rows every binding of the join needs, each by its own trie."""
     terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
     bounds: dict[str, list[tuple[str, int]]] = {}
@@ -152,12 +145,8 @@ def _atoms(
         alone = len(levels) == len(known) == len(ref.columns) > 0
         relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
         if relation is not None:
-            own = tuple(
-                (at, *bound)
-                for at, term in enumerate(known)
-                if isinstance(term, str)
-                for bound in bounds.get(term, ())
-            )
+            names = ((at, term) for at, term in enumerate(known) if isinstance(term, str))
+            own = tuple((at, *bound) for at, name in names for bound in bounds.get(name, ()))
             atoms.append(_Atom(ref, relation, known, own))
     return atoms
 
@@ -221,41 +210,30 @@ def _reduce(atoms: Sequence[_Atom], most: float) -> None:
                 atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
         if atom.rows is not None:
             _allow(atom, allowed)
-    idle: set[tuple[int, str, int, int]] = set()  # passes that do not pay
     while True:
         # Short relations first: their values reduce the longer ones.
-        for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
-            found = _worthwhile(atom, number, allowed, idle, most)
+        for atom in sorted(atoms, key=len):
+            found = min(_worthwhile(atom, allowed, most), default=None)
             if found is not None:
                 break
         else:
             return
-        at, name = found
+        _, at, name = found
         atom.used.add((name, len(allowed[name])))
         atom.keep(rows_among(atom.column(at), allowed[name]))
         _allow(atom, allowed)
 
 
 def _worthwhile(
-    atom: _Atom,
-    number: int,
-    allowed: dict[str, Array],
-    idle: set[tuple[int, str, int, int]],
-    most: float,
-) -> tuple[int, str] | None:
-    """The level and the variable for a pass over an atom's rows, if one pays."""
-    shares: list[tuple[float, int, str]] = []
+    atom: _Atom, allowed: dict[str, Array], most: float
+) -> Iterator[tuple[float, int, str]]:
+    """The passes over an atom's rows that pay: the share that is left, the level, the variable."""
     for at, name in atom.variables:
-        if name not in allowed or (name, len(allowed[name])) in atom.used:
-            continue
-        tried = (number, name, len(atom), len(allowed[name]))
-        if tried not in idle:
-            share = _share(atom, at, allowed[name])
+        if name in allowed and (name, len(allowed[name])) not in atom.used and len(atom):
+            sample = atom.sample(at)
+            share = float(np.count_nonzero(in_sorted(sample, allowed[name]))) / len(sample)
             if share <= most:
-                shares.append((share, at, name))
-            else:
-                idle.add(tried)
-    return min(shares)[1:] if shares else None
+                yield share, at, name
 
 
 def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
@@ -265,11 +243,3 @@ def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
         if known is None or len(atom) < len(known):
             allowed[name] = sorted_set(atom.column(at))
             atom.used.add((name, len(allowed[name])))
-
-
-def _share(atom: _Atom, at: int, values: Array) -> float:
-    """Estimates by a sample which share of an atom's rows some values leave."""
-    if len(atom) == 0:
-        return 1.0
-    sample = atom.sample(at)
-    return float(np.count_nonzero(in_sorted(sample, values))) / len(sample)

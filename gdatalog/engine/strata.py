@@ -17,15 +17,13 @@ from functools import partial
 
 import numpy as np
 
-from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.encoding import encode
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, Since, rule_plans, run_here
-from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
-from gdatalog.parser.syntax import Atom, Const, Expr, Param, Var
+from gdatalog.parser.syntax import Atom, Const, Param, Var
 from gdatalog.plan.placement import Local
 from gdatalog.plan.stratum import (
     Again,
@@ -38,10 +36,10 @@ from gdatalog.plan.stratum import (
     StratumPlan,
 )
 from gdatalog.plan.tuning import Grown, Unsuited
-from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite import asked_for
 from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
-from gdatalog.records import dataclass, replace
+from gdatalog.records import replace
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
@@ -50,10 +48,7 @@ from gdatalog.storage.relation import Relation
 
 
 def plan_stratum(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    limit: int | None = None,
-    counted: bool = False,
+    stratum: Stratum, inputs: StratumInputs, limit: int | None = None, counted: bool = False
 ) -> Ready:
     """Plans a stratum.
 
@@ -70,12 +65,9 @@ def plan_stratum(
         coded = _planned(encoded.stratum, encoded.inputs, None, counted)
         rewrites = (DictionaryCodes(encoded.names()), *coded.plan.rewrites)
         no_codes = replace(context, knobs=replace(context.knobs, encode="never"))
-        return replace(
-            coded,
-            plan=replace(coded.plan, rewrites=rewrites),
-            encoded=encoded,
-            anew=partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted),
-        )
+        anew = partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted)
+        plan = replace(coded.plan, rewrites=rewrites)
+        return replace(coded, plan=plan, encoded=encoded, anew=anew)
     return _planned(stratum, inputs, limit, counted)
 
 
@@ -112,47 +104,62 @@ def run_stratum(stratum: Stratum, inputs: StratumInputs, limit: int | None = Non
 
 def run(ready: Ready) -> Relations:
     """Runs a planned stratum; returns its relations, or their sizes if it only counts."""
-    if ready.encoded is None:
-        return _run(ready)
+    placement = ready.plan.placement
     try:
-        found = _run(ready)
-    except EvaluationError:  # its message would show codes instead of values
-        assert ready.anew is not None
+        if isinstance(placement, Local) or placement.refusal is not None:
+            found = run_here(ready)
+        else:
+            from gdatalog.engine.fixpoint.strategies import run_on_workers
+
+            found = run_on_workers(ready, placement)
+    except EvaluationError:
+        if ready.encoded is None:
+            raise
+        assert ready.anew is not None  # the message would show codes instead of values
         return run(ready.anew())
-    return ready.encoded.decoded(found)
-
-
-def _run(ready: Ready) -> Relations:
-    if isinstance(ready.plan.placement, Local) or ready.plan.placement.refusal is not None:
-        return run_here(ready)
-    from gdatalog.engine.fixpoint.strategies import run_on_workers
-
-    return run_on_workers(ready, ready.plan.placement)
+    if ready.encoded is None:
+        return found
+    return {name: ready.encoded.decoded(name, relation) for name, relation in found.items()}
 
 
 def _copy(strategy: Copy, ready: Ready) -> Relations | None:
+    """The copy of a relation; None if that has rows with other constants."""
     inputs, (rule,) = ready.inputs, ready.stratum.rules
-    name = rule.head.name
-    source = inputs.relation(strategy.relation)
-    found = copied(strategy, rule, inputs.schemas[name], source, inputs.context.scope)
-    return None if found is None else {name: found}
+    schema, scope = inputs.schemas[rule.head.name], inputs.context.scope
+    relation = inputs.relation(strategy.relation)
+    if strategy.fallback is None:
+        same = relation.columns == schema.columns
+        return {schema.name: relation if same else relation.renamed(schema.columns)}
+    if not relation.store.on_host:
+        return None
+    assert isinstance(rule.body, Atom)
+    columns = relation.store.as_they_are()
+    kept = []
+    for arg, column, kind in zip(rule.body.args, columns, relation.types, strict=True):
+        if isinstance(arg, Const | Param):
+            value = arg.value if isinstance(arg, Const) else scope.params[arg.name]
+            if not np.all(column == encode_value(value, kind, scope.symbols)):
+                return None
+        else:
+            kept.append(column)
+    count, distinct = relation.at_most, relation.store.known >= KnownRows.DISTINCT
+    blocks = [tuple(kept)]
+    return {schema.name: Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)}
 
 
 def _incremental(strategy: Incremental, ready: Ready) -> Relations:
     from gdatalog.engine.fixpoint.maintenance import Maintenance
 
     assert ready.since is not None and strategy.fallback is not None
-    going_on = Maintenance(ready.stratum, ready.inputs, ready.since.known, ready.since.rows)
-    return going_on.follow(ready.since.rules, strategy.fallback.when)
+    going_on = Maintenance(ready.stratum, ready.inputs, ready.since)
+    return going_on.follow(strategy.fallback.when)
 
 
 def _again(_: Again, ready: Ready) -> Relations:
     """Replaces recomputed relations by the old ones if the rows are the same."""
     assert ready.since is not None and ready.anew is not None
-    return {
-        name: settled(ready.since.known[name], relation)
-        for name, relation in run(ready.anew()).items()
-    }
+    known = ready.since.known
+    return {name: settled(known[name], now) for name, now in run(ready.anew()).items()}
 
 
 def _once(_: Once, ready: Ready) -> Relations:
@@ -168,17 +175,10 @@ RUNNERS: Runners = {Once: _once, Copy: _copy, Incremental: _incremental, Again: 
 # Counts a fixpoint's rows without storing them, if only the count is needed.
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """`relations`: the counts, or the stratum's own relations if computing these is as fast.
-
-    `readers`: the strata that read it, rewritten.
-    """
-
-    relations: Mapping[str, Relation]
-    schemas: Mapping[str, Schema]
-    readers: Mapping[tuple[str, ...], Stratum]  # by relations
-    whole: bool
+Readers = dict[tuple[str, ...], Stratum]  # strata that read counts, by their relations
+# The counts, or the stratum's own relations if computing these is as fast; the schemas of counts;
+# and the strata that read them, rewritten.
+Counted = tuple[Relations, Mapping[str, Schema], Readers]
 
 
 def readers_of(
@@ -196,10 +196,7 @@ def readers_of(
 
 
 def count_stratum(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    readers: Collection[Stratum],
-    before: Mapping[str, Relation] | None,
+    stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum], before: Relations | None
 ) -> Counted | None:
     """Counts a stratum's rows, or those that it had `before`; None unless it is partitioned and the
     counts suffice."""
@@ -208,24 +205,22 @@ def count_stratum(
     if not isinstance(main, Partitioned):
         return None
     columns = {key.relation: key.column for key in main.keys}
-    changed: dict[tuple[str, ...], Stratum] = {}
+    by = "counted", tuple(sorted(columns.items()))
+    changed: Readers = {}
     for reader in readers:
-        rules = [_rewritten(rule, columns, inputs.plans) for rule in reader.rules]
-        if None in rules:
-            return None
+        rules = [  # the same each time, so that their plans are found again
+            inputs.plans.rewritten(by, [rule], partial(counted_rule, rule, columns))
+            for rule in reader.rules
+        ]
         replaced = tuple(rule for rule in rules if rule is not None)
+        if len(replaced) < len(rules):
+            return None
         changed[reader.relations] = replace(reader, rules=replaced)
     found = before or run(ready)
     if found.keys() == set(stratum.relations):
-        return Counted(found, {}, {}, True)
+        return found, {}, {}
     schemas = (counts_of(ready.inputs.schemas[name], columns[name]) for name in columns)
-    return Counted(found, {schema.name: schema for schema in schemas}, changed, False)
-
-
-def _rewritten(rule: CheckedRule, columns: Mapping[str, int], plans: Plans) -> CheckedRule | None:
-    """Returns the same rewritten rule each time, so that its plan is found again."""
-    by = tuple(sorted(columns.items()))
-    return plans.rewritten(("counted", by), [rule], lambda: counted_rule(rule, columns))
+    return found, {schema.name: schema for schema in schemas}, changed
 
 
 # ----------------------------------------------- copies: `?1(x, y) <- path(x, y).` is not evaluated
@@ -249,32 +244,3 @@ def copy_of(stratum: Stratum) -> Copy | None:
         return Copy(body.name)
     # Other constants may have been requested too.
     return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
-
-
-def copied(
-    copy: Copy, rule: CheckedRule, schema: Schema, relation: Relation, scope: Scope
-) -> Relation | None:
-    """Returns the copy; None if the relation has rows with other constants."""
-    if copy.fallback is None:
-        same = relation.columns == schema.columns
-        return relation if same else relation.renamed(schema.columns)
-    assert isinstance(rule.body, Atom)
-    return _without_constants(relation, rule.body.args, schema, scope)
-
-
-def _without_constants(
-    whole: Relation, args: tuple[Expr, ...], schema: Schema, scope: Scope
-) -> Relation | None:
-    if not whole.store.on_host:
-        return None
-    columns = whole.store.as_they_are()
-    kept = []
-    for arg, column, kind in zip(args, columns, whole.types, strict=True):
-        if isinstance(arg, Const | Param):
-            value = arg.value if isinstance(arg, Const) else scope.params[arg.name]
-            if not np.all(column == encode_value(value, kind, scope.symbols)):
-                return None
-        else:
-            kept.append(column)
-    distinct = whole.store.known >= KnownRows.DISTINCT
-    return Relation.of_blocks(schema.columns, schema.types, [tuple(kept)], whole.at_most, distinct)

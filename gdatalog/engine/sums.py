@@ -22,6 +22,8 @@ from gdatalog.engine.exact_counts import (
     EXACT,
     TABLES,
     CountOverflow,
+    SumUnsuited,
+    TooWide,
     ascends,
     combined,
     exact_sum,
@@ -39,7 +41,7 @@ from gdatalog.plan import Gather, JoinPlan, RowTest, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.storage.loop_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
@@ -57,10 +59,6 @@ LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enume
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
-class SumUnsuited(Exception):
-    """Raised if the joins of a sum cannot run as planned."""
-
-
 def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
     """The settings for signed sums; only compiled loops keep tables of counts. `here`: on the CPU,
     each of whose workers has its own table by edges or vertices."""
@@ -69,38 +67,30 @@ def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
     return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure, word)
 
 
-@dataclass(slots=True)
-class _Pass:
-    """One run of all joins of a sum: exact, or modulo a number. `tables`: those built so far; None
-    for a table with a number that exceeds 64 bits."""
-
-    modulus: int | None
-    tables: dict[str, Trie | EdgeCounts | None] = field(default_factory=dict)
-
-
 class Sum:
-    """One run of a rule that counts by a signed sum."""
+    """One run of a rule that counts by a signed sum: exact, or modulo a number."""
 
     def __init__(self, run: PlanRun) -> None:
         self.run = run
         self.plan = run.plan
+        self.modulus: int | None = None
+        # The tables built so far; None for a table with a number that exceeds 64 bits.
+        self.tables: dict[str, Trie | EdgeCounts | None] = {}
         self._bits: dict[str, float] = {}  # upper bound of the bits of a table's counts
 
     def rows(self) -> Rows:
         """The row of the rule's head."""
         run, plan = self.run, self.plan
         gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
+        grouped = plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count"
         total: int | None = 0
-        grouped = False
         try:
             with run.limits.account.restoring(MemoryError, SumUnsuited):
-                if plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count":
-                    grouped = True
+                if grouped:
                     self._by_group(gathering)
                 else:
                     total = self.total()
         except (MemoryError, SumUnsuited):
-            grouped = False
             if plan.otherwise is None:
                 raise
             total = None
@@ -111,11 +101,10 @@ class Sum:
             found = replace(run, plan=plan.otherwise, report=None).rows(None)
             assert isinstance(found, tuple)
             return found
-        if grouped:
-            return rows_of_groups(plan, gathering, run.ops, run.scope)
-        if not -(1 << 63) <= total < 1 << 63:
-            raise CountOverflow(total, plan.gathers[0].span)
-        gathering.add_partials((), [run.ops.xp.full(1, total)])
+        if not grouped:
+            if not -(1 << 63) <= total < 1 << 63:
+                raise CountOverflow(total, plan.gathers[0].span)
+            gathering.add_partials((), [run.ops.xp.full(1, total)])
         return rows_of_groups(plan, gathering, run.ops, run.scope)
 
     def table(self) -> Trie:
@@ -138,50 +127,44 @@ class Sum:
 
     def total(self) -> int:
         """The exact count."""
-        plan = self.plan
-        exact = _Pass(None)
         total, wide = 0, {}
-        for number, term in enumerate(plan.terms):
-            if term.table:
-                self._fill_table(number, term, exact)
-                continue
-            count = self._count(number, exact)
-            if count is None:
-                wide[number] = term.coefficient
-            else:
-                total += term.coefficient * count
+        for number, term in enumerate(self.plan.terms):
+            try:
+                if term.table:
+                    self._fill(number, term)
+                else:
+                    total += term.coefficient * self._count(number)
+            except TooWide:
+                if term.table:
+                    self.tables[term.table] = None
+                    self._charge()
+                else:
+                    wide[number] = term.coefficient
         if wide:
             if self.run.context.device is not CPU:
                 raise NotOnDevice("its counts leave 64 bits")
-            exact.tables.clear()
             total += self._wide(wide)
         return total
 
     def _by_group(self, gathering: Gathering) -> None:
         """Adds the aggregates of each group that has a match."""
         plan, run = self.plan, self.run
-        exact = _Pass(None)
         width = len(plan.keys)
         signed: list[Columns] = []
         for number, term in enumerate(plan.terms):
             if term.table:
-                self._fill_table(number, term, exact)
+                self._fill(number, term)
                 continue
-            found = self._partials(number, plan.keys, plan.gathers, exact)
-            if found is None:
-                raise SumUnsuited("numbers of a group leave 64 bits")
-            blocks = times_each(found[0], width, found[1] * term.coefficient)
-            if blocks is None:
-                raise SumUnsuited("numbers of a group leave 64 bits")
-            signed += blocks
-            self._charge(exact, sum(column.nbytes for block in signed for column in block))
+            blocks, times = self._partials(number, plan.keys, plan.gathers)
+            signed += times_each(blocks, width, times * term.coefficient)
+            self._charge(sum(column.nbytes for block in signed for column in block))
         whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
         for block in signed:
             whole.add_partials(block[:width], block[width:])
         try:
             merged = whole.merged()
         except EvaluationError:
-            raise SumUnsuited("numbers of a group leave 64 bits") from None
+            raise TooWide from None
         whole.give_back()
         if merged:  # the last column is the number of matches, also for sums
             rows = [column[merged[-1] > 0] for column in merged]
@@ -195,117 +178,95 @@ class Sum:
         primes = primes_below(ceil((max(bits.values()) + 2) / 30.9))
         remainders: dict[int, list[int]] = {number: [] for number in terms}
         for prime in primes:
-            own = _Pass(prime)
+            self.modulus, self.tables = prime, {}
             for number, term in enumerate(plan.terms):
                 if term.table:
-                    self._fill_table(number, term, own)
+                    self._fill(number, term)
                 elif number in terms:
-                    count = self._count(number, own)
-                    assert count is not None
-                    remainders[number].append(count % prime)
+                    remainders[number].append(self._count(number) % prime)
         return sum(times * combined(remainders[at], primes) for at, times in terms.items())
 
     # ------------------------------------------------------------------------------- one join
 
-    def _count(self, number: int, own: _Pass) -> int | None:
-        """The number of bindings of a join; None if a number exceeds 64 bits."""
-        count = self._scanned(number, own)
-        if count is not None:
-            return count
-        found = self._gathered(number, (), own)
-        return None if found is None else sum(map(int, found[1]))
+    def _count(self, number: int) -> int:
+        """The number of bindings of a join."""
+        join, run = self.plan.joins[number], self._reading(number)
+        tables = all(ref.relation in self.tables for ref in join.tries)
+        if tables and self.modulus is None and run.report is None:
+            count = scanned(join, [run.sources.trie_of(ref) for ref in join.tries], run.limits)
+            if count is not None:
+                return count
+        return sum(map(int, self._gathered(number, ())[1]))
 
-    def _scanned(self, number: int, own: _Pass) -> int | None:
-        """The number of bindings of a join that walks a table; None if it needs loops."""
-        join, run = self.plan.joins[number], self._reading(number, (), own)
-        tables = [own.tables.get(ref.relation) for ref in join.tries]
-        if own.modulus is not None or run.report is not None or None in tables:
-            return None
-        return scanned(join, [run.sources.trie_of(ref) for ref in join.tries], run.limits)
-
-    def _fill_table(self, number: int, term: Term, own: _Pass) -> None:
+    def _fill(self, number: int, term: Term) -> None:
         """Computes a table that later joins read, or adds to it."""
-        bits = most_bits(self.plan.joins[number], self._bits_of)
-        bits += log2(max(1, len(term.images)))
-        if term.table not in own.tables:
-            self._bits[term.table] = bits
-            own.tables[term.table] = self._table(number, term, own)
-            return
-        self._bits[term.table] = max(self._bits[term.table], bits) + 1
-        before = own.tables[term.table]
-        more = None if before is None else self._table(number, term, own)
-        if isinstance(before, EdgeCounts) and isinstance(more, EdgeCounts):
-            own.tables[term.table] = self._added(before, more, own.modulus)
-        elif isinstance(before, Trie) and isinstance(more, Trie):
-            own.tables[term.table] = self._added_by_key(before, more, own.modulus)
-        else:
-            own.tables[term.table] = None
+        before, bits = self.tables.get(term.table), self._bits.get(term.table, 0.0)
+        if term.table in self.tables and before is None:
+            return  # it is too wide already
+        found = self._table(number, term)
+        if before is not None:
+            self._bits[term.table] = max(bits, self._bits[term.table]) + 1
+            found = self._added(before, found)
+        self.tables[term.table] = found
 
-    def _added(self, table: EdgeCounts, more: EdgeCounts, modulus: int | None) -> EdgeCounts | None:
-        counts = table.counts + more.counts
-        total = None if modulus is not None else exact_sum(counts)
-        if modulus is not None:
-            counts %= modulus
-        if total is not None and 2 * total >= EXACT:
-            return None
-        return EdgeCounts(table.edges, counts, table.ops, total, table.once)
-
-    def _added_by_key(self, table: Trie, more: Trie, modulus: int | None) -> Trie | None:
+    def _added(self, table: Trie | EdgeCounts, more: Trie | EdgeCounts) -> Trie | EdgeCounts:
+        """The sum of two tables with the same keys."""
+        if isinstance(table, EdgeCounts) and isinstance(more, EdgeCounts):
+            counts = table.counts + more.counts
+            total = self._total(counts, EXACT / 2)  # each edge counts in both directions
+            return replace(table, counts=counts, total=total)
+        assert isinstance(table, Trie) and isinstance(more, Trie)
         keys, places = np.unique(
             np.concatenate([brought(each.levels[0].values) for each in (table, more)]),
             return_inverse=True,
         )
-        counts: Array = np.zeros(len(keys), dtype=np.int64)
+        counts = np.zeros(len(keys), dtype=np.int64)
         weights = [brought(each.weights) for each in (table, more) if each.weights is not None]
         np.add.at(counts, places, np.concatenate(weights))
-        if modulus is not None:
-            return self._trie(keys, counts % modulus, 0)
+        return self._trie(keys, counts, self._total(counts, EXACT) or 0)
+
+    def _total(self, counts: Array, most: float) -> int | None:
+        """The sum of counts, which must be less than `most`; None if counts are reduced, which this
+        does in place."""
+        if self.modulus is not None:
+            counts %= self.modulus
+            return None
         total = exact_sum(counts)
-        return self._trie(keys, counts, total) if total < EXACT else None
+        if total >= most:  # sums of any subset must fit
+            raise TooWide
+        return total
 
-    def _table(self, number: int, term: Term, own: _Pass) -> Trie | EdgeCounts | None:
+    def _table(self, number: int, term: Term) -> Trie | EdgeCounts:
         """The table of a join."""
+        self._bits[term.table] = most_bits(self.plan.joins[number], self._bits_of)
         if term.images:
-            local = self._local_counts(number, term, own)
-            if local is None or isinstance(local, EdgeCounts):
-                self._charge(own, 0 if local is None else local.nbytes)
+            self._bits[term.table] += log2(len(term.images))
+            local = self._local_counts(number, term)
+            if isinstance(local, EdgeCounts):
+                self._charge(local.nbytes)
                 return local
-            found: tuple[Columns, Array] | None = local[:1], local[1]
+            keys, counts = local
         else:
-            found = self._gathered(number, term.keys, own)
-        if found is None:
-            return None
-        (keys,), counts = found
-        if own.modulus is not None:
-            counts %= own.modulus
-        elif exact_sum(counts) >= EXACT:  # sums of any subset must fit
-            return None
-        self._charge(own, keys.nbytes + counts.nbytes)
-        return self._trie(keys, counts, 0 if own.modulus is not None else exact_sum(counts))
+            (keys,), counts = self._gathered(number, term.keys)
+        total = self._total(counts, EXACT)
+        self._charge(keys.nbytes + counts.nbytes)
+        return self._trie(keys, counts, total or 0)
 
-    def _charge(self, own: _Pass, more: int = 0) -> None:
-        """Charges the tables of a pass, instead of the arrays that they were built from."""
+    def _charge(self, more: int = 0) -> None:
+        """Charges the tables, instead of the arrays that they were built from."""
         limits = self.run.limits
         for what in ("blocks", "aggregates"):
             limits.charge(what, 0)
-        held = sum(table.nbytes for table in own.tables.values() if table is not None)
+        held = sum(table.nbytes for table in self.tables.values() if table is not None)
         limits.charge(TABLES, held + more)
 
-    def _gathered(
-        self, number: int, keys: tuple[Slot, ...], own: _Pass
-    ) -> tuple[Columns, Array] | None:
-        """The groups of a join and their counts; None if a number exceeds 64 bits."""
-        found = self._partials(number, keys, COUNT, own)
-        if found is None:
-            return None
-        blocks, times = found
+    def _gathered(self, number: int, keys: tuple[Slot, ...]) -> tuple[Columns, Array]:
+        """The groups of a join and their counts."""
+        blocks, times = self._partials(number, keys, COUNT)
         if not keys:  # one count per worker, whose sum may exceed 64 bits
             every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
-        multiplied = times_each(blocks, len(keys), times)
-        if multiplied is None:
-            return None
-        blocks, here = multiplied, self.run.context.device is CPU
+        blocks, here = times_each(blocks, len(keys), times), self.run.context.device is CPU
         once = once_each(blocks, self.run.limits) if here else None
         if once is not None:
             return once
@@ -315,20 +276,18 @@ class Sum:
         try:
             groups, (counts,) = gathering.finish()
         except EvaluationError:
-            return None
+            raise TooWide from None
         empty = np.zeros(0, dtype=np.int64)
         return (tuple(map(brought, groups)), brought(counts)) if groups else ((empty,), empty)
 
     def _partials(
-        self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
-    ) -> tuple[list[Columns], int] | None:
-        """Blocks of groups with partial aggregates, and the multiplicity of each block's matches;
-        None if a number exceeds 64 bits."""
-        join, run = self.plan.joins[number], self._reading(number, keys, own)
-        if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
-            return None
-        nest, tallies = self._nest(number, keys, gathers, own), _keeps_tables(join)
-        found: tuple[list[Columns], int] | None = None
+        self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...]
+    ) -> tuple[list[Columns], int]:
+        """Blocks of groups with partial aggregates, and the multiplicity of each block's
+        matches."""
+        join, run = self.plan.joins[number], self._reading(number, keys)
+        nest, tallies = self._nest(number, keys, gathers), _keeps_tables(join)
+        found: tuple[list[Columns], int] = [], 1
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             nonlocal found
@@ -339,61 +298,43 @@ class Sum:
                 run._levelwise(join, Bag(keys, gathering), allowed, shared)
                 merged = gathering.merged()
             except EvaluationError:
-                return
+                raise TooWide from None
             found = ([merged] if merged else []), 1
 
         def depth_first() -> None:
             nonlocal found
-            try:
-                found = self._walked(nest), join.orbit
-            except GiveUp as reason:
-                if str(reason):
-                    raise
+            found = self._walked(nest), join.orbit
 
         with run.limits.account.working("tables of counts", self._room(nest) if tallies else 0):
-            if own.modulus is not None:
+            if self.modulus is not None:
                 depth_first()
             else:
                 run._run(number, nest, breadth_first, depth_first)
         return found
 
-    def _local_counts(self, number: int, term: Term, own: _Pass) -> EdgeCounts | Columns | None:
-        """The ranks of vertices with a match, and their counts; or the counts of edges. None if a
-        number exceeds 64 bits."""
-        join, run = self.plan.joins[number], self._reading(number, term.keys, own)
-        if any(own.tables.get(ref.relation, self) is None for ref in join.tries):
-            return None
-        nest, modular = self._nest(number, term.keys, COUNT, own), own.modulus is not None
-        counts: Array | None = None
+    def _local_counts(self, number: int, term: Term) -> EdgeCounts | tuple[Array, Array]:
+        """The ranks of vertices with a match, and their counts; or the counts of edges."""
+        join, run = self.plan.joins[number], self._reading(number, term.keys)
+        nest = self._nest(number, term.keys, COUNT)
+        counts: Array = np.zeros(0, dtype=np.int64)
 
         def depth_first() -> None:
             nonlocal counts
             (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
             length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
-            made = run.ops.xp.zeros(length, dtype=np.int64)
-            nest.marks = {**nest.marks, LOCAL: made}
-            try:
-                nest.run(self.plan.relation)
-            except GiveUp as reason:
-                if str(reason):
-                    raise
-            else:
-                counts = made
+            counts = run.ops.xp.zeros(length, dtype=np.int64)
+            nest.marks = {**nest.marks, LOCAL: counts}
+            self._walked(nest)
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             raise SumUnsuited
 
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
-            if counts is None:
-                return None
-            total = None if modular else exact_sum(counts) * join.orbit
-            if total is not None and 2 * total >= EXACT:  # each edge counts in both directions
-                return None
-            if join.orbit > 1:
-                counts *= join.orbit
-            if modular:
-                counts %= own.modulus
+            # Each edge counts in both directions.
+            self._total(counts, EXACT / 2 / join.orbit)
+            counts *= join.orbit
+            total = self._total(counts, EXACT / 2)
             if len(term.keys) == 2:
                 ref = entries(join)[term.images[0]].trie
                 edges = nest.tries[join.tries.index(ref)]
@@ -404,25 +345,23 @@ class Sum:
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
 
-    def _nest(
-        self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...], own: _Pass
-    ) -> JoinNest:
+    def _nest(self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...]) -> JoinNest:
         """The loops of a join, which aggregate by key or count by `images`."""
-        join, run = self.plan.joins[number], self._reading(number, keys, own)
-        modular, images = own.modulus is not None, self.plan.terms[number].images
+        join, run = self.plan.joins[number], self._reading(number, keys)
+        modular, images = self.modulus is not None, self.plan.terms[number].images
         form = Form(images=images) if images else form_of_bag(keys, gathers)
         form = replace(form, modular=modular, keeps=not images and _keeps_tables(join))
-        moduli = {"moduli": np.array([own.modulus], dtype=np.int64)} if modular else {}
+        moduli = {"moduli": np.array([self.modulus], dtype=np.int64)} if modular else {}
         return JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
 
     def compile_ahead(self) -> None:
         """Compiles the loops that read no table of this sum on another thread."""
-        plan, own = self.plan, _Pass(None)
+        plan = self.plan
         tables = {term.table for term in plan.terms}
         for number, (join, term) in enumerate(zip(plan.joins, plan.terms, strict=True)):
             if tables.isdisjoint(ref.relation for ref in join.tries):
                 by = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
-                nest = self._nest(number, *by, own)
+                nest = self._nest(number, *by)
                 if nest.reason is None and not choose(nest).breadth_first:
                     function_soon(nest.printed, join.cost)
 
@@ -431,9 +370,12 @@ class Sum:
         try:
             return nest.run(self.plan.relation)
         except NoRoomForLists:
-            nest.form = replace(nest.form, keeps=False)
-            nest.forget()
-            return nest.run(self.plan.relation)
+            nest.change(replace(nest.form, keeps=False))
+            return self._walked(nest)
+        except GiveUp as reason:
+            if str(reason):
+                raise
+            raise TooWide from None
 
     def _room(self, nest: JoinNest) -> int:
         """The bytes of the tables that loops keep, including cached lists if these fit."""
@@ -442,14 +384,13 @@ class Sum:
         most = min(spare, nest.context.device.room(spare)[0]) // TALLY_SHARE
         size = _kept_bytes(nest)
         if size > most and nest.form.keeps:
-            nest.form = replace(nest.form, keeps=False)
-            nest.forget()
+            nest.change(replace(nest.form, keeps=False))
             size = _kept_bytes(nest)
         if size > most:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
         return size if here or nest.form.images else 0  # on a GPU the launch charges them
 
-    def _reading(self, number: int, keys: tuple[Slot, ...], own: _Pass) -> PlanRun:
+    def _reading(self, number: int, keys: tuple[Slot, ...] = ()) -> PlanRun:
         """The run of one join, which reads tables and relations."""
         kept = {step.table for step in self.plan.joins[number].steps if isinstance(step, Tally)}
         sources = self.run.sources
@@ -457,13 +398,16 @@ class Sum:
         def trie_of(ref: TrieRef) -> Any:
             if ref.relation in kept:
                 return Tallied(len(ref.columns))
-            table = own.tables.get(ref.relation)
+            if ref.relation not in self.tables:
+                return sources.trie_of(ref)
+            table = self.tables[ref.relation]
+            if table is None:
+                raise TooWide
             if isinstance(table, EdgeCounts):
                 index = ref.columns, ref.tests, ref.weighted
-                found = table.trie(*index, self.run.limits.account)
-                self._charge(own)
-                return found
-            return sources.trie_of(ref) if table is None else table
+                table = table.trie(*index, self.run.limits.account)
+                self._charge()
+            return table
 
         plan = replace(self.plan, keys=keys)
         return replace(self.run, plan=plan, sources=Sources(trie_of))
@@ -509,11 +453,10 @@ def _kept_bytes(nest: JoinNest) -> int:
     tries = [nest.tries[at] for at in nest.plain.which]
     here = nest.context.device is CPU
     kinds = TABLES_OF_LOOPS if here else TABLES_OF_TILES
-    kept = [each for each in nest.plain.arguments if each.kind in kinds]
-    if here:
-        times = [
-            nest.knobs.workers + 2 * (each.kind == LOCAL) for each in kept
-        ]  # plus the sums and a copy
-    else:
-        times = [2 if each.kind == LOCAL else LEAST_TILES for each in kept]
-    return 8 * sum(n * scratch_length(each, tries) for n, each in zip(times, kept, strict=True))
+    each_worker = nest.knobs.workers if here else LEAST_TILES
+    of_local = each_worker + 2 if here else 2  # with the sums and a copy
+    return 8 * sum(
+        (of_local if each.kind == LOCAL else each_worker) * scratch_length(each, tries)
+        for each in nest.plain.arguments
+        if each.kind in kinds
+    )

@@ -271,8 +271,8 @@ class RowSet(Sink):
         self._charge()
         return True
 
-    def apart(self, limits: Limits) -> RowSet:
-        return RowSet(self.outputs, self.ops, self.scope, limits, None, self.tuning)
+    def apart(self, limits: Limits, ops: Ops | None = None) -> RowSet:
+        return RowSet(self.outputs, ops or self.ops, self.scope, limits, None, self.tuning)
 
     def take(self, other: RowSet) -> None:
         """Takes the rows of another set, which is not used again."""
@@ -377,9 +377,9 @@ class Bag(Sink):
 
     divisible = True
 
-    def apart(self, limits: Limits) -> Bag:
+    def apart(self, limits: Limits, ops: Ops | None = None) -> Bag:
         gathering = self.gathering
-        own = Gathering(gathering.specs, gathering.ops, gathering.scope, limits)
+        own = Gathering(gathering.specs, ops or gathering.ops, gathering.scope, limits)
         return Bag(self.keys, own)
 
     def take(self, other: Bag) -> None:

@@ -71,7 +71,7 @@ def _answer(db: Database, session: Session, given: Namespace) -> tuple[list[Resu
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
-            policy, folders = db.workspace.policy, session.settings.folders
+            policy, folders = db.workspace.policy, session.folders
             written = write_relation(directive, ask.name, result, policy, folders)
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
     return results, lines
@@ -89,7 +89,7 @@ def _asks(session: Session, named: bool, quiet: bool) -> list[Ask]:
     if asks and not (named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if named else asks
-    rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
+    rules = [rule for rule in session.seen.rules if isinstance(rule, Rule)]
     if rules:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
     if named:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from gdatalog import __version__
 from gdatalog.database import Database
 from gdatalog.engine.facts import Folders, beside
-from gdatalog.engine.facts.lists import GivenList
+from gdatalog.engine.facts.inputs import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
 from gdatalog.engine.session.texts import Log, ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError

@@ -168,9 +168,8 @@ def _give(
     elif _to_stdout(ask, session):
         output.relation(ask.name, result, directive)
     else:
-        policy, folders = session.settings.policy, session.settings.folders
         with line, spending("writing"):
-            written = write_relation(directive, ask.name, result, policy, folders)
+            written = write_relation(directive, ask.name, result, session.policy, session.folders)
         if sys.stderr.isatty():
             say(f"{ask.name}: {amount(len(result), 'rows')} -> {written}")
 
@@ -180,12 +179,12 @@ def _to_stdout(ask: Ask, session: Session) -> bool:
     directive = ask.directive
     if directive is None or directive.kind == "printsize":
         return True
-    return to_stdout(directive) or (session.settings.folders.out == "-" and directive.path is None)
+    return to_stdout(directive) or (session.folders.out == "-" and directive.path is None)
 
 
 def ruled_names(session: Session) -> list[str]:
     """The relations that have rules in a session's program."""
-    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
+    rules = [s for s in session.seen.rules if isinstance(s, Rule)]
     return list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 

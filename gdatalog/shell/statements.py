@@ -69,7 +69,7 @@ def _keep(
         except BaseException:
             db.workspace.texts = before
             raise
-        rules = session.parts.rules
+        rules = session.seen.rules
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
             repl.history.keep(repl, title or _title(rules), state)
         if asked:
@@ -122,7 +122,7 @@ def _evaluate(
 
     `before`: the statements kept before; `held`: the relations evaluated before, by name.
     """
-    statements = session.parts.rules
+    statements = session.seen.rules
     facts = [
         head
         for rule in statements

@@ -352,8 +352,8 @@ class KeySpace:
             for column, low, span in zip(columns, self.least, self.spans, strict=True)
         )
 
-    def numbers(self, columns: Sequence[Array]) -> Array:
-        numbers: Array = np.zeros(len(columns[0]), dtype=np.int64)
+    def numbers(self, columns: Sequence[Array], xp: Any = np) -> Array:
+        numbers: Array = xp.zeros(len(columns[0]), dtype=np.int64)
         for column, low, span in zip(columns, self.least, self.spans, strict=True):
             numbers *= span
             numbers += column

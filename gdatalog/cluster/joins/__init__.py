@@ -24,8 +24,8 @@ from gdatalog.cluster.workers import (
 )
 from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import Sources
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag, form_of_rows
-from gdatalog.engine.derived import DistinctBlocks, laid
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag
+from gdatalog.engine.derived import blocks_of, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.run import PlanRun
 from gdatalog.errors import Caution, MemoryLimitError
@@ -151,8 +151,7 @@ class CellRun(PlanRun):
 
     def distinct_blocks(self) -> list[Columns]:
         """The rows of a join that gives no duplicates."""
-        found = self._distinct(self.set_of(self.plan.head, None))
-        return list(found.blocks) if isinstance(found, DistinctBlocks) else [found[0]]
+        return list(blocks_of(self._distinct(self.set_of(self.plan.head, None))))
 
 
 def join_cells(
@@ -220,7 +219,7 @@ class _Call:
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
         self.form = (
-            form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+            form_of_bag(task.plan.keys, task.plan.gathers) if bag else Form(self.join.outputs)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
         outputs, tuning = self.join.outputs, self.context.tuning

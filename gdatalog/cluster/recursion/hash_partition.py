@@ -17,9 +17,9 @@ from gdatalog.cluster.recursion import ALL, Distribution, Routes
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.cluster.workers import CallContext, own_address
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
+from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
+from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
@@ -186,7 +186,7 @@ class HashPartition(StratumRun):
             if isinstance(table, DeltaRelation):
                 table.indexed = True
         self.variants = [
-            Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
+            Variant(self, task.stratum.rules[rule], plan, 0)
             for rule, plan in zip(task.rules, routes.plans, strict=True)
         ]
 
@@ -225,7 +225,7 @@ class HashPartition(StratumRun):
         return news
 
     def _received(self, name: str, inbox: Sequence[Parcel]) -> Rows:
-        parts = [in_order(parcel[name], self.ops) for parcel in inbox if name in parcel]
+        parts = [parcel[name] for parcel in inbox if name in parcel]
         return union_rows(parts, self.ops)
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
@@ -364,7 +364,7 @@ def step(
         {name: new.length for name, new in news.items()},
         {name: table.length for name, table in owner.homes.items()},
         {
-            name: table.group(news[name], 0)
+            name: table.group(news[name].keys, 0)
             for name, table in owner.homes.items()
             if isinstance(table, LatticeRounds) and name in news and news[name].length
         },

@@ -36,13 +36,13 @@ from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.rows import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.cluster.workers import CallContext
-from gdatalog.engine.derived import Derived, DistinctBlocks, FarBlocks, in_order, union_rows
+from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.strategies import split_stratum, with_parts
+from gdatalog.engine.fixpoint.strategies import over, split_stratum
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.errors import DeviceError, MemoryLimitError
@@ -105,7 +105,7 @@ class HashPartitions:
         self.how: tuple[str, ...] = ()
         self.passing: Collection[str] = ()
         if parts is not None:
-            stratum, inputs = parts.stratum, with_parts(parts, inputs)
+            stratum, inputs = over(parts, stratum, inputs)
             self.how, self.passing = parts.notes, parts.schemas.keys()
         self.run = Rounds(stratum, inputs)
         self.inputs, self.context = inputs, inputs.context
@@ -440,8 +440,8 @@ class HashPartitions:
 
 def remote_rows_of(derived: Derived) -> RemoteRows | None:
     """Derived rows that are on workers; None if they are in the driver."""
-    blocks = derived.blocks if isinstance(derived, DistinctBlocks) else ()
-    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.unfetched else None
+    rows = far_rows(derived)
+    return rows if rows is not None and rows.unfetched else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:

@@ -172,8 +172,9 @@ def read_relation(
     if directive.path is not None:
         given = {key: value for key, value in given.items() if key != "IO"}
         delimiter = given.pop("delimiter", None)
+        delimiter = "\t" if delimiter == "\\t" else delimiter
         options = replace(options_of_text(given, findings), declared=schema)
-        return read_tables(path, options, _tab(delimiter))
+        return read_tables(path, options, delimiter)
     assert schema is not None
     how = symbols.as_set, kept
     if given:
@@ -181,10 +182,6 @@ def read_relation(
     else:
         tables = read_facts(name, folders.facts, schema, *how)
     return (t if kept is None or len(t.types) == len(kept) else t.only(kept) for t in tables)
-
-
-def _tab(delimiter: str | None) -> str | None:
-    return "\t" if delimiter == "\\t" else delimiter
 
 
 @contextmanager
@@ -219,9 +216,8 @@ def write_answer(answer: Answer, path: str) -> None:
     from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import names_a_folder, write_tables
 
-    if names_a_folder(path) or (
-        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
-    ):
+    one_file = format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    if names_a_folder(path) or one_file:
         answer.to_parquet(path)
     else:
         write_tables(answer.tables(), len(answer), path)

@@ -8,11 +8,12 @@ dense and fit 32 bits, and the answer is decoded when it is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.session.prepared import value_of
@@ -24,7 +25,6 @@ from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.parts import Coded
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
 
@@ -40,10 +40,7 @@ class Encoded:
     inputs: StratumInputs
     columns: Mapping[Column, Dictionary]
 
-    def decoded(self, relations: Mapping[str, Relation]) -> dict[str, Relation]:
-        return {name: self._decoded(name, relation) for name, relation in relations.items()}
-
-    def _decoded(self, name: str, relation: Relation) -> Relation:
+    def decoded(self, name: str, relation: Relation) -> Relation:
         own = {at: d for (of, at), d in self.columns.items() if of == name}
         if name.endswith(COUNTS):  # its first column is a column of the counted relation
             counted = name.removesuffix(COUNTS)
@@ -62,11 +59,9 @@ class Encoded:
     def names(self) -> tuple[str, ...]:
         """The columns of lower relations that have codes."""
         schemas = self.inputs.schemas
-        return tuple(
-            f"{name}.{schemas[name].columns[at]}"
-            for name, at in sorted(self.columns)
-            if name not in self.stratum.relations
-        )
+        own = self.stratum.relations
+        lower = [(name, at) for name, at in sorted(self.columns) if name not in own]
+        return tuple(f"{name}.{schemas[name].columns[at]}" for name, at in lower)
 
 
 def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
@@ -75,24 +70,20 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
     forced = context.knobs.encode == "always"
-    if not forced and inputs.plans.dense(stratum, inputs.relation):
+    if not forced and inputs.plans.holds("dense", stratum, inputs.relation):
         return None
-    domains = inputs.plans.rewritten(
-        "domains", stratum.rules, lambda: domains_of(stratum, inputs.schemas)
-    )
+    finding = partial(domains_of, stratum, inputs.schemas)
+    domains = inputs.plans.rewritten("domains", stratum.rules, finding)
     keys = {at: _Keys(domain, stratum, inputs) for at, domain in enumerate(domains)}
     if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, inputs):
         return None
     if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
         named = {name: held for each in keys.values() for name, held in each.named.items()}
-        inputs.plans.is_dense(stratum, named)
+        inputs.plans.note("dense", stratum, named)
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
-    rules, uses = inputs.plans.rewritten(
-        ("encoded", tuple(chosen)),
-        stratum.rules,
-        lambda: encoded_rules(stratum.rules, domains, chosen),
-    )
+    what, making = ("encoded", *chosen), partial(encoded_rules, stratum.rules, domains, chosen)
+    rules, uses = inputs.plans.rewritten(what, stratum.rules, making)
     keys = {at: keys[at] for at in chosen}
     if not forced and not stratum.recursive and any(not each.known for each in keys.values()):
         rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
@@ -114,20 +105,16 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
 
 
 def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
-    """Whether a stratum is less work, over all evaluations, than encoding some rows."""
+    """Whether a stratum without codes is less work, over all evaluations, than encoding some
+    rows."""
     before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
-    cost = before[0] + _cost(stratum, inputs)
+    run = StratumRun(stratum, inputs)
+    plans = [run.plan(rule, first=True) for rule in stratum.rules]
+    cost = before[0] + sum(join.cost for plan in plans for join in plan.joins)
     if inputs.context.tuning.coded_reads * cost >= rows:
         return False
     before[0] = cost
     return True
-
-
-def _cost(stratum: Stratum, inputs: StratumInputs) -> float:
-    """The expected work of a stratum's rules without encoding, in rows."""
-    run = StratumRun(stratum, inputs)
-    plans = [run.plan(rule, first=True) for rule in stratum.rules]
-    return sum(join.cost for plan in plans for join in plan.joins)
 
 
 class _Keys:
@@ -158,19 +145,16 @@ class _Keys:
         collects keys that occur often."""
         if self.domain.joined or self.coded:
             return True
-        return any(
-            self._tuning.coded_reads * relation.statistics.distinct(frozenset((at,)))
-            < relation.at_most
-            for relation, at in self.large
-        )
+        reads = self._tuning.coded_reads
+        different = ((r, r.statistics.distinct(frozenset((at,)))) for r, at in self.large)
+        return any(reads * count < relation.at_most for relation, count in different)
 
     @property
     def sparse(self) -> bool:
         """Whether the keys are sparse: the root of an index would be searched. If a large relation
         has most keys of their range, codes would be as sparse."""
-        if not self.large or any(
-            not r.store.on_host or r.remote is not None for r, _ in self.below
-        ):
+        here = all(r.store.on_host and r.remote is None for r, _ in self.below)
+        if not self.large or not here:
             return False
         if self._forced:
             return True
@@ -231,10 +215,7 @@ def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
 
 
 def _encoded(
-    stratum: Stratum,
-    inputs: StratumInputs,
-    keys: Mapping[int, _Keys],
-    uses: Sequence[ConstantUse],
+    stratum: Stratum, inputs: StratumInputs, keys: Mapping[int, _Keys], uses: Sequence[ConstantUse]
 ) -> Encoded | None:
     context = inputs.context
     params, tuning = context.scope.params, context.tuning
@@ -252,13 +233,9 @@ def _encoded(
 
     # Keys that occur only in seeds or constants get codes after all others, for this call.
     for at, each in keys.items():
-        found = [
-            block[column]
-            for (name, column), domain in base.items()
-            if domain == at
-            for part in inputs.seeds.get(name, ())
-            for block in _blocks(part)
-        ]
+        own = [column for column, domain in base.items() if domain == at]
+        parts = [(column, part) for name, column in own for part in inputs.seeds.get(name, ())]
+        found = [block[column] for column, part in parts for block in blocks_of(part)]
         found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
         for column in found:
             last[at] = last[at].extended(column)
@@ -283,16 +260,9 @@ def _encoded(
     types: dict[str, TypeName] = {**inputs.param_types}
     types.update((name, "int") for name in codes)
     columns = {column: last[at] for column, at in base.items()}
-    within = replace(
-        inputs,
-        param_types=types,
-        relation=relation,
-        context=replace(context, scope=replace(context.scope, params={**params, **codes})),
-        seeds={
-            name: [_seed(part, name, columns) for part in parts]
-            for name, parts in inputs.seeds.items()
-        },
-    )
+    seeds = {n: [_seed(part, n, columns) for part in parts] for n, parts in inputs.seeds.items()}
+    coded = replace(context, scope=replace(context.scope, params={**params, **codes}))
+    within = replace(inputs, context=coded, param_types=types, relation=relation, seeds=seeds)
     return Encoded(stratum, within, columns)
 
 
@@ -318,10 +288,8 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
     found = plain.encoded.get(own)
     if found is not None:
         return found
-    keys = tuple(
-        column if dictionary is None else dictionary.encode(column)
-        for column, dictionary in zip(plain.rows, own, strict=True)
-    )
+    pairs = zip(plain.rows, own, strict=True)
+    keys = tuple(column if codes is None else codes.encode(column) for column, codes in pairs)
     known, types = plain.store.known, plain.types
     if known == KnownRows.SORTED and not any(each is not None and each.more for each in own):
         made = Relation(plain.columns, types, keys, plain.length)
@@ -334,14 +302,10 @@ def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
     return made
 
 
-def _blocks(part: Derived) -> Sequence[Columns]:
-    return part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
-
-
 def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:
     def code(at: int, key: Array) -> Array:
         dictionary = columns.get((name, at))
         return key if dictionary is None else dictionary.encode(key)
 
-    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in _blocks(part)]
-    return DistinctBlocks(blocks, part.count if isinstance(part, DistinctBlocks) else part[1])
+    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in blocks_of(part)]
+    return DistinctBlocks(blocks, count_of(part))

@@ -1,37 +1,39 @@
-"""A program's data: stored relations, facts, and `.input` files, which are read on demand or
-ahead.
+"""A program's data: stored relations, facts, lists given as parameters, and `.input` files, which
+are read on demand or ahead.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Event, Lock
-from types import MappingProxyType
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
-from gdatalog.errors import Caution, Error
-from gdatalog.parser.syntax import Atom, Const, Decl, Directive, Statement
-from gdatalog.planner.check import Schema
+from gdatalog.engine.session.remembered import Recent
+from gdatalog.errors import Caution, DataError, Error
+from gdatalog.parser.syntax import Atom, Const, Decl, Directive, ListParam, Param, Statement, Values
+from gdatalog.planner.check import Schema, ValueList
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import Findings
+from gdatalog.storage import DataPlace, Findings, MissingValue, shown
 from gdatalog.storage.key_columns import relation_of_tables
-from gdatalog.storage.keys import encode_values
+from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.threads import begun
-from gdatalog.values import TypeName, Value
+from gdatalog.values import ListOf, TypeName, Value
 
 
 @dataclass(slots=True)
@@ -45,41 +47,33 @@ class FilesRead:
 
 # The relation of a path, by its name and schema, if others read it.
 Afar = Callable[[str, str, Schema | None], Relation | None]
+FoundFile = tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]
 # A directive, and the folders of its text.
 Source = tuple[Directive, Folders]
 
 
+@dataclass(slots=True, eq=False)
 class Inputs(Mapping[str, Relation]):
-    """Stored relations, and the files of `.input`s, read when they are first requested."""
+    """Stored relations, and the files of `.input`s, read when they are first requested.
 
-    def __init__(
-        self,
-        stored: Mapping[str, Relation],
-        sources: Mapping[str, Sequence[Source]],
-        schemas: Mapping[str, Schema],
-        symbols: SymbolTable,
-        policy: FilePolicy,
-        read: FilesRead,
-        remote: Afar = lambda data, name, schema: None,
-        warn: Callable[[Caution], None] = lambda caution: None,
-        lists: Mapping[str, Relation] = MappingProxyType({}),
-    ) -> None:
-        """`remote`: returns the relation of a path if others read it. `lists`: relations of the
-        values of lists."""
-        self.stored = stored
-        self.sources = sources
-        self.schemas = schemas
-        self.symbols = symbols
-        self.policy = policy
-        self.read = read
-        self.remote = remote
-        self.warn = warn
-        self.lists = lists
-        self._joined: dict[str, Relation] = {}
-        self._files: dict[str, list[tuple[Any, ...]]] = {}  # the files of each relation
-        self.ahead: ReadingAhead | None = None
-        # The columns that are kept of relations whose other columns are not read.
-        self.kept: Mapping[str, tuple[int, ...]] = {}
+    `remote`: returns the relation of a path if others read it. `lists`: make the relations of the
+    values of lists.
+    """
+
+    stored: Mapping[str, Relation]
+    sources: Mapping[str, Sequence[Source]]
+    schemas: Mapping[str, Schema]
+    symbols: SymbolTable
+    policy: FilePolicy
+    read: FilesRead
+    remote: Afar = lambda data, name, schema: None
+    warn: Callable[[Caution], None] = lambda caution: None
+    lists: Mapping[str, Callable[[], Relation]] = field(default_factory=dict)
+    # The columns that are kept of relations whose other columns are not read.
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ahead: ReadingAhead | None = None
+    _joined: dict[str, Relation] = field(default_factory=dict)
+    _files: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # of each relation
 
     def let_go(self, name: str) -> None:
         """Frees what was read only for a relation that is not read again."""
@@ -99,12 +93,12 @@ class Inputs(Mapping[str, Relation]):
         return len(list(iter(self)))
 
     def __getitem__(self, name: str) -> Relation:
-        if name in self.lists:
-            return self.lists[name]
-        if name not in self.sources:
-            return self.stored[name]
         found = self._joined.get(name)
-        if found is None:
+        if found is None and name in self.lists:
+            found = self._joined[name] = self.lists[name]()
+        elif found is None and name not in self.sources:
+            return self.stored[name]
+        elif found is None:
             parts = tuple(self.file(source, name) for source in self.sources[name])
             if name in self.stored:
                 parts = (*parts, self.stored[name])
@@ -113,19 +107,15 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
-        before = self.read.unions.get(name)
-        if before is not None:
-            versions, found = before
-            if len(versions) == len(parts):
-                since = [part.since(version) for part, version in zip(parts, versions, strict=True)]
-                if all(rows is not None for rows in since):
-                    more = [rows for known in since for rows in known or ()]
-                    for rows in more:
-                        found = extended(found, rows)
-                    if more:
-                        self.read.unions[name] = tuple(part.version for part in parts), found
-                    return found
-        found = union(parts)
+        """The relation of several parts; the one before, extended, if its parts only grew."""
+        versions, found = self.read.unions.get(name, ((), None))
+        pairs = zip(parts, versions, strict=False)
+        since = [part.since(version) for part, version in pairs]
+        if found is None or len(versions) != len(parts) or None in since:
+            found = union(parts)
+        else:
+            for rows in (rows for known in since for rows in known or ()):
+                found = extended(found, rows)
         self.read.unions[name] = tuple(part.version for part in parts), found
         return found
 
@@ -151,9 +141,9 @@ class Inputs(Mapping[str, Relation]):
                         made = self.ahead.take(key)
                     if found is None:
                         made = made or watch.aside(lambda: self._made(source, name, path, schema))
-                        found = made.relation
+                        found = made[0]
                 self.read.files[key] = version, found
-                for caution in () if made is None else made.findings.cautions(name):
+                for caution in () if made is None else made[1].cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
                 if self.ahead is not None:
                     self.ahead.after(version[1])
@@ -169,7 +159,7 @@ class Inputs(Mapping[str, Relation]):
         souffle = directive.path is None  # these formats do not define duplicates
         if relation.types:
             findings.count(loaded, loaded if souffle else relation.length)
-        return FileContent(relation, findings)
+        return relation, findings
 
     def read_ahead(self, names: Iterable[str], spare: Callable[[], int]) -> ReadingAhead:
         """Starts a thread that reads the files of relations in this order, beginning with the first
@@ -186,19 +176,14 @@ class Inputs(Mapping[str, Relation]):
         self.ahead = ReadingAhead(files, spare)
         return self.ahead
 
-    def _find(
-        self, source: Source, name: str
-    ) -> tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]:
+    def _find(self, source: Source, name: str) -> FoundFile:
         """What was read of an unchanged file; its path, its schema, and the key and version of the
         cache."""
         directive, folders = source
         path = locate(directive, name, self.policy, folders)
         schema = self.schemas.get(name)
-        if (
-            directive.path is not None
-            and name not in self.stored
-            and not (schema and schema.declared)
-        ):
+        declared = name in self.stored or (schema is not None and schema.declared)
+        if directive.path is not None and not declared:
             schema = None  # its types come from the data
         from gdatalog.storage.data_files import version_of
 
@@ -248,9 +233,7 @@ def extended(before: Relation, more: Relation) -> Relation:
     return before.grown(more.part(new)) if len(new) else before
 
 
-def input_sources(
-    texts: Sequence[tuple[Sequence[Statement], Folders]],
-) -> dict[str, list[Source]]:
+def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[str, list[Source]]:
     """The `.input`s of each relation."""
     found: dict[str, list[Source]] = {}
     for statements, folders in texts:
@@ -268,18 +251,14 @@ def input_sources(
 # Facts as rows of keys, and rows without rules as a stratum begins with them.
 
 
-def fact_rows(
-    facts: Sequence[Atom],
-    types: Sequence[TypeName],
-    params: Mapping[str, Value],
-    symbols: SymbolTable,
-) -> Rows:
+def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
     """The rows of facts, in their order."""
+    params = scope.params
     columns = []
     for at, kind in enumerate(types):
         args: list[Any] = [atom.args[at] for atom in facts]
         values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
-        columns.append(encode_values(values, kind, symbols))
+        columns.append(encode_values(values, kind, scope.symbols))
     return tuple(columns), len(facts)
 
 
@@ -308,14 +287,7 @@ LONG = 1 << 20  # bytes of a file that compiled code reads
 ROOM = 4  # bytes of memory needed for each byte of a file
 
 Key = tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class FileContent:
-    """The content of a file, and the notes about it."""
-
-    relation: Relation
-    findings: Findings
+FileContent = tuple[Relation, Findings]  # the content of a file, and the notes about it
 
 
 @dataclass(slots=True)
@@ -338,7 +310,6 @@ class ReadingAhead:
         worth = any(each.size >= LARGE for each in files)
         self._waiting = {each.key: each for each in files} if worth else {}
         self._spare = spare
-        self._lock = Lock()
         self._watch: Watch | None = None
 
     def after(self, size: int) -> None:
@@ -350,21 +321,18 @@ class ReadingAhead:
 
     def stop(self) -> None:
         """Stops the thread at its next poll, because no one needs files any more."""
-        with self._lock:
-            self._waiting.clear()
+        self._waiting.clear()
         if self._watch is not None:
             self._watch.left = True
 
     def take(self, key: Key) -> FileContent | None:
         """The content of a file, if the thread reads it."""
-        with self._lock:
-            file = self._waiting.get(key)
+        file = self._waiting.get(key)
         if file is not None and self._watch is not None:
             watch = current_watch()
             while not file.done.wait(PATIENCE):
                 watch.poll()
-        with self._lock:
-            self._waiting.pop(key, None)
+        self._waiting.pop(key, None)
         return None if file is None else file.made
 
     def _run(self) -> None:
@@ -373,9 +341,7 @@ class ReadingAhead:
         try:
             for file in list(self._waiting.values()):
                 try:
-                    with self._lock:
-                        asked = file.key in self._waiting
-                    if asked and ROOM * file.size <= self._spare():
+                    if file.key in self._waiting and ROOM * file.size <= self._spare():
                         with self._watch.work("loading", file.what):
                             file.made = file.read()
                 except BaseException:  # also cancellation
@@ -384,3 +350,117 @@ class ReadingAhead:
                     file.done.set()
         finally:
             working_for(Watch())
+
+
+# Lists given as parameters, and the relations of their values.
+
+
+def list_relation(
+    params: Mapping[str, Any], symbols: SymbolTable, made: Recent[Relation], values: ValueList
+) -> Relation:
+    """The relation of a program's list. `made`: those built recently, by their content."""
+    given = [params[p.name] if isinstance(p, Param | ListParam) else None for p in values.parts]
+    contents = (v.digest if isinstance(v, GivenList) else (type(v), v) for v in given)
+    content = (values, *contents)
+    found = made.get(content)
+    if found is not None:
+        return found
+
+    def keys_of(part: Values | Const | Param | ListParam) -> Array:
+        if isinstance(part, ListParam):
+            own: GivenList = params[part.name]
+            return own.keys(values.type, symbols)
+        if isinstance(part, Values):
+            return encode_values(part.values, values.type, symbols)
+        value = params[part.name] if isinstance(part, Param) else part.value
+        return encode_values((value,), values.type, symbols)
+
+    columns, types = values.schema
+    keys = np.concatenate(list(map(keys_of, values.parts)))
+    found = Relation.from_rows(columns, types, [keys], len(keys))
+    made.put(content, found)
+    return found
+
+
+# A list given as a parameter: a column of values, read once and immutable.
+
+_ARRAYS = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
+
+
+@dataclass(frozen=True, slots=True)
+class _ListPlace(DataPlace):
+    """The place of a list's value, for errors."""
+
+    def where(self, row: int) -> str:
+        return f"the parameter ${self.column}: value {row}"
+
+    def missing(self, row: int, found: object) -> MissingValue:
+        hint = f"leave it out: [x for x in {self.column} if x is not None], or .dropna()"
+        return MissingValue.of(self.error(row, f"a value is missing ({shown(found)})", hint))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenList:
+    """A list of values of one type; `digest` identifies the values."""
+
+    name: str
+    kind: TypeName
+    column: Column
+    digest: bytes = field(repr=False)
+
+    @staticmethod
+    def of(name: str, given: Any) -> GivenList:
+        if hasattr(given, "columns") and hasattr(given, "shape"):
+            raise DataError(
+                f"the parameter ${name} is a table, and a list has one column",
+                hint='give one of its columns, as in params={"' + name + '": df["id"]}',
+            )
+        many = given if any(hasattr(given, kind) for kind in _ARRAYS) else list(given)
+        from gdatalog.storage.columns import column_from
+
+        kind, column = column_from(many, None, _ListPlace("the parameter", name))
+        if isinstance(column, np.ndarray):
+            column = column.copy()
+        return GivenList(name, kind, column, _digest(kind, column))
+
+    @property
+    def type(self) -> ListOf:
+        unknown = len(self) == 0 and self.kind == "symbol"  # the default without values
+        return ListOf(None if unknown else self.kind, empty=len(self) == 0)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def values(self) -> list[Value]:
+        column = self.column
+        return list((column.decode() if isinstance(column, TextColumn) else column).tolist())
+
+    def keys(self, kind: TypeName, symbols: SymbolTable) -> Array:
+        """The values as keys: of their own type, or of float for ints."""
+        if len(self) == 0:
+            return np.empty(0, dtype=np.int32)
+        if kind == "float":
+            return float_to_key(np.asarray(self.column, dtype=np.float64))
+        return encode_column(self.column, self.kind, symbols)
+
+
+def holds_many(value: object) -> bool:
+    """Whether a value is a collection, and not a scalar, a text or a mapping."""
+    if isinstance(value, str | bytes | bytearray | Mapping):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Collection) or any(hasattr(value, kind) for kind in _ARRAYS)
+
+
+def _digest(kind: TypeName, column: Column) -> bytes:
+    from hashlib import blake2b
+
+    found = blake2b(kind.encode(), digest_size=16)
+    if isinstance(column, TextColumn):
+        found.update(np.ascontiguousarray(column.codes, dtype=np.int64).tobytes())
+        found.update(repr(list(column.texts)).encode())
+    else:
+        found.update(str(column.dtype).encode())
+        found.update(column.tobytes())
+    return found.digest()

@@ -8,36 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
-from gdatalog.account import Costs, spending, time_spent
+from gdatalog.account import spending, time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned, scanned
 from gdatalog.engine.context import Sources, StratumInputs, TrieOf
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    Rows,
-    in_order,
-    laid,
-    relation_of,
-    union_rows,
-)
+from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.host_tries import on_the_host
-from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way
+from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session import Strategy
 from gdatalog.engine.sums import Sum, algebra_of
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
-from gdatalog.executors.levelwise import StepCounts
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.plan.placement import ExecutorChoice
@@ -46,17 +36,15 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Assumed, Params, RelationStatistics
 from gdatalog.planner.rewrite import as_called
-from gdatalog.planner.rewrite.algebra import NEVER, Algebra
+from gdatalog.planner.rewrite.algebra import NEVER
 from gdatalog.records import replace
-from gdatalog.storage.on_device import KnownRows, brought, is_on_host
+from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 # Relations that replace others, by the plan that reads their tries.
 Parts = Mapping[TrieRef, Relation]
 NO_PARTS: Parts = MappingProxyType({})
-NO_COSTS = Costs()
-NOT_COUNTED: Mapping[int, StepCounts] = MappingProxyType({})
 
 # The assumed size of relations that are not evaluated yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -71,10 +59,8 @@ class StratumRun:
         self.inputs = inputs
         self.context = context
         self.ops = context.device.ops
-        self.rules = {
-            name: [rule for rule in stratum.rules if rule.head.name == name]
-            for name in stratum.relations
-        }
+        rules, names = stratum.rules, stratum.relations
+        self.rules = {name: [rule for rule in rules if rule.head.name == name] for name in names}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.given: Mapping[int, RulePlan] = {}  # finished plans, by the id of their rule
@@ -104,6 +90,14 @@ class StratumRun:
     def grows(self, name: str) -> bool:
         return self.stratum.recursive and name in self.tables
 
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules and the data produce."""
+        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
+        below = names - set(self.stratum.relations)
+        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
+        return own + sum(self.inputs.relation(name).length for name in below)
+
     @cached_property
     def name(self) -> str:
         """The relations as users call them, for progress reports."""
@@ -123,8 +117,7 @@ class StratumRun:
         if optimum_columns(self.rules[name]):
             self._add(name, parts)
             return self.finished()
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, parts, self.ops)
+        relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         if self.record.lasting:  # otherwise its rows are deduplicated on demand
@@ -132,16 +125,15 @@ class StratumRun:
             self.record.end({name: relation.length})
         return {name: relation}
 
+    def relation(self, name: str, parts: Sequence[Derived]) -> Relation:
+        """The union of rows of a relation."""
+        schema = self.inputs.schemas[name]
+        return relation_of(schema.columns, schema.types, parts, self.ops)
+
     def _held(self, relation: Relation) -> int:
         """The bytes of its rows, except for those that a device had no room for."""
         spilled = self.context.device is not CPU and relation.types and relation.store.on_host
         return 0 if spilled else relation.nbytes
-
-    def at_one_place(self, blocks: DistinctBlocks) -> DistinctBlocks:
-        """Moves all blocks to the host if some have left the device."""
-        if not any(is_on_host(column) for block in blocks.blocks for column in block):
-            return blocks
-        return DistinctBlocks([tuple(map(brought, block)) for block in blocks.blocks], blocks.count)
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
         """A relation's rows without recursive atoms: its data, facts, and rules."""
@@ -164,12 +156,12 @@ class StratumRun:
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds the rows that rules derived; returns the new ones, after those that loops found."""
-        table, ops = self.tables[name], self.ops
+        table = self.tables[name]
 
         def added() -> Relation:
-            return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
+            return table.add(*union_rows(parts, self.ops))
 
-        count = found + sum(p.count if isinstance(p, DistinctBlocks) else p[1] for p in parts)
+        count = found + sum(map(count_of, parts))
         new = cancellable(count, added) if self.context.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
@@ -192,22 +184,13 @@ class StratumRun:
         return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
 
     def recursive(self, rule: CheckedRule) -> bool:
-        if not self.stratum.recursive or rule.body is None:
-            return False
-        names = set(self.stratum.relations)
-        return any(atom.name in names for atom in atoms(rule))
+        return self.stratum.recursive and any(atom.name in self.rules for atom in atoms(rule))
 
     def tell_way(
-        self,
-        way: Way,
-        plans: Sequence[RulePlan],
-        rows: Mapping[str, int],
-        executor: str,
-        costs: Costs = NO_COSTS,
-        seen: Mapping[int, StepCounts] = NOT_COUNTED,
+        self, way: Way, plans: Sequence[RulePlan], rows: Mapping[str, int], executor: str
     ) -> None:
         """Reports a fixpoint to a profile. Its rules run as one: the first one's report has the
-        rows and the costs of all. `seen`: the metrics of steps, by id."""
+        rows and the costs of all."""
         self.record.way = way
         self.record.end(dict(rows))
         for number, plan in enumerate(plans):
@@ -216,11 +199,11 @@ class StratumRun:
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), way.seconds
-                report.add_costs(costs)
+                report.add_costs(way.costs)
                 report.bytes = self.record.peak
             choice = ExecutorChoice(False, executor)
             report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            report.saw(seen)
+            report.saw(way.seen)
 
     def growth(
         self, error: MemoryLimitError, news: Sequence[Round] | None = None
@@ -244,58 +227,51 @@ class StratumRun:
         """The plan of a rule in the first round, or in later ones."""
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
+        on_cpu = context.device is CPU
+        algebra, least_rows = NEVER, None  # sums and scans run on one machine, as a whole
+        if not recursive and context.cluster is None:
+            algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            least_rows = least_scanned(context.knobs) if on_cpu else None
 
         def make(
             relation: Callable[[str], Relation], params: Params, least: int | None = None
         ) -> RulePlan:
             @cache  # planning asks thousands of times
             def sizes(name: str, version: Version) -> RelationStatistics:
-                return self._sizes(name, version, relation)
+                arity = inputs.schemas[name].arity
+                if version == "delta":
+                    return Assumed(DELTA, DELTA, arity)
+                if self.grows(name):
+                    return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+                found = relation(name)
+                context.device.hold(found)
+                return found.statistics
 
             return plan_rule(
                 rule, inputs.param_types, sizes, recursive, first=first,
                 params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
-                algebra=self._algebra(),
+                algebra=algebra,
             )  # fmt: skip
 
         def planned(least: int | None) -> RulePlan:
-            return inputs.plans.plan(
-                rule,
-                first,
-                inputs.relation,
-                partial(make, least=least),
-                context.scope.params,
-                least,
-            )
+            making, values = partial(make, least=least), context.scope.params
+            return inputs.plans.plan(rule, first, inputs.relation, making, values, least)
 
         # Statistics of rows on the host do not count as device memory.
-        here = nullcontext() if context.device is CPU else on_the_host(context.limits)
+        here = nullcontext() if on_cpu else on_the_host(context.limits)
         work = context.limits.watch.work("planning", self.called(rule))
         with here, work, spending("planning"):
-            least = self._least_scanned()
-            plan = planned(least) if least is not None else None
+            plan = None if least_rows is None else planned(least_rows)
             scans = context.tuning.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
-                plan = cancellable(self._rows_read(rule), partial(planned, None), None)
+                names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
+                rows = max((inputs.relation(name).at_most for name in names), default=0)
+                plan = cancellable(rows, partial(planned, None), None)
             if context.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
-
-    def _algebra(self) -> Algebra:
-        """Whether counts may be signed sums, which one machine runs as a whole."""
-        context = self.context
-        if self.stratum.recursive or context.cluster is not None:
-            return NEVER
-        return algebra_of(context.knobs, context.device is CPU, context.limits)
-
-    def _least_scanned(self) -> int | None:
-        """The least number of rows of a relation that is scanned; None: no scans."""
-        context = self.context
-        if self.stratum.recursive or context.device is not CPU or context.cluster is not None:
-            return None
-        return least_scanned(context.knobs)
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
         """The same for the rows of one relation on their own device, if that pays."""
@@ -310,25 +286,6 @@ class StratumRun:
 
         params, tuning = Params(context.scope.params), context.tuning
         return plan_over(rule, inputs.param_types, sizes, name, plan, params, tuning)
-
-    def _rows_read(self, rule: CheckedRule) -> int:
-        """The rows of the largest relation that planning a rule reads on the CPU."""
-        if self.context.device is not CPU:
-            return 0
-        names = {atom.name for atom in atoms(rule) if not self.grows(atom.name)}
-        return max((self.inputs.relation(name).at_most for name in names), default=0)
-
-    def _sizes(
-        self, name: str, version: Version, relation_of: Callable[[str], Relation]
-    ) -> RelationStatistics:
-        arity = self.inputs.schemas[name].arity
-        if version == "delta":
-            return Assumed(DELTA, DELTA, arity)
-        if self.grows(name):
-            return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-        relation = relation_of(name)
-        self.context.device.hold(relation)
-        return relation.statistics
 
     def run_plan(
         self,
@@ -345,26 +302,14 @@ class StratumRun:
         limits = context.limits
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
-        if report is None:
-            report = context.metrics.run_of(plan)
-        if stats is None:
-            stats = self.record.running(plan.relation, self.rule_of(plan))
-        began = perf_counter()
-        before = Costs() if report is None else time_spent()
+        report = report or context.metrics.run_of(plan)
+        stats = stats or self.record.running(plan.relation, self.rule_of(plan))
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
-        if (
-            context.device is CPU
-            and not self.stratum.recursive
-            and len(plan.joins) == 1
-            and not plan.terms
-            and not plan.within
-        ):
-            with spending("indexing"):
+        alone = len(plan.joins) == 1 and not plan.terms and not plan.within
+        if alone and context.device is CPU and not self.stratum.recursive:
+            with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        if report is not None:
-            report.seconds += perf_counter() - began
-            report.add_costs(time_spent() - before)
         with limits.watch.work("joining", self.called(stats.rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
@@ -381,9 +326,7 @@ class StratumRun:
             found = found or run_rule(
                 plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
             )
-        self.record.ran(stats)
-        if report is not None:
-            report.bytes = max(report.bytes, stats.bytes)
+        self.record.ran(stats, report)
         return found
 
     def compile_ahead(self) -> None:
@@ -397,13 +340,13 @@ class StratumRun:
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected
         to need them."""
-        device, limits = self.context.device, self.context.limits
-        if device is CPU or self.stratum.recursive or plan.terms or not self._all_finished(plan):
+        on_cpu = self.context.device is CPU
+        if on_cpu or self.stratum.recursive or plan.terms or not self._all_finished(plan):
             return None, False
         from gdatalog.engine.host_tries import too_large
 
         sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
-        return sources, too_large([plan], self.inputs.relation, device, limits)
+        return sources, too_large([plan], self.inputs.relation, self.context)
 
     def _all_finished(self, plan: RulePlan) -> bool:
         """Whether a rule reads no growing relation."""

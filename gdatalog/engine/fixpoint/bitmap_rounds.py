@@ -15,28 +15,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from time import perf_counter
 from typing import Any, cast
 
-from gdatalog.account import time_spent
 from gdatalog.calls import GiveUp, Outside
-from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    count_of,
-    in_order,
-    laid,
-    relation_of,
-    union_rows,
-)
-from gdatalog.engine.fixpoint import StratumRun, atoms
+from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.metrics import Round
+from gdatalog.engine.metrics import Round, measured
 from gdatalog.plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
@@ -56,7 +45,7 @@ MARKED_BYTES = 64  # for each row that is marked at once
 
 @dataclass(frozen=True, slots=True)
 class RuleJoin:
-    """One join of a rule."""
+    """One join of a rule, which may start from the new rows of one atom."""
 
     rule: CheckedRule
     plan: RulePlan
@@ -65,16 +54,6 @@ class RuleJoin:
     @property
     def join(self) -> JoinPlan:
         return self.plan.joins[self.number]
-
-
-@dataclass(frozen=True, slots=True)
-class Follower(RuleJoin):
-    """A join of a rule that starts from the new rows of one atom."""
-
-    @property
-    def follows(self) -> str:
-        assert self.join.given is not None
-        return self.join.given.relation
 
 
 @dataclass(slots=True)
@@ -131,11 +110,7 @@ class MarkedRounds(StratumRun):
         finally:
             for name in self.tables:
                 self.context.limits.charge(name, 0)
-        found = {
-            name: self._relation(name, table)
-            for name, table in marked.items()
-            if name not in passing
-        }
+        found = {n: self._relation(n, table) for n, table in marked.items() if n not in passing}
         self.record.end({name: relation.length for name, relation in found.items()})
         return found
 
@@ -145,13 +120,10 @@ class MarkedRounds(StratumRun):
         knobs = self.context.knobs
         if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
             return False
-        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
-        rows = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
-        rows += sum(self.inputs.relation(name).length for name in names - self.tables.keys())
-        return rows < self.context.tuning.bitmap_rounds_from
+        return self.read_rows < self.context.tuning.bitmap_rounds_from
 
     @cached_property
-    def followers(self) -> list[Follower]:
+    def followers(self) -> list[RuleJoin]:
         """The joins of all rules; none if this strategy does not apply to some rule."""
         knobs = self.context.knobs
         if knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
@@ -167,7 +139,7 @@ class MarkedRounds(StratumRun):
                 plan = self.plan(rule, first=False)
                 if plan.gathers or self.context.device.refuses(plan) is not None:
                     return []
-                found += [Follower(rule, plan, number) for number in range(len(plan.joins))]
+                found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
         reads = [ref.relation for each in found for ref in each.join.tries]
         return [] if self.tables.keys() & set(reads) else found
 
@@ -177,7 +149,7 @@ class MarkedRounds(StratumRun):
 
     # ---------------------------------------------------------------------------------- before
 
-    def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
+    def _begin(self, followers: Sequence[RuleJoin]) -> dict[str, Marked] | None:
         """The rows of each relation without recursion, marked; None if the bitmaps do not fit."""
         account, mark = self.context.limits.account, self.record.mark()
         rest: list[RuleJoin] = []
@@ -195,17 +167,14 @@ class MarkedRounds(StratumRun):
             seeds = self.inputs.seeds
             first = {name: self._union(name, [*seeds.get(name, ())], False) for name in self.tables}
             marked = self._marked(first, [*followers, *rest])
-        else:
-            self.record.end_round()
         if marked is None:
             return None
         del first  # its rows may have to go
         for table in marked.values():
             table.before = self.ops.xp.zeros_like(table.marks)
-        if rest and not self._derive(rest, marked):
+        if not self._derive(rest, marked):
             return None
-        if rest:
-            self.record.end_round()
+        self.record.end_round()
         for table in marked.values():
             table.came += table.new
             table.new = []
@@ -217,19 +186,17 @@ class MarkedRounds(StratumRun):
         found = []
         for rule in self.stratum.rules:
             plan = self.plan(rule, first=True)
-            if plan.joins and (plan.gathers or plan.terms or plan.within):
-                return []
-            if plan.joins and self.context.device.refuses(plan) is not None:
+            refused = self.context.device.refuses(plan) is not None
+            if plan.joins and (refused or plan.gathers or plan.terms or plan.within):
                 return []
             found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
         return found
 
     def _union(self, name: str, parts: Sequence[Derived], reported: bool) -> tuple[Columns, int]:
-        rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+        rows, count = union_rows(parts, self.ops)
         rows = laid(rows, self.ops)
         if reported:
-            table = self.tables[name]
-            relation = relation_of(table.columns, table.types, [(rows, count)], self.ops)
+            relation = self.relation(name, [(rows, count)])
             self.record.derived(name, parts, relation, self.ops)
         return rows, count
 
@@ -238,15 +205,9 @@ class MarkedRounds(StratumRun):
     ) -> dict[str, Marked] | None:
         """Marks these rows; None if a bitmap of all rows that the joins may derive does not fit."""
         device, limits, xp = self.context.device, self.context.limits, self.ops.xp
-        spaces = expected_spaces(
-            list({id(each.plan): each.plan for each in joins}.values()),
-            {name: KeySpace.of(rows) if count else None for name, (rows, count) in first.items()},
-            {
-                ref.relation: self.inputs.relation(ref.relation)
-                for each in joins
-                for ref in each.join.tries
-            },
-        )
+        plans = {id(each.plan): each.plan for each in joins}.values()
+        known = {n: KeySpace.of(rows) if count else None for n, (rows, count) in first.items()}
+        spaces = expected_spaces(plans, known, self.inputs.relation, self.context.scope)
         for name, (rows, count) in first.items():
             if name not in spaces and count:
                 spaces[name] = KeySpace.of(rows) or KeySpace((), ())
@@ -280,49 +241,28 @@ class MarkedRounds(StratumRun):
             for start in range(0, len(rows[0]), most):
                 self._mark(marks, space, tuple(column[start : start + most] for column in rows))
             return
-        numbers = xp.zeros(len(rows[0]), dtype=xp.int64)
-        for column, low, span in zip(rows, space.least, space.spans, strict=True):
-            numbers *= span
-            numbers += column
-            numbers -= low
+        numbers = space.numbers(rows, xp)
         bits = xp.left_shift(xp.ones(len(numbers), dtype=xp.int64), numbers & 63)
         self.ops.add_at(marks, numbers >> 6, bits)
 
     # ---------------------------------------------------------------------------------- rounds
 
     def _rounds(
-        self,
-        followers: Sequence[Follower],
-        marked: Mapping[str, Marked],
-        passing: Collection[str],
+        self, followers: Sequence[RuleJoin], marked: Mapping[str, Marked], passing: Collection[str]
     ) -> bool:
         """Runs rounds until no row is new; returns False if the kernels cannot be printed."""
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
-            return self._rounds_of(followers, marked, passing, work)
-
-    def _rounds_of(
-        self,
-        followers: Sequence[Follower],
-        marked: Mapping[str, Marked],
-        passing: Collection[str],
-        work: WorkItem,
-    ) -> bool:
-        number = 0
-        while any(table.count for table in marked.values()):
-            number += 1
-            work.round = number
-            self.context.limits.poll()
-            for table in marked.values():
-                table.begin()
-            if not self._derive(followers, marked):
-                return False
-            self._advance(marked, passing)
-            Round(
-                number,
-                {name: table.count for name, table in marked.items()},
-                {name: table.length for name, table in marked.items()},
-                self.record.end_round(),
-            ).tell(work)
+            while any(table.count for table in marked.values()):
+                work.round = (work.round or 0) + 1
+                self.context.limits.poll()
+                for table in marked.values():
+                    table.begin()
+                if not self._derive(followers, marked):
+                    return False
+                self._advance(marked, passing)
+                new = {name: table.count for name, table in marked.items()}
+                total = {name: table.length for name, table in marked.items()}
+                Round(work.round, new, total, self.record.end_round()).tell(work)
         return True
 
     def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
@@ -370,7 +310,11 @@ class MarkedRounds(StratumRun):
             else:
                 if name not in passing:
                     table.followed += table.new
-                table.new, table.came = self._together(table.came), []
+                blocks, table.came = table.came, []
+                size = sum(column.nbytes for block in blocks for column in block)
+                if len(blocks) > 1 and size <= self.context.limits.spare():
+                    blocks = [self.ops.concatenate(blocks)]  # needs one launch
+                table.new = blocks
                 table.count = sum(len(block[0]) for block in table.new)
             table.length += table.count
         if not self._room_for_rows(marked):
@@ -378,13 +322,6 @@ class MarkedRounds(StratumRun):
                 table.begin()
             self._only_bits(marked)
         self._charge(marked)
-
-    def _together(self, blocks: list[Columns]) -> list[Columns]:
-        """Joins the blocks into one, which needs one launch, if that fits."""
-        size = sum(column.nbytes for block in blocks for column in block)
-        if len(blocks) < 2 or size > self.context.limits.spare():
-            return blocks
-        return [self.ops.concatenate(blocks)]
 
     def _room_for_rows(self, marked: Mapping[str, Marked]) -> bool:
         limits, rows = self.context.limits, sum(table.rows_nbytes for table in marked.values())
@@ -423,33 +360,33 @@ class MarkedRounds(StratumRun):
         choice = ExecutorChoice(False, "new rows, told by marks on the device")
         stats.executors[each.number] = str(choice)
         stats.new = 0
-        began, before = perf_counter(), time_spent()
-        for rows in self._pieces(marked[each.follows]) if isinstance(each, Follower) else [()]:
-            sources = Sources(self.trie_of, partial(_given, rows))
-            nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
-            if nest.reason is not None:
-                return False
-            blocks = [block for block in nest.run(relation) if len(block[0])]
-            stats.new += sum(len(block[0]) for block in blocks)
-            table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
-            if report is not None:
-                report.saw(nest.seen)
-                stats.tried += _tried(nest)
-            del blocks, nest, sources, rows
-            if not self._room_for_rows(marked):
-                raise MemoryError("new rows do not fit the device")
-            self._charge(marked)
+        with measured(report, stats):
+            given = each.join.given
+            for rows in [()] if given is None else self._pieces(marked[given.relation]):
+                sources = Sources(self.trie_of, partial(_given, rows))
+                nest = JoinNest(each.join, form, sources, context, table.beside, report is not None)
+                if nest.reason is not None:
+                    return False
+                blocks = [block for block in nest.run(relation) if len(block[0])]
+                stats.new += sum(len(block[0]) for block in blocks)
+                table.came += [tuple(map(_as, block, table.dtypes)) for block in blocks]
+                if report is not None:
+                    report.saw(nest.seen)
+                    # Rows that were marked before count, too.
+                    steps = [step for step in each.join.steps if not isinstance(step, Compact)]
+                    last = nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
+                    stats.tried += last
+                del blocks, nest, sources, rows
+                if not self._room_for_rows(marked):
+                    raise MemoryError("new rows do not fit the device")
+                self._charge(marked)
         if table.delta is not None:
             stats.new = self._bits_of(table.marks) - table.counted
             table.counted += stats.new
-        stats.seconds += perf_counter() - began
-        self.record.ran(stats)
+        self.record.ran(stats, report)
         if report is not None:
             report.rows += stats.new
             report.executors[each.number] = choice
-            report.seconds += stats.seconds
-            report.add_costs(time_spent() - before)
-            report.bytes = max(report.bytes, stats.bytes)
         return True
 
     def _bits_of(self, marks: Array) -> int:
@@ -458,13 +395,11 @@ class MarkedRounds(StratumRun):
         return found
 
     def _relation(self, name: str, table: Marked) -> Relation:
-        schema = self.inputs.schemas[name]
         rows = [*table.followed, *table.new]
         if table.delta is not None:
             (words,) = self._bitmaps.to_host((table.marks,))
             rows = [marked_rows(table.space, words, table.dtypes)]
-        blocks = DistinctBlocks(rows, table.length)
-        relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
+        relation = self.relation(name, [DistinctBlocks(rows, table.length)])
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
         return relation
@@ -472,12 +407,6 @@ class MarkedRounds(StratumRun):
 
 def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
     return rows, len(rows[0]) if rows else 0
-
-
-def _tried(nest: JoinNest) -> int:
-    """How many rows a profiled run produced, including rows that were marked before."""
-    steps = [step for step in nest.join.steps if not isinstance(step, Compact)]
-    return nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
 
 
 def _as(column: Array, dtype: Any) -> Array:

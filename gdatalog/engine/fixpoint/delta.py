@@ -24,6 +24,7 @@ from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
 from gdatalog.engine.session import Dedup
 from gdatalog.executors import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
@@ -44,51 +45,41 @@ def not_held(count: int) -> None:
     """Charges nothing."""
 
 
+@dataclass(eq=False)
 class DeltaRelation:
     """A row set that only grows.
 
     `dedup`: forces one kind of dedup index. `spare`: how many bytes it may take. `hold` is called
-    with the relation's bytes while rows are added.
+    with the relation's bytes while rows are added. `space`: that of current and expected rows;
+    None: there are none yet, or they are too scattered.
     """
 
-    def __init__(
-        self,
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        ops: Ops,
-        dedup: Dedup = "auto",
-        spare: Callable[[], int] = lambda: 1 << 40,
-        hold: Callable[[int], None] = not_held,
-        tuning: Tuning = DEFAULT,
-    ) -> None:
-        self.columns = columns
-        self.types = types
-        self.ops = ops
-        self.length = 0
-        self.dedup = dedup
-        self.spare = spare
-        self.hold = hold
-        self.tuning = tuning
-        self.runs = Runs(columns, types, ops)
-        self.indexed = False  # whether plans read its indexes
-        self.hash_indexes = HashIndexes(len(types))
-        self.passing = False  # whether only rules that process new rows read it
-        self.known: Known = SortedRows(len(types), ops)
-        # The space of current and expected rows. None: there are none yet, or they are
-        # too scattered.
-        self.space: KeySpace | None = None
-        self._scattered = False
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    ops: Ops
+    dedup: Dedup = "auto"
+    spare: Callable[[], int] = lambda: 1 << 40
+    hold: Callable[[int], None] = not_held
+    tuning: Tuning = DEFAULT
+    length: int = 0
+    indexed: bool = False  # whether plans read its indexes
+    passing: bool = False  # whether only rules that process new rows read it
+    space: KeySpace | None = None
+    _scattered: bool = False
+    _full: Relation | None = None
+    _last: int = 0  # bytes of the last new rows
+
+    def __post_init__(self) -> None:
+        self.runs = Runs(self.columns, self.types, self.ops)
+        self.hash_indexes = HashIndexes(len(self.types))
+        self.known: Known = self._sorted()
         self._found = Blocks(current_watch().account)  # new rows that loops found since `add`
-        self._full: Relation | None = None
-        self._last = 0  # bytes of the last new rows
 
     @property
     def nbytes(self) -> int:
-        held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
-        held += self._found.held
-        if not self._keeps:
-            held += self._last
-        return held + (self._full.nbytes if self._full is not None else 0)
+        rows = self.runs.nbytes if self._keeps else self._last
+        full = 0 if self._full is None else self._full.nbytes
+        return self.known.nbytes + rows + self._found.held + full
 
     @property
     def _keeps(self) -> bool:
@@ -104,11 +95,12 @@ class DeltaRelation:
             new = int(count > 0 and not self.length)
             self.length += new
             self.runs.settle()
-            return self.runs.add_proposition() if new else self._nothing()
+            if new:
+                self.runs.last = Relation(self.columns, (), (), 1)
+            return self.runs.last or Relation.empty(self.columns, self.types)
         if count:
             rows = laid(rows, self.ops)
             if self.ops.xp is np and isinstance(self.known, SortedRows):
-                self._meet(rows)
                 self._choose(rows)
             for piece in self._pieces(rows):
                 new_rows = self._news(piece)
@@ -119,7 +111,7 @@ class DeltaRelation:
         if not blocks:
             self._last = 0
             self.runs.settle()
-            return self._nothing()
+            return Relation.empty(self.columns, self.types)
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
         size = sum(column.nbytes for block in blocks for column in block)
@@ -142,17 +134,14 @@ class DeltaRelation:
             yield tuple(column[start:end] for column in rows)
             start = end
 
-    def _nothing(self) -> Relation:
-        return Relation.empty(self.columns, self.types)
-
     def _news(self, rows: Columns) -> Columns:
         known = self.known
         if not isinstance(known, SortedRows) and not known.space.holds(rows):
-            self._widen(rows, list(self._found))
+            self._widen(rows)
             known = self.known
         if isinstance(known, SortedRows):
             return known.news(rows)
-        if isinstance(known, Hashed) and not self._grow(len(rows[0]), list(self._found)):
+        if isinstance(known, Hashed) and not self._grow(len(rows[0])):
             return self._news(rows)
         fresh = known.news(rows)
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
@@ -168,16 +157,18 @@ class DeltaRelation:
 
     def loops(self) -> RowBitmap | Hashed | None:
         """The dedup index that compiled loops can test and set; None if there is none."""
-        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
-            self._switch(self._best(self.space, self.length, True), ())
+        self._switch(self._for_loops())
         return None if isinstance(self.known, SortedRows) else self.known
 
     def loops_hash(self) -> bool | None:
         """Whether `loops` would return a hash set; None if it would return nothing."""
-        known = self.known
-        if isinstance(known, SortedRows) and self.types and self.space is not None:
-            known = self._best(self.space, self.length, True)
+        known = self._for_loops()
         return None if isinstance(known, SortedRows) else isinstance(known, Hashed)
+
+    def _for_loops(self) -> Known:
+        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
+            return self._best(self.space, self.length, True)
+        return self.known
 
     def take(self, blocks: Sequence[Columns]) -> None:
         """Takes rows that loops found to be new and added to the index from `loops`."""
@@ -189,7 +180,7 @@ class DeltaRelation:
 
     def widen(self, rows: Columns) -> RowBitmap | Hashed | None:
         """Called when loops meet rows outside the numbered space."""
-        self._widen(rows, list(self._found))
+        self._widen(rows)
         return None if isinstance(self.known, SortedRows) else self.known
 
     def make_room(self) -> RowBitmap | Hashed | None:
@@ -197,7 +188,7 @@ class DeltaRelation:
         assert isinstance(self.known, Hashed)
         count = max(self.known.count, 1)
         ample = Hashed.bytes_for(4 * count) <= self.spare() // SHARE
-        self._grow(3 * count if ample else count, list(self._found))
+        self._grow(3 * count if ample else count)
         return None if isinstance(self.known, SortedRows) else self.known
 
     def hash_trie(self, columns: tuple[int, ...], behind: bool) -> HashTrie | None:
@@ -215,21 +206,17 @@ class DeltaRelation:
     # ------------------------------------------------------------------------------- choosing
 
     def _choose(self, rows: Columns) -> None:
-        """Switches to a bitmap or hash set once it beats sorted runs, or is forced."""
-        count = self.length + len(rows[0])
-        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
-        if self.dedup == "sort" or few:
-            return
-        if self.space is not None:
-            self._switch(self._best(self.space, count, self.dedup == "hash"), ())
-
-    def _meet(self, rows: Columns) -> None:
-        """Extends the space by rows that have come."""
+        """Extends the space by rows that have come; switches to a bitmap or hash set once it beats
+        sorted runs, or is forced."""
         if self.space is None or not self.space.holds(rows):
             found = None if self._scattered else KeySpace.of(rows)
             if found is not None and self.space is not None:
                 found = self.space.joined(found)
             self.space, self._scattered = found, found is None
+        count = self.length + len(rows[0])
+        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
+        if self.dedup != "sort" and not few and self.space is not None:
+            self._switch(self._best(self.space, count, self.dedup == "hash"))
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
         """The best dedup index for this many rows; `hashing`: whether a hash set is allowed."""
@@ -262,11 +249,11 @@ class DeltaRelation:
         else:
             yield from self.known.blocks()
 
-    def _switch(self, known: Known, found: Sequence[Columns]) -> None:
-        """Switches the dedup index; `found` are known rows that it does not hold yet."""
+    def _switch(self, known: Known) -> None:
+        """Switches the dedup index."""
         if known is self.known:
             return
-        for block in chain(self._blocks(), found):
+        for block in chain(self._blocks(), list(self._found)):
             for piece in self._pieces(block):
                 known.news(piece)
         kept, before, self.known = self._keeps, self.known, known
@@ -275,15 +262,14 @@ class DeltaRelation:
         elif self._keeps and not kept and self.length:
             self.runs.add(self.runs.relation([before.rows()]))
 
-    def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
+    def _widen(self, rows: Columns) -> None:
         assert not isinstance(self.known, SortedRows)
         space = self.space = self.known.space.widened(rows)
         self._scattered = space is None
-        count = self.length + sum(len(block[0]) for block in found) + len(rows[0])
-        known = self._sorted() if space is None else self._best(space, count, True)
-        self._switch(known, found)
+        count = self.length + sum(len(block[0]) for block in self._found) + len(rows[0])
+        self._switch(self._sorted() if space is None else self._best(space, count, True))
 
-    def _grow(self, more: int, found: Sequence[Columns]) -> bool:
+    def _grow(self, more: int) -> bool:
         """Enlarges the hash set; returns False if another dedup index replaces it."""
         known = self.known
         assert isinstance(known, Hashed)
@@ -296,7 +282,7 @@ class DeltaRelation:
             known.grow(more)
             return True
         in_a_file = current_watch().account.spill is not None
-        self._switch(self._best(known.space, count, in_a_file), found)
+        self._switch(self._best(known.space, count, in_a_file))
         return False
 
     # ------------------------------------------------------------------------------------ rows
@@ -315,7 +301,7 @@ class DeltaRelation:
             if not self.types:
                 self._full = Relation(self.columns, (), (), self.length)
             elif not self.length:
-                self._full = self._nothing()
+                self._full = Relation.empty(self.columns, self.types)
             elif self._keeps:
                 self._full = self.runs.whole()
             else:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.derived import device_ops, laid
+from gdatalog.engine.session.prepared import parts_of
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.strata import steps_of
 from gdatalog.planner.check.walk import walk
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import places_in
@@ -46,12 +47,8 @@ def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
 
 def is_clamped(rule: CheckedRule) -> bool:
     """Whether `min(...)` or `max(...)` of two values bounds what a rule derives."""
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    return any(
-        isinstance(part, FunctionCall) and part.name in ("min", "max")
-        for node in nodes
-        for part in walk(node)
-    )
+    calls = (part for part in parts_of(rule) if isinstance(part, FunctionCall))
+    return any(call.name in ("min", "max") for call in calls)
 
 
 def improves_for_ever(
@@ -69,14 +66,10 @@ def improves_for_ever(
     )
 
 
-@dataclass(slots=True)
-class _SortedRun:
-    """Packed groups in ascending order, and their values by column."""
-
-    codes: Array
-    values: list[Array]
+_SortedRun = tuple[Array, list[Array]]  # packed groups in ascending order; values by column
 
 
+@dataclass(eq=False)
 class LatticeRounds:
     """Rows that keep only the best value of each group: recursive min and max.
 
@@ -84,34 +77,28 @@ class LatticeRounds:
     that have improved.
     """
 
-    def __init__(
-        self,
-        columns: tuple[str, ...],
-        types: tuple[TypeName, ...],
-        kinds: Mapping[int, str],
-        symbols: SymbolTable,
-        ops: Ops,
-    ) -> None:
-        self.columns = columns
-        self.types = types
-        self.kinds = dict(kinds)  # column -> "min" or "max"
-        self.symbols = symbols
-        self.ops = ops
-        self.by = [at for at in range(len(types)) if at not in self.kinds]  # a group's columns
-        self._packing: Any = None
-        self._runs: list[_SortedRun] = []
-        self._wide: Columns | None = None  # the rows, if their groups cannot be packed
-        self._full: Relation | None = Relation.empty(columns, types)
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    kinds: Mapping[int, str]  # by column: "min" or "max"
+    symbols: SymbolTable
+    ops: Ops
+    _packing: Any = None
+    _wide: Columns | None = None  # the rows, if their groups cannot be packed
+    _runs: list[_SortedRun] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.by = [at for at in range(len(self.types)) if at not in self.kinds]  # a group's columns
+        self._full: Relation | None = Relation.empty(self.columns, self.types)
 
     @property
     def length(self) -> int:
         if self._full is not None:
             return self._full.length
-        return sum(len(run.codes) for run in self._runs)
+        return sum(len(codes) for codes, _ in self._runs)
 
     @property
     def nbytes(self) -> int:
-        held = sum(int(part.nbytes) for run in self._runs for part in (run.codes, *run.values))
+        held = sum(int(part.nbytes) for codes, values in self._runs for part in (codes, *values))
         return held + (self._full.nbytes if self._full is not None else 0)
 
     def full(self) -> Relation:
@@ -119,9 +106,8 @@ class LatticeRounds:
         if self._full is None:
             while len(self._runs) > 1:
                 self._merge()
-            (run,) = self._runs
-            # values improve in place
-            self._full = self._made(run.codes, tuple(value.copy() for value in run.values))
+            ((codes, values),) = self._runs
+            self._full = self._made(codes, [v.copy() for v in values])  # they improve in place
         return self._full
 
     def blocks(self) -> Iterator[Columns]:
@@ -129,10 +115,10 @@ class LatticeRounds:
         if self._full is not None:
             yield self._full.rows
             return
-        for run in self._runs:
-            for start in range(0, len(run.codes), AT_ONCE):
+        for codes, values in self._runs:
+            for start in range(0, len(codes), AT_ONCE):
                 some = slice(start, start + AT_ONCE)
-                yield self._made(run.codes[some], [value[some] for value in run.values]).rows
+                yield self._made(codes[some], [value[some] for value in values]).rows
 
     def add(self, rows: Columns, count: int) -> Relation:
         """Adds rows; returns those of groups that are new or improved."""
@@ -149,19 +135,18 @@ class LatticeRounds:
         """Adapts the packing to these groups; returns False if no packing fits."""
         if self._packing is not None and self.ops.holds(self._packing, groups):
             return True
-        known = [self._unpack(run.codes) for run in self._runs]
+        known = [self._unpack(codes) for codes, _ in self._runs]
         packing = self.ops.packing(self.ops.concatenate([*known, tuple(groups)]), spare=4)
         if packing is None:
             return False
-        for run, columns in zip(self._runs, known, strict=True):
-            run.codes = packing.pack(columns)
+        pairs = zip(self._runs, known, strict=True)
+        self._runs = [(packing.pack(columns), values) for (_, values), columns in pairs]
         self._packing = packing
         return True
 
     def _unpack(self, codes: Array) -> Columns:
         dtypes = [self.ops.xp.dtype("int64")] * len(self.by)
-        columns: Columns = self._packing.unpack(codes, dtypes)
-        return columns
+        return tuple(self._packing.unpack(codes, dtypes))
 
     def _add_packed(self, rows: Columns) -> Relation:
         """Sorts only the new rows; known groups are found by search and improved in place."""
@@ -174,22 +159,22 @@ class LatticeRounds:
             values.append(rows[at][best].astype(xp.int64))
         changed = xp.zeros(len(codes), dtype=bool)
         unknown = xp.ones(len(codes), dtype=bool)
-        for run in self._runs:
-            at = xp.minimum(xp.searchsorted(run.codes, codes), len(run.codes) - 1)
-            here = ops.survivors(run.codes[at] == codes)
+        for old_codes, old_values in self._runs:
+            at = xp.minimum(xp.searchsorted(old_codes, codes), len(old_codes) - 1)
+            here = ops.survivors(old_codes[at] == codes)
             if not len(here):
                 continue
             unknown[here] = False
             at = at[here]
-            for mine, known, column in zip(values, run.values, self.kinds, strict=True):
+            for mine, known, column in zip(values, old_values, self.kinds, strict=True):
                 old, new = known[at], mine[here]
                 better = self._better(column, new, old)
                 mine[here] = known[at] = xp.where(better, new, old)
                 changed[here] |= better
         news = ops.survivors(unknown)
         if len(news):
-            self._runs.append(_SortedRun(codes[news], [value[news] for value in values]))
-            while len(self._runs) > 1 and 2 * len(self._runs[-1].codes) > len(self._runs[-2].codes):
+            self._runs.append((codes[news], [value[news] for value in values]))
+            while len(self._runs) > 1 and 2 * len(self._runs[-1][0]) > len(self._runs[-2][0]):
                 self._merge()
         changed |= unknown
         delta = ops.survivors(changed)
@@ -205,10 +190,9 @@ class LatticeRounds:
     def _merge(self) -> None:
         """Merges the last two runs."""
         small, large = self._runs.pop(), self._runs.pop()
-        (codes,) = self.ops.concatenate([(large.codes,), (small.codes,)])
+        codes, *values = self.ops.concatenate([(run[0], *run[1]) for run in (large, small)])
         order = self.ops.order_rows((codes,))
-        both = self.ops.concatenate([tuple(large.values), tuple(small.values)])
-        self._runs.append(_SortedRun(codes[order], [value[order] for value in both]))
+        self._runs.append((codes[order], [value[order] for value in values]))
 
     def _made(self, codes: Array, values: Sequence[Array]) -> Relation:
         """The relation of groups in ascending order of their codes, with their values."""
@@ -262,13 +246,9 @@ class LatticeRounds:
             return ranks
         return column.astype(self.ops.xp.int64)
 
-    def group(self, relation: Relation, row: int) -> Sequence[tuple[str, int, Any]]:
+    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, Any]]:
         """A row's group as (column, key, type), for messages."""
-        return [
-            (self.columns[at], int(relation.keys[at][row]), self.types[at])
-            for at in range(len(self.types))
-            if at not in self.kinds
-        ]
+        return [(self.columns[at], int(keys[at][row]), self.types[at]) for at in self.by]
 
 
 def monotone(stratum: Stratum, changed: Collection[str], new: Collection[CheckedRule] = ()) -> bool:
@@ -302,14 +282,13 @@ class MaintainedLattice(LatticeRounds):
         self._news: list[Relation] = []
         self._improved = False
         self._now: Relation | None = known
-        self._by = [at for at in range(len(known.types)) if at not in kinds]
         # If the values follow the groups, as is usual, rows are in the order of groups.
-        self._in_order = self._by == list(range(len(self._by)))
+        self._in_order = self.by == list(range(len(self.by)))
         keys = known.keys
-        if not self._in_order and self._by:
-            order = order_rows([keys[at] for at in self._by])
+        if not self._in_order and self.by:
+            order = order_rows([keys[at] for at in self.by])
             keys = tuple(key[order] for key in keys)
-        self._keys = [keys[at] if at in self._by else keys[at].copy() for at in range(len(keys))]
+        self._keys = [keys[at] if at in self.by else keys[at].copy() for at in range(len(keys))]
 
     @property
     def length(self) -> int:
@@ -325,17 +304,16 @@ class MaintainedLattice(LatticeRounds):
             return Relation.empty(self.columns, self.types)
         best = LatticeRounds(self.columns, self.types, self.kinds, self.symbols, self.ops)
         rows = best.add(rows, count).keys
-        groups = [rows[at] for at in self._by]
+        groups = [rows[at] for at in self.by]
         if groups:
-            places, there = places_in(tuple(self._keys[at] for at in self._by), tuple(groups))
+            places, there = places_in(tuple(self._keys[at] for at in self.by), tuple(groups))
         else:
             there = np.full(1, self.known.length > 0)
             places = np.zeros(1, dtype=np.int64)
         better = self._improve(places[there], [column[there] for column in rows])
         new = self._more.add(tuple(column[~there] for column in rows), int((~there).sum()))
-        found = [(better, len(better[0])), (new.keys, new.length)]
-        blocks = [block for block, length in found if length]
-        length = sum(length for _, length in found)
+        blocks = [block for block in (better, new.keys) if len(block[0])]
+        length = len(better[0]) + new.length
         if not length:
             return Relation.empty(self.columns, self.types)
         self.came += length
@@ -347,10 +325,9 @@ class MaintainedLattice(LatticeRounds):
     def _improve(self, places: Array, rows: Sequence[Array]) -> Columns:
         """Improves values in place; returns the rows that changed."""
         changed = np.zeros(len(places), dtype=np.bool_)
-        for at, kind in self.kinds.items():
-            old, new = self._keys[at][places], rows[at]
-            pair = self._ranked(new, at), self._ranked(old, at)
-            better = np.flatnonzero(pair[0] < pair[1] if kind == "min" else pair[0] > pair[1])
+        for at in self.kinds:
+            new = rows[at]
+            better = np.flatnonzero(self._better(at, new, self._keys[at][places]))
             if len(better):
                 wide = np.promote_types(self._keys[at].dtype, new.dtype)
                 self._keys[at] = self._keys[at].astype(wide, copy=False)
@@ -365,11 +342,9 @@ class MaintainedLattice(LatticeRounds):
             if self._improved:
                 keys = tuple(narrow(key.copy()) for key in self._keys)
                 names, kinds, count = self.columns, self.types, self.known.length
-                made = (
-                    Relation(names, kinds, keys, count)
-                    if self._in_order
-                    else Relation.of_blocks(names, kinds, [keys], count, True)
-                )
+                made = Relation.of_blocks(names, kinds, [keys], count, True)
+                if self._in_order:
+                    made = Relation(names, kinds, keys, count)
             self._now = made.beside(self._more.full()) if self._more.length else made
         return self._now
 

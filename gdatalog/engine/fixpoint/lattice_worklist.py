@@ -19,12 +19,20 @@ from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
-from gdatalog.engine.derived import Rows, in_order, union_rows
+from gdatalog.engine.derived import Rows, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.fixpoint import StratumRun
-from gdatalog.engine.fixpoint.groups import GroupCodes, Spans, Uncoded, columns_of, passed_on
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
+from gdatalog.engine.fixpoint.spans import (
+    GroupCodes,
+    Known,
+    Uncoded,
+    group_codes,
+    group_spans,
+    passed_on,
+    span_of_column,
+)
 from gdatalog.engine.metrics import Way
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
@@ -73,7 +81,7 @@ class InPlace(StratumRun):
         self.kept: list[BestRelation] = []
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
-        self.spans = Spans((), inputs.relation, inputs.context.scope.symbols)
+        self.known: Known = {}  # the ranges of groups
         self.seen: dict[int, StepCounts] = {}  # by id of the step, if counted
 
     @cached_property
@@ -88,7 +96,7 @@ class InPlace(StratumRun):
         return None
 
     def _look(self) -> None:
-        inputs, context = self.inputs, self.context
+        context = self.context
         if context.device is not CPU:
             raise _Left("the device has rounds only")
         for name, table in self.tables.items():
@@ -100,7 +108,6 @@ class InPlace(StratumRun):
             if table.types[at] == "symbol":
                 raise _Left("texts are compared by their ranks")
             self.kept.append(BestRelation(name, len(table.types), at, kind))
-        self.spans = Spans(self.kept, inputs.relation, context.scope.symbols)
         for rule in self.stratum.rules:
             if not self.recursive(rule):
                 continue
@@ -163,17 +170,18 @@ class InPlace(StratumRun):
 
     def _run_in_place(self) -> dict[str, Relation]:
         began = perf_counter()
-        rows = {
-            name: union_rows([in_order(part, self.ops) for part in self.first(name)], self.ops)
-            for name in self.tables
-        }
+        rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
-        self.spans.find(rows, self.follows)
-        most = self._most_codes(rows)
+        scope = self.context.scope
+        self.known = group_spans(self.kept, rows, self.follows, self._data, scope)
+        # Up to so many codes are used as the groups' numbers.
+        size = self.size + sum(count for _, count in rows.values())
+        spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
+        most = min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
         split = passed_on(self.kept, self.follows)
-        if split is not None and self.spans.codes(split).total <= most:
+        if split is not None and group_codes(split, self.known).total <= most:
             self.kept = list(split)
-        codes = self.spans.codes(self.kept)
+        codes = group_codes(self.kept, self.known)
         if not codes.total:
             return self.finished()
         numbered = codes.total > most
@@ -189,8 +197,9 @@ class InPlace(StratumRun):
         lengths = {name: relation.length for name, relation in found.items()}
         seconds, costs = perf_counter() - began, time_spent() - before
         name = "best values in place"
-        way = Way(name, sum(lengths.values()), "groups", threads, seconds=seconds)
-        self.tell_way(way, self.plans, lengths, name, costs, self.seen)
+        groups = sum(lengths.values())
+        way = Way(name, groups, "groups", threads, None, seconds, costs, self.seen)
+        self.tell_way(way, self.plans, lengths, name)
         return found
 
     def _as_whole(
@@ -199,7 +208,7 @@ class InPlace(StratumRun):
         """Evaluates all groups together."""
         limits = self.context.limits
         seeds, costs, _ = codes.seeds(rows)
-        if ordered and not _ascends(costs):
+        if ordered and not bool((costs[1:] >= costs[:-1]).all()):
             order = np.argsort(costs, kind="stable")
             seeds, costs = seeds[order], costs[order]
         room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
@@ -207,10 +216,7 @@ class InPlace(StratumRun):
         spill = limits.account.spill_for(size)
         limits.charge("best values", size if spill is None else 0)
         values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered, spill=spill)
-        printed, tries = self._print(self.kept, numbered, self.context.metrics.lasting)
-        function = self._compiled(printed)
-        beside = {"places": codes.places, **values.arrays}
-        call = LoopCall.of(function, printed, tries, self.context.scope, beside)
+        call = self._loops(codes, numbered, values.arrays)
         worker = call.worker(1)
         while True:
             run_workers([worker], call.control, limits)
@@ -227,7 +233,7 @@ class InPlace(StratumRun):
             limits.charge("best values", values.nbytes)
         if worker.status == ROUND:
             self._raise_for_ever(codes, values.found, None)
-        self._saw(printed, [worker])
+        self._saw(call.printed, [worker])
         self._keep_all(
             codes,
             lambda: ((None, found, costs) for found, costs in values.values()),
@@ -242,10 +248,7 @@ class InPlace(StratumRun):
         seeds, costs, splits = seeds[order], costs[order], splits[order]
         first = np.flatnonzero(firsts(splits))
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
-        printed, tries = self._print(self.kept, False, self.context.metrics.lasting)
-        function = self._compiled(printed)
-        beside = {"places": codes.places, "units": units, "starts": starts}
-        call = LoopCall.of(function, printed, tries, self.context.scope, beside)
+        call = self._loops(codes, False, {"units": units, "starts": starts})
         threads = max(1, min(self.context.knobs.workers, len(units)))
         limits.charge("best values", BYTES * codes.total * threads)
         call.control[UNITS] = len(units)
@@ -257,7 +260,7 @@ class InPlace(StratumRun):
         for worker, values in zip(workers, all_values, strict=True):
             if worker.status == ROUND:
                 self._raise_for_ever(codes, values.found, int(units[values.unit]))
-        self._saw(printed, workers)
+        self._saw(call.printed, workers)
         blocks = [block for worker in workers for block in worker.blocks]
         self._keep_all(codes, lambda: _stretches(blocks, units), False)
         limits.charge("blocks", 0)
@@ -280,30 +283,24 @@ class InPlace(StratumRun):
                     count += len(code)
                     rows.add(tuple(map(narrow, codes.rows(number, code, cost, unit))))
                     self.context.limits.charge(each.name, rows.held)
-            self._keep(each, rows.take(), count, in_order)
+            table, blocks = self.tables[each.name], rows.take()
+            assert isinstance(table, LatticeRounds)
+            if in_order and each.optimum == each.arity - 1 and blocks:
+                columns = tuple(joined_column(list(parts)) for parts in zip(*blocks, strict=True))
+                relation = Relation(table.columns, table.types, columns, count)
+            else:
+                relation = Relation.of_blocks(table.columns, table.types, blocks, count, True)
+            table.settle(relation)
 
-    def _keep(
-        self, each: BestRelation, blocks: Sequence[Columns], count: int, in_order: bool
-    ) -> None:
-        """The rows of a relation."""
-        table = self.tables[each.name]
-        assert isinstance(table, LatticeRounds)
-        if in_order and each.optimum == each.arity - 1 and blocks:
-            columns = tuple(joined_column(list(parts)) for parts in zip(*blocks, strict=True))
-            relation = Relation(table.columns, table.types, columns, count)
-        else:
-            relation = Relation.of_blocks(table.columns, table.types, blocks, count, True)
-        table.settle(relation)
-
-    def _compiled(self, printed: PrintedPlan) -> Any:
-        return compiled_function(printed, self.context.limits, self.name, OFTEN * self.size)
-
-    def _print(
-        self, kept: Sequence[BestRelation], numbered: bool, counts: bool = False
-    ) -> tuple[PrintedPlan, list[Trie]]:
+    def _loops(self, codes: GroupCodes, numbered: bool, beside: Mapping[str, Array]) -> LoopCall:
+        """The loops, to be called with further arguments."""
+        context = self.context
         tries = [self._index(f.join, at) for f in self.follows for at in range(len(f.join.tries))]
-        printed = print_lattice(kept, self.follows, layouts_of(tries), numbered, counts)
-        return printed, tries
+        counts = context.metrics.lasting
+        printed = print_lattice(self.kept, self.follows, layouts_of(tries), numbered, counts)
+        function = compiled_function(printed, context.limits, self.name, OFTEN * self.size)
+        given = {"places": codes.places, **beside}
+        return LoopCall.of(function, printed, tries, context.scope, given)
 
     def _index(self, join: JoinPlan, number: int) -> Trie:
         """A loose trie, if the lists below a known value are only scanned."""
@@ -322,12 +319,6 @@ class InPlace(StratumRun):
                 return found
         return self.trie_of(ref)
 
-    def _most_codes(self, rows: Mapping[str, Rows]) -> int:
-        """The limit up to which codes are used as the groups' numbers."""
-        size = self.size + sum(count for _, count in rows.values())
-        spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
-        return min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
-
     # ------------------------------------------------------------------------------------ values
 
     def _motion(self, follow: Follow) -> Motion:
@@ -341,11 +332,12 @@ class InPlace(StratumRun):
             if at == source.optimum:
                 known[slot.name] = Moving(source.kind == target.kind)
             else:
-                known[slot.name] = self._fixed(self.spans.known[source.name, at], slot.type)
+                known[slot.name] = self._fixed(self.known[source.name, at], slot.type)
         for step in join.steps:
             if isinstance(step, Join):
-                column = columns_of(step.variable, join)[0]
-                known[step.variable] = self._fixed(self.spans.data(*column), step.type)
+                part = step.participants[0]
+                span = self._data(join.tries[part.trie], part.depth)
+                known[step.variable] = self._fixed(span, step.type)
             elif isinstance(step, Assign):
                 known[step.variable] = found = motion(step.expr, known, target.kind)
                 if step.may_fail and not _sure(step.expr, found):
@@ -360,6 +352,9 @@ class InPlace(StratumRun):
             if not _sure(expr, motion(expr, known, target.kind)):
                 raise _Left("a computation may fail")
         return motion(follow.head[target.optimum], known, target.kind)
+
+    def _data(self, ref: TrieRef, depth: int) -> Span | None:
+        return span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
     def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
         if keys is None or kind == "symbol":
@@ -390,13 +385,10 @@ class InPlace(StratumRun):
                 one = np.array([code], dtype=np.int64)
                 row = codes.rows(number, one, one, np.array([split or 0], dtype=np.int64))
                 table = self.tables[each.name]
-                group = [
-                    (table.columns[at], int(row[at][0]), table.types[at])
-                    for at in range(each.arity)
-                    if at != each.optimum
-                ]
+                assert isinstance(table, LatticeRounds)
                 rule = next(r for r in self.rules[each.name] if self.recursive(r))
-                raise improves_for_ever(each.name, group, self.context.scope.symbols, rule)
+                group, symbols = table.group(row, 0), self.context.scope.symbols
+                raise improves_for_ever(each.name, group, symbols, rule)
 
     def _saw(self, printed: PrintedPlan, workers: Sequence[JoinWorker]) -> None:
         """Records the workers' counters."""
@@ -428,15 +420,11 @@ def _only_walked(join: JoinPlan, number: int) -> bool:
         mine = [p for p in participants(step) if p.trie == number]
         if not mine:
             continue
-        if mine[0].depth == 0:
-            walked = isinstance(step, Seek)
-        else:
-            walked = (
-                isinstance(step, Join)
-                and len(step.participants) == 1
-                and step.reuse is None
-                and {at for _, at in step.implied} == set(range(len(step.cuts)))
-            )
+        walked = isinstance(step, Seek)
+        if mine[0].depth > 0:
+            walked = isinstance(step, Join) and len(step.participants) == 1 and not step.reuse
+        if isinstance(step, Join) and {at for _, at in step.implied} != {*range(len(step.cuts))}:
+            walked = False
         if not walked:
             return False
     return True
@@ -460,7 +448,3 @@ def _sure(expr: Expr, moves: Motion) -> bool:
         return True
     size = moves.grows if isinstance(moves, Moving) else moves.size
     return size < SAFE_FLOAT
-
-
-def _ascends(values: Array) -> bool:
-    return bool((values[1:] >= values[:-1]).all())

@@ -24,11 +24,13 @@ import numpy as np
 
 from gdatalog.engine.choose import FallbackMet
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.derived import Derived, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
+from gdatalog.engine.fixpoint.ready import Since
 from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors import Ops
@@ -51,18 +53,10 @@ from gdatalog.storage.trie import Trie
 class Maintenance(Rounds):
     """A stratum that continues from known relations."""
 
-    def __init__(
-        self,
-        stratum: Stratum,
-        inputs: StratumInputs,
-        known: Mapping[str, Relation],
-        news: Mapping[str, Relation],
-    ) -> None:
-        """`news`: the rows that were added to lower relations, by name."""
+    def __init__(self, stratum: Stratum, inputs: StratumInputs, since: Since) -> None:
         super().__init__(stratum, inputs)
-        self.known = known
-        self.news = news
-        self.read = frozenset(news).union(stratum.relations)
+        self.since = since
+        self.read = frozenset(since.rows).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
 
     @cached_property
@@ -72,18 +66,18 @@ class Maintenance(Rounds):
             name: MaintainedLattice(relation, kinds, self.context.scope.symbols, self.ops)
             if (kinds := optimum_columns(self.rules[name]))
             else MaintainedRelation(relation, self.ops)
-            for name, relation in self.known.items()
+            for name, relation in self.since.known.items()
         }
 
-    def follow(self, rules: Sequence[CheckedRule], until: Sequence[When]) -> dict[str, Relation]:
+    def follow(self, until: Sequence[When]) -> dict[str, Relation]:
         """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
-        and from `rules` that are new. Raises `FallbackMet` when a condition of `until` is met,
+        and from new rules. Raises `FallbackMet` when a condition of `until` is met,
         because too many rows follow."""
         seeds = self.inputs.seeds
         derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
-        self.deltas = dict(self.news)
+        self.deltas = dict(self.since.rows)
         for rule in self.stratum.rules:
-            found = self._of_new_rule(rule) if rule in rules else self._of_new_rows(rule)
+            found = self._of_new_rule(rule) if rule in self.since.rules else self._of_new_rows(rule)
             derived.setdefault(rule.head.name, []).extend(found)
         rounds: list[Round] = []
         try:
@@ -91,18 +85,15 @@ class Maintenance(Rounds):
                 while self._take(derived):
                     work.round = len(rounds) + 1
                     self.context.limits.poll()
-                    self._check_grown(until)
+                    for when in (each for each in until if isinstance(each, Grown)):
+                        for name, table in self.tables.items():
+                            if table.came > max(when.least, self.since.known[name].at_most):
+                                raise FallbackMet(when)
                     derived = {}
                     for rule in self.stratum.rules if self.stratum.recursive else ():
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
-                    rounds.append(
-                        Round(
-                            len(rounds) + 1,
-                            {name: delta.length for name, delta in self.deltas.items()},
-                            {name: table.length for name, table in self.tables.items()},
-                            self.record.end_round(),
-                        )
-                    )
+                    new = {name: delta.length for name, delta in self.deltas.items()}
+                    rounds.append(self._ended(len(rounds) + 1, new))
                     rounds[-1].tell(work)
                     self._check_improving(len(rounds))
         except MemoryLimitError as error:
@@ -115,19 +106,11 @@ class Maintenance(Rounds):
         self.deltas = {}
         for name, table in self.tables.items():
             parts = derived.get(name, ())
-            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            rows = union_rows(parts, self.ops)
             self.deltas[name] = new = table.add(*rows)
             self.record.derived(name, parts, new, self.ops)
             self.context.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
-
-    def _check_grown(self, until: Sequence[When]) -> None:
-        for when in until:
-            if isinstance(when, Grown) and any(
-                table.came > max(when.least, self.known[name].at_most)
-                for name, table in self.tables.items()
-            ):
-                raise FallbackMet(when)
 
     # ----------------------------------------------------------------------------------- rules
 
@@ -139,28 +122,26 @@ class Maintenance(Rounds):
             orders=inputs.plans.orders, tuning=self.context.tuning,
         )  # fmt: skip
         for join in range(len(plan.joins)):
-            yield from self._by_parts(_only(plan, join), True)
+            yield from self._by_parts(alone(plan, join), True)
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """The rows that a rule derives from the new rows of each of its atoms."""
-        plan, most = self._plan(rule), self.context.tuning.news_breadth_first
-        for number, join in enumerate(plan.joins):
-            assert join.given is not None
-            delta = self.deltas.get(join.given.relation)
-            if delta is not None and delta.length:
-                yield from self._by_parts(_only(plan, number), delta.length > most)
-
-    def _plan(self, rule: CheckedRule) -> RulePlan:
-        """One join for each atom that may have new rows, with all rows of the other atoms."""
         inputs, read = self.inputs, self.read
 
         def make(sizes: Statistics) -> RulePlan:
+            """One join for each atom that may have new rows, with all rows of the other atoms."""
             return plan_rule(
                 rule, inputs.param_types, sizes, read, first=False, old="full",
                 orders=inputs.plans.orders, tuning=self.context.tuning,
             )  # fmt: skip
 
-        return inputs.plans.delta_plan(rule, read, self._sizes_of, make)
+        plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
+        most = self.context.tuning.news_breadth_first
+        for number, join in enumerate(plan.joins):
+            assert join.given is not None
+            delta = self.deltas.get(join.given.relation)
+            if delta is not None and delta.length:
+                yield from self._by_parts(alone(plan, number), delta.length > most)
 
     def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each combination of parts of the relations that it reads.
@@ -227,15 +208,6 @@ class Maintenance(Rounds):
         if table.length > self.context.tuning.news_statistics_most:
             return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
         return Alike(table.known.parts[0].statistics, table.length)
-
-
-def _only(plan: RulePlan, number: int) -> RulePlan:
-    """A plan with one of its joins, each of which is a group of its own."""
-    joins = (plan.joins[number],)
-    if not plan.gathers:
-        return replace(plan, joins=joins)
-    at = plan.groups.index((number,))
-    return replace(plan, joins=joins, groups=((0,),), bindings=(plan.bindings[at],))
 
 
 def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
@@ -358,16 +330,11 @@ def nearby(
         if ref.columns in large.narrowed or not few:
             return None
         large.narrowed.add(ref.columns)
-        rows = _by_a_pass(relation, ref.columns[0], wanted)
+        found: list[Columns] = []
+        for block in (block for part in relation.parts for block in part.blocks()):
+            kept = rows_among(block[ref.columns[0]], wanted)
+            found.append(tuple(key[kept] for key in block))
+        rows = tuple(np.concatenate(keys) for keys in zip(*found, strict=True))
     count = len(rows[0])
     blocks = [tuple(map(narrow, rows))]
     return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)
-
-
-def _by_a_pass(relation: Relation, column: int, values: Array) -> Columns:
-    found: list[Columns] = []
-    for part in relation.parts:
-        for block in part.blocks():
-            kept = rows_among(block[column], values)
-            found.append(tuple(key[kept] for key in block))
-    return tuple(np.concatenate(keys) for keys in zip(*found, strict=True))

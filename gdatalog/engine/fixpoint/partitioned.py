@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from gdatalog.engine.derived import (
     Derived,
     DistinctBlocks,
     Seeds,
+    blocks_of,
     count_of,
     device_ops,
     laid,
-    relation_of,
 )
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.fixpoint import StratumRun, atoms
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.spans import (
     RowsByColumn,
@@ -47,7 +47,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.linear_recursion import Partitioning, partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
-from gdatalog.storage.on_device import brought
+from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -63,12 +63,9 @@ OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler pas
 
 @dataclass(frozen=True, slots=True)
 class PartitionedFixpoint:
-    """A partitioned fixpoint that is ready to run: its values and the function's arguments.
+    """A partitioned fixpoint that is ready to run: its loops, its values and the function's
+    arguments."""
 
-    Queries run `printed`; `run` is what runs here.
-    """
-
-    printed: PrintedPlan
     run: PrintedPlan
     tries: Sequence[Trie]
     values: Array
@@ -100,11 +97,8 @@ class PartitionedStratum(StratumRun):
             return None
         if any(two_atoms_of(rule, names) for rule in self.stratum.rules):
             return None
-        return partitioning_of(self.later, self._arities)
-
-    @property
-    def _arities(self) -> Mapping[str, int]:
-        return {name: self.inputs.schemas[name].arity for name in self.stratum.relations}
+        arities = {name: self.inputs.schemas[name].arity for name in names}
+        return partitioning_of(self.later, arities)
 
     @cached_property
     def recursions(self) -> list[Recursive]:
@@ -128,14 +122,6 @@ class PartitionedStratum(StratumRun):
     def forced(self) -> bool:
         return self.context.knobs.split == "always" or self.context.knobs.strategy == "lftj"
 
-    @property
-    def read_rows(self) -> int:
-        """How many rows the rules and the data produce."""
-        names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
-        below = names - set(self.stratum.relations)
-        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
-        return own + sum(self.inputs.relation(name).length for name in below)
-
     @cached_property
     def shared(self) -> Shared | None:
         """The devices that share the values, if there are several and sharing pays."""
@@ -143,14 +129,7 @@ class PartitionedStratum(StratumRun):
         members, tuning = context.device.members, context.tuning
         if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
             return None
-        if self._values_expected < tuning.shared_values_from:
-            return None
-        return shared_by(members, OFTEN * self.read_rows, tuning)
-
-    @property
-    def _values_expected(self) -> float:
-        """How many values are expected to have rows before recursion."""
-        found = 0.0
+        found = 0.0  # how many values are expected to have rows before recursion
         for name, column in self.columns.items():
             found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
             plans = [self.plan(rule, first=True) for rule in self.rules[name]]
@@ -160,7 +139,9 @@ class PartitionedStratum(StratumRun):
                 levels = [step for step in join.steps if isinstance(step, Join)]
                 expected = [step.estimate for step in levels if step.variable == bound]
                 found += expected[0] if expected else join.cost
-        return found
+        if found < tuning.shared_values_from:
+            return None
+        return shared_by(members, OFTEN * self.read_rows, tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -179,15 +160,8 @@ class PartitionedStratum(StratumRun):
             if ref is not None:
                 trie = self.trie_of(ref)
                 return grouped(trie, order) if trie.total else None
-        return self.group_of(name, self.first(name))
-
-    def group_of(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """Rows of a relation, grouped by the partition column."""
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, parts, self.ops)
-        if not relation.length:
-            return None
-        return self._grouped(name, relation)
+        relation = self.relation(name, self.first(name))
+        return self._grouped(name, relation) if relation.length else None
 
     def _grouped(self, name: str, relation: Relation) -> RowsByColumn:
         order = order_by(self.columns[name], self.inputs.schemas[name].arity)
@@ -196,16 +170,10 @@ class PartitionedStratum(StratumRun):
     def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
         """The same for rows in unknown order."""
         schema = self.inputs.schemas[name]
-        blocks = [
-            block
-            for part in parts
-            for block in (part.blocks if isinstance(part, DistinctBlocks) else [part[0]])
-            if len(block[0])
-        ]
-        count = sum(len(block[0]) for block in blocks)
-        if not blocks:
+        filled = [block for part in parts for block in blocks_of(part) if len(block[0])]
+        if not filled:
             return None
-        blocks = [laid(block, self.ops) for block in blocks]
+        blocks, count = [laid(block, self.ops) for block in filled], sum(len(b[0]) for b in filled)
         ops = device_ops(self.ops)
         relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
         return self._grouped(name, relation)
@@ -216,50 +184,60 @@ class PartitionedStratum(StratumRun):
         self, seeds: Groups, known: Groups | None = None, counts: bool = False
     ) -> PartitionedFixpoint | None:
         """What there is to run; None if the rules cannot be printed."""
+        from gdatalog.printer.worklist import Listed
+
         xp = self.ops.xp
         found = [group for group in seeds.values() if group is not None]
         if len(found) == 1:
             values = xp.ascontiguousarray(found[0].values)
         else:
             values = xp.unique(xp.concatenate([group.values for group in found]))
-        already: dict[str, RowsByColumn] = {}
-        for name, group in (known or {}).items():
-            if group is not None:
-                already[name] = group.only(values)
-        made = {
-            ref: self.trie_of(ref)
-            for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
-        }
-        tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
+        rows_known = [(name, group) for name, group in (known or {}).items() if group is not None]
+        already = {name: group.only(values) for name, group in rows_known}
+        refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
+        made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
+        tries = [made[ref] for ref in refs]
         held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
         context = self.context
-        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, context.scope)
+        arities = {name: self.inputs.schemas[name].arity for name in seeds}
+        spans = spans_of(self.recursions, held, arities, self.columns, made, context.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
+
+        def bring(name: str, group: RowsByColumn | None, others: Sequence[int]) -> None:
+            """The arguments that hold rows, by value."""
+            none, empty = xp.zeros(len(values) + 1, dtype=xp.int64), xp.empty(0, dtype=xp.int32)
+            beside[f"{name}_starts"] = none if group is None else group.among(values)
+            for column in others:
+                beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
+
         for at, name in enumerate(self.stratum.relations):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
             stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
-            lists.append(self._listed(name, group, already.get(name), rows, stamps))
+            bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
+            written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
+            read = _dtypes(group, len(rows))
+            known_too = _dtypes(already[name], len(rows)) if name in already else None
+            stamp = bytes_ if stamps else None
+            lists.append(Listed(name, self.columns[name], written, read, known_too, stamp))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
-            _bring(beside, f"seeds_{at}", group, values, others, xp)
+            bring(f"seeds_{at}", group, others)
             if name in already:
-                _bring(beside, f"known_{at}", already[name], values, others, xp)
+                bring(f"known_{at}", already[name], others)
             if stamps:
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
                 beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         if not self._enough(len(values), rooms):
             return None
-        printed = run = self._printed(lists, tries, values, counts)
-        if context.metrics.lasting:
-            run = self._printed(lists, tries, values, counts, counted=True)
-        if printed is None or run is None:
+        run = self._printed(lists, tries, values, counts)
+        if run is None:
             return None
-        return PartitionedFixpoint(printed, run, tries, values, {**beside, **counts_of(run)}, rooms)
+        return PartitionedFixpoint(run, tries, values, {**beside, **counts_of(run)}, rooms)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
@@ -271,44 +249,13 @@ class PartitionedStratum(StratumRun):
         small = self.forced or self.read_rows <= tuning.tiles_from
         return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
 
-    def _listed(
-        self,
-        name: str,
-        group: RowsByColumn | None,
-        known: RowsByColumn | None,
-        rows: Mapping[int, type[np.generic]],
-        stamps: int,
-    ) -> Listed:
-        split, bytes_most = self.columns[name], self.context.tuning.byte_stamps_most
-
-        def dtypes(held: RowsByColumn | None) -> tuple[str, ...]:
-            if held is None:
-                return ("int32",) * (len(rows) - 1)
-            return tuple(held.columns[column].dtype.name for column in sorted(held.columns))
-
-        from gdatalog.printer.worklist import Listed
-
-        return Listed(
-            name,
-            split,
-            tuple(np.dtype(rows[column]).name for column in sorted(rows)),
-            dtypes(group),
-            None if known is None else dtypes(known),
-            None if not stamps else "uint8" if stamps <= bytes_most else "int32",
-        )
-
     def _printed(
-        self,
-        lists: Sequence[Listed],
-        tries: Sequence[Trie],
-        values: Array,
-        counts: bool,
-        counted: bool = False,
+        self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
     ) -> PrintedPlan | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
         from gdatalog.printer import layouts_of
 
-        knobs, rules = self.context.knobs, self.recursions
+        knobs, rules, counted = self.context.knobs, self.recursions, self.context.metrics.lasting
         intersect, tile = knobs.intersect, self.context.device.tile(knobs)
         own = (kind, counts, intersect)
         layouts = layouts_of(tries)
@@ -353,11 +300,8 @@ class PartitionedStratum(StratumRun):
         groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
         if all(group is None for group in groups.values()):
             return {name: DistinctBlocks([], 0) for name in self.columns}
-        held: dict[str, RowsByColumn | None] = {}
-        for name in self.columns:
-            relation = known.get(name)
-            if relation is not None and relation.length:
-                held[name] = self._grouped(name, relation)
+        filled = {name for name, relation in known.items() if relation.length}
+        held = {name: self._grouped(name, known[name]) for name in self.columns if name in filled}
         task = self.task(groups, held)
         return None if task is None else self._follow(task)
 
@@ -390,16 +334,10 @@ class PartitionedStratum(StratumRun):
             # The progress of a single value is unknown.
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
+                cost = OFTEN * sum(trie.total for trie in task.tries)
+                name, scope, knobs = self.name, context.scope, context.knobs
                 run = LoopRun(
-                    task.run,
-                    task.tries,
-                    context.scope,
-                    limits,
-                    self.name,
-                    context.knobs,
-                    task.beside,
-                    OFTEN * sum(trie.total for trie in task.tries),
-                    self.shared,
+                    task.run, task.tries, scope, limits, name, knobs, task.beside, cost, self.shared
                 )
                 found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
@@ -415,16 +353,15 @@ class PartitionedStratum(StratumRun):
 
     def _relation(self, name: str, blocks: DistinctBlocks) -> Relation:
         """A relation, on the host if the device had no room for all of it."""
-        schema = self.inputs.schemas[name]
-        relation = relation_of(schema.columns, schema.types, [self.at_one_place(blocks)], self.ops)
+        if any(is_on_host(column) for block in blocks.blocks for column in block):
+            here = [tuple(map(brought, block)) for block in blocks.blocks]
+            blocks = DistinctBlocks(here, blocks.count)
+        relation = self.relation(name, [blocks])
         self.context.limits.charge(name, self._held(relation))
         return relation
 
     def _tell(
-        self,
-        rows: Mapping[str, int],
-        task: PartitionedFixpoint,
-        started: tuple[float, Costs],
+        self, rows: Mapping[str, int], task: PartitionedFixpoint, started: tuple[float, Costs]
     ) -> None:
         """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
@@ -433,10 +370,10 @@ class PartitionedStratum(StratumRun):
         if context.device is not CPU:
             name += f", by tiles {self.shared or f'of {context.device.name}'}"
             threads = 0
-        way = Way(name, len(task.values), "values", threads, seconds=seconds)
         seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         costs = time_spent() - started[1]
-        self.tell_way(way, self.later, rows, self.description, costs, seen)
+        way = Way(name, len(task.values), "values", threads, None, seconds, costs, seen)
+        self.tell_way(way, self.later, rows, self.description)
 
     @property
     def description(self) -> str:
@@ -444,25 +381,11 @@ class PartitionedStratum(StratumRun):
 
     def split_by(self) -> str:
         """Describes the partition columns."""
-        return ", ".join(
-            f"{self.inputs.schemas[name].columns[column]} of {name}"
-            for name, column in sorted(self.columns.items())
-        )
+        columns, schemas = sorted(self.columns.items()), self.inputs.schemas
+        return ", ".join(f"{schemas[name].columns[at]} of {name}" for name, at in columns)
 
 
-def _bring(
-    beside: dict[str, Array],
-    name: str,
-    group: RowsByColumn | None,
-    values: Array,
-    others: Sequence[int],
-    xp: Any,
-) -> None:
-    """The arguments that hold rows, by value."""
-    if group is None:
-        beside[f"{name}_starts"] = xp.zeros(len(values) + 1, dtype=xp.int64)
-    else:
-        beside[f"{name}_starts"] = group.among(values)
-    for column in others:
-        empty = xp.empty(0, dtype=xp.int32)
-        beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
+def _dtypes(held: RowsByColumn | None, width: int) -> tuple[str, ...]:
+    if held is None:
+        return ("int32",) * (width - 1)
+    return tuple(held.columns[column].dtype.name for column in sorted(held.columns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -132,7 +131,7 @@ def attempt(
     try:
         with (
             limits.account.restoring(*errors),
-            nullcontext() if rows is None else allowing(limits, rows.most, FallbackMet(rows)),
+            allowing(limits, rows.most if rows else None, FallbackMet(rows or Unsuited())),
         ):
             found = run()
             if found is not None:

@@ -12,7 +12,7 @@ searched again with the current sizes: at most three times.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from gdatalog.engine.fixpoint import DELTA, UNKNOWN, StratumRun, placed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.fixpoint.variants import Variant, alone
+from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan import Join, TrieRef, Version
@@ -64,23 +64,16 @@ class Rounds(StratumRun):
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
         self.variants = variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
-        if self.context.device is CPU:
-            for each in variants:
-                for ref in each.growing:
-                    table = self.tables[ref.relation]
-                    if isinstance(table, DeltaRelation):
-                        table.indexed = True
+        self.sets = {n: each for n, each in self.tables.items() if isinstance(each, DeltaRelation)}
+        read = [ref for each in variants for ref in each.growing]
+        for ref in read if self.context.device is CPU else ():
+            if ref.relation in self.sets:
+                self.sets[ref.relation].indexed = True
         self.came = {name: Came() for name in self.tables}
-        self.olds_read = {
-            ref.relation
-            for each in variants
-            for ref in each.growing
-            if ref.version == "old" and not self._in_runs(ref.relation)
-        }
-        for name in passing:
-            table = self.tables[name]
-            if isinstance(table, DeltaRelation):
-                table.passing = True
+        indexed = {name for name, table in self.sets.items() if table.indexed}
+        self.olds_read = {ref.relation for ref in read if ref.version == "old"} - indexed
+        for name in self.sets.keys() & set(passing):
+            self.sets[name].passing = True
         with self.context.limits.watch.work("round", self.name, unit="rows") as work:
             for name in self.tables:
                 self.deltas[name] = self._add(name, self.first(name))
@@ -97,27 +90,16 @@ class Rounds(StratumRun):
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
-        return [
-            Variant(self, rule, alone(plan, number), DELTA, plan, number)
-            for number in range(len(plan.joins))
-        ]
+        return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
-        growing = {name: t for name, t in self.tables.items() if isinstance(t, DeltaRelation)}
-        spaces = expected_spaces(
-            [variant.plan for variant in variants],
-            {name: table.space for name, table in growing.items()},
-            {
-                ref.relation: self.inputs.relation(ref.relation)
-                for variant in variants
-                for ref in variant.join.tries
-                if ref.relation not in self.tables
-            },
-        )
+        plans, relation = [variant.plan for variant in variants], self.inputs.relation
+        known = dict.fromkeys(self.tables) | {n: table.space for n, table in self.sets.items()}
+        spaces = expected_spaces(plans, known, relation, self.context.scope)
         for name, space in spaces.items():
-            if name in growing:
-                growing[name].expect(space)
+            if name in self.sets:
+                self.sets[name].expect(space)
 
     def _rounds(self, variants: Sequence[Variant], work: WorkItem) -> None:
         news: list[Round] = []
@@ -171,12 +153,11 @@ class Rounds(StratumRun):
         if not followed:
             return None
         new[first] = self._begin_turn(first)  # nothing more can be added to it
-        return Round(
-            number,
-            new,
-            {name: table.length for name, table in self.tables.items()},
-            self.record.end_round(),
-        )
+        return self._ended(number, new)
+
+    def _ended(self, number: int, new: Mapping[str, int]) -> Round:
+        total = {name: table.length for name, table in self.tables.items()}
+        return Round(number, new, total, self.record.end_round())
 
     def _begin_turn(self, name: str) -> int:
         """Makes the rows added since a relation's last turn its delta; returns their number."""
@@ -203,14 +184,10 @@ class Rounds(StratumRun):
     def _turn(self, name: str, variants: Sequence[Variant]) -> Iterator[Variant]:
         """The variants for a relation's new rows. Those that read only its old rows run before its
         indexes get the new ones."""
-        table = self.tables[name]
-        mine = [variant for variant in variants if variant.follows == name]
-        yield from (variant for variant in mine if variant.before)
-        if isinstance(table, DeltaRelation):
-            table.take_turn(False)
-        yield from (variant for variant in mine if not variant.before)
-        if isinstance(table, DeltaRelation):
-            table.take_turn(True)
+        for before in (True, False):
+            yield from (v for v in variants if v.follows == name and v.before == before)
+            if name in self.sets:
+                self.sets[name].take_turn(not before)
 
     def _check(self, number: int, ended: bool) -> None:
         """Whether a condition for switching to another strategy is met."""
@@ -230,10 +207,6 @@ class Rounds(StratumRun):
                     met = False
             if met:
                 raise FallbackMet(when)
-
-    def _in_runs(self, name: str) -> bool:
-        table = self.tables[name]
-        return isinstance(table, DeltaRelation) and table.indexed
 
     def _full_enough(self) -> bool:
         for name, size in self.context.limit_sizes.items():
@@ -256,7 +229,7 @@ class Rounds(StratumRun):
             if isinstance(table, LatticeRounds) and delta.length:
                 rule = next(r for r in self.rules[name] if self.recursive(r))
                 symbols = self.context.scope.symbols
-                raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
+                raise improves_for_ever(name, table.group(delta.keys, 0), symbols, rule)
 
 
 # Replans recursive rules when the sizes of the relations that they read have changed.
@@ -293,8 +266,8 @@ class Replanning:
         if looked - self.looked < self.tuning.replanned_from:
             return
         sizes = {key: self._rows(*key) for key in self.planned}
-        times = self.tuning.replanned_shift
-        if not any(_shifted(rows, self.planned[key], times) for key, rows in sizes.items()):
+        pairs = [(max(1, rows), max(1, self.planned[key])) for key, rows in sizes.items()]
+        if not any(max(pair) >= self.tuning.replanned_shift * min(pair) for pair in pairs):
             return
         self.looked, self.planned = looked, sizes
         self.again += 1
@@ -308,11 +281,11 @@ class Replanning:
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return
         # An unchanged join stays the same object, so that its cached state stays valid.
-        pairs = zip(old.joins, plan.joins, strict=True)
-        joins = tuple(before if before == after else after for before, after in pairs)
+        both = zip(old.joins, plan.joins, strict=True)
+        joins = tuple(before if before == after else after for before, after in both)
         whole = replace(plan, joins=joins)
         for each in self.variants:
-            each.change(alone(whole, each.number), whole, sizes[each.follows, "delta"])
+            each.change(whole, sizes[each.follows, "delta"])
 
     def _rows(self, name: str, version: Version) -> int:
         if version == "delta":
@@ -321,26 +294,15 @@ class Replanning:
 
     def _size(self, name: str, version: Version) -> RelationStatistics:
         run = self.run
-        arity = run.inputs.schemas[name].arity
-        rows = max(1, self._rows(name, version) if name in run.tables else 0)
         if name not in run.tables:
             return run.inputs.relation(name).statistics
-        table, delta = run.tables[name], run.deltas[name]
-        sample = (
-            delta if version == "delta" or not isinstance(table, DeltaRelation) else _largest(table)
-        )
+        arity, rows = run.inputs.schemas[name].arity, max(1, self._rows(name, version))
+        table = run.tables[name]
+        sample: Relation | None = run.deltas[name]
+        if version != "delta" and isinstance(table, DeltaRelation):
+            sample = max(table.runs.all(), key=lambda run: run.length, default=None)
         each = _different(sample, rows) if sample is not None and sample.length else None
         return Assumed(rows, max(1, rows // 10), arity, each=each)
-
-
-def _shifted(now: int, before: int, times: float) -> bool:
-    low, high = sorted((max(1, now), max(1, before)))
-    return high >= times * low
-
-
-def _largest(table: DeltaRelation) -> Relation | None:
-    """A large part of a relation's rows, if available."""
-    return max(table.runs.all(), key=lambda run: run.length, default=None)
 
 
 def _different(sample: Relation, rows: int) -> tuple[int, ...]:

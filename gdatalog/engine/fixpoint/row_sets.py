@@ -13,6 +13,7 @@ between runs of the loops. Large ones lie in a mapped file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -98,7 +99,12 @@ class SortedRows:
             return False
         for at, run in enumerate(self._runs):
             if is_spilled(run):
-                self._runs[at] = self._packed_anew(run, packing)
+                spill = current_watch().account.spill
+                assert spill is not None
+                column = spill.column(run.dtype)
+                for start in range(0, len(run), STRETCH):
+                    column.append(packing.pack(self._unpack(run[start : start + STRETCH])))
+                self._runs[at] = column.finish()
                 continue
             with working_space("rows", int(run.nbytes)):
                 anew = xp.empty(len(run), dtype=run.dtype)
@@ -109,15 +115,6 @@ class SortedRows:
             del run
         self._packing, self._ends = packing, ends
         return True
-
-    def _packed_anew(self, run: Array, packing: Any) -> Array:
-        """Repacks a run that lies in a file."""
-        spill = current_watch().account.spill
-        assert spill is not None
-        column = spill.column(run.dtype)
-        for start in range(0, len(run), STRETCH):
-            column.append(packing.pack(self._unpack(run[start : start + STRETCH])))
-        return column.finish()
 
     def _spill_for(self, count: int) -> Spill | None:
         """Where this many bytes go if they do not fit into memory."""
@@ -130,8 +127,7 @@ class SortedRows:
         return [self.ops.xp.dtype("int32" if fits else "int64") for fits in fit]
 
     def _unpack(self, run: Array) -> Columns:
-        rows: Columns = self._packing.unpack(run, self._dtypes())
-        return rows
+        return tuple(self._packing.unpack(run, self._dtypes()))
 
     def _add_packed(self, rows: Columns) -> Columns:
         ops = self.ops
@@ -230,17 +226,19 @@ WORDS_AT_ONCE = 1 << 18  # words scanned at once
 PARTS = 64  # of a bitmap, whose rows threads make
 
 
+def _zeros(length: int, spill: Spill | None) -> Array:
+    zeros: Array = np.zeros(length, np.int64) if spill is None else spill.zeros(length, np.int64)
+    return zeros
+
+
 class RowBitmap:
     """Rows of a space; bit k & 63 of word k >> 6 is that of the row whose number is k."""
 
     def __init__(self, space: KeySpace, spill: Spill | None = None) -> None:
         """`spill`: where the bitmap lies if not in memory."""
         self.space = space
-        length = (space.size + 63) >> 6
         # Pages without a set bit are never touched, so they take no memory.
-        self.words: Array = (
-            np.zeros(length, dtype=np.int64) if spill is None else spill.zeros(length, np.int64)
-        )
+        self.words = _zeros((space.size + 63) >> 6, spill)
         # Arguments of compiled loops.
         self.arguments = {"marks": self.words, "space": np.array(space.bounds, dtype=np.int64)}
 
@@ -313,18 +311,25 @@ LEAST_BITS = 10  # log2 of the number of slots
 SLOTS_AT_ONCE = 1 << 18  # slots scanned at once
 
 
-def _add() -> Any:
+_LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
+_TYPES = {
+    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
+    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
+    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
+    "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
+    "add_keys": ("i64[]", "i64", "i64[]", "i64", "i64", "bool[]"),
+    "move_keys": ("i64[]", "i64", "i64", "i64[]", "i64"),
+    "move_pairs": ("i64[]", "i32[]", "i64[]", "i32[]"),
+}
+
+
+@cache
+def hash_function(name: str) -> Any:
+    """A compiled function of hash tables."""
     from gdatalog.codegen import native
-    from gdatalog.codegen.helpers.hash_tables import add_keys
+    from gdatalog.codegen.helpers import hash_tables
 
-    return native.of(add_keys, "i64[]", "i64", "i64[]", "i64", "i64", "bool[]")
-
-
-def _move() -> Any:
-    from gdatalog.codegen import native
-    from gdatalog.codegen.helpers.hash_tables import move_keys
-
-    return native.of(move_keys, "i64[]", "i64", "i64", "i64[]", "i64")
+    return native.of(getattr(hash_tables, name), *_TYPES[name])
 
 
 class Hashed:
@@ -335,19 +340,15 @@ class Hashed:
         self.space = space
         self.count = 0
         self.spill = spill
-        self._bits = _bits_for(expected)
-        self.slots = self._empty()
-        self.arguments = self._arguments()  # arguments of compiled loops
+        self._empty(_bits_for(expected))
 
-    def _arguments(self) -> dict[str, Array]:
+    def _empty(self, bits: int) -> None:
+        """Makes empty slots."""
+        self.shift = 64 - bits  # turns a product into a slot
+        self.slots = _zeros(1 << bits, self.spill)
         bounds = [*self.space.bounds, self.shift]
-        return {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
-
-    def _empty(self) -> Array:
-        length = 1 << self._bits
-        if self.spill is not None:
-            return self.spill.zeros(length, np.int64)
-        return np.zeros(length, dtype=np.int64)
+        # Arguments of compiled loops.
+        self.arguments = {"slots": self.slots, "space": np.array(bounds, dtype=np.int64)}
 
     @staticmethod
     def bytes_for(count: int) -> int:
@@ -358,11 +359,6 @@ class Hashed:
         return held_bytes(self.slots)
 
     @property
-    def shift(self) -> int:
-        """The shift that turns a product into a slot."""
-        return 64 - self._bits
-
-    @property
     def room(self) -> int:
         """How many rows can be added now."""
         return len(self.slots) * 2 // 3 - self.count
@@ -370,18 +366,17 @@ class Hashed:
     def grow(self, more: int) -> None:
         """Makes room for this many more rows."""
         bits = _bits_for(self.count + more)
-        if bits <= self._bits:
+        if bits <= 64 - self.shift:
             return
-        old, self._bits = self.slots, bits
-        self.slots = self._empty()
-        move, parts = _move(), 8 if len(old) >= LONG else 1
+        old = self.slots
+        self._empty(bits)
+        move, parts = hash_function("move_keys"), 8 if len(old) >= LONG else 1
         cuts = [len(old) * at // parts for at in range(parts + 1)]
 
         def part(at: int) -> None:
             move(old, cuts[at], cuts[at + 1], self.slots, self.shift)
 
         spread(part, range(parts), parts > 1)
-        self.arguments = self._arguments()
 
     def rows(self) -> Columns:
         """Returns all rows, unsorted."""
@@ -398,7 +393,8 @@ class Hashed:
         numbers = self.space.numbers(rows)
         self.grow(len(numbers))
         fresh = np.empty(len(numbers), dtype=np.bool_)
-        self.count += int(_add()(self.slots, self.shift, numbers, 0, len(numbers), fresh))
+        add = hash_function("add_keys")
+        self.count += int(add(self.slots, self.shift, numbers, 0, len(numbers), fresh))
         return fresh
 
 

@@ -9,12 +9,14 @@ tries (`storage/loop_tables.py`), to which new rows are added in place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import reduce
 from operator import is_
 from typing import Any
 
 from gdatalog.engine.derived import device_ops
+from gdatalog.engine.fixpoint.row_sets import hash_function
 from gdatalog.executors import Ops
+from gdatalog.records import dataclass, field
 from gdatalog.storage.loop_tables import HashTrie, TooLong
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -27,23 +29,25 @@ MANY = 256  # runs from which they merge although no plan reads indexes
 FEW = 4096  # rows up to which a run is merged at once
 
 
+@dataclass(eq=False)
 class Runs:
     """`last`: the run that was added last, separate from all earlier rows."""
 
-    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Ops) -> None:
-        self.columns = columns
-        self.types = types
-        self.ops = ops
-        self.length = 0
-        self._spilled = 0  # how many of these are in files
-        self.last: Relation | None = None
-        self._before: list[Relation] = []
-        self._ones: list[tuple[Sequence[Relation], Relation]] = []
-        self._few = 0  # the minimal number of runs after merging
-        self._many = MANY
-        self._read = False  # whether they were read since their indexes were counted
-        self._trie_nbytes = 0
-        self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    ops: Ops
+    length: int = 0
+    last: Relation | None = None
+    _spilled: int = 0  # how many rows are in files
+    _before: list[Relation] = field(default_factory=list)
+    _ones: list[tuple[Sequence[Relation], Relation]] = field(default_factory=list)
+    _few: int = 0  # the minimal number of runs after merging
+    _many: int = MANY
+    _read: bool = False  # whether they were read since their indexes were counted
+    _trie_nbytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._dtypes: list[Any] = [self.ops.xp.dtype("int32")] * len(self.types)
 
     @property
     def nbytes(self) -> int:
@@ -95,11 +99,6 @@ class Runs:
         self.length += rows.length
         self._spilled += rows.length if rows.store.spilled else 0
 
-    def add_proposition(self) -> Relation:
-        """Adds the row without columns: the proposition is true."""
-        self.last = Relation(self.columns, (), (), 1)
-        return self.last
-
     def settle(self) -> None:
         """Makes the last run one of the earlier ones."""
         if self.last is not None:
@@ -122,7 +121,7 @@ class Runs:
         for run in self._before:
             groups.append([run])
             sizes.append(run.length)
-            while len(groups) > 1 and _merges(sizes[-2], sizes[-1]):
+            while len(groups) > 1 and (sizes[-2] < FEW or SMALLER * sizes[-1] > sizes[-2]):
                 small, size = groups.pop(), sizes.pop()
                 groups[-1] += small
                 sizes[-1] += size
@@ -163,10 +162,6 @@ class Runs:
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 
-def _merges(large: int, small: int) -> bool:
-    return large < FEW or SMALLER * small > large
-
-
 # The hash tries of a growing relation, which compiled loops read (`storage/loop_tables.py`).
 
 
@@ -205,7 +200,7 @@ class HashIndexes:
         if key not in self.tries:
             rows = [run for run in runs if run is not last or self._complete[behind]]
             fits = self._fit(sum(run.length for run in rows), spare)
-            trie = HashTrie(columns, self.arity, _function) if fits else None
+            trie = HashTrie(columns, self.arity, hash_function) if fits else None
             self.tries[key] = trie
             for run in rows:
                 for block in run.blocks():
@@ -239,21 +234,3 @@ class HashIndexes:
             trie.add(block)
         except TooLong:
             self.tries[key] = None
-
-
-_LISTS = ("i32[]", "i32[]", "i32[]", "i64[]")
-_TYPES = {
-    "add_indexed": ("i32[]", "i64", "i32[]", "i64", "i64", *_LISTS, "i32[]"),
-    "add_children": ("i32[]", "i32[]", "i64", "i64", "i64[]", "i32[]", *_LISTS, "i32[]"),
-    "add_different": ("i32[]", "i32[]", "i64", "i64", *_LISTS),
-    "fill_table": ("i32[]", "i64", "i32[]", "i64[]"),
-    "move_pairs": ("i64[]", "i32[]", "i64[]", "i32[]"),
-}
-
-
-@cache
-def _function(name: str) -> Any:
-    from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import hash_tables
-
-    return native.of(getattr(hash_tables, name), *_TYPES[name])

@@ -1,24 +1,27 @@
-"""The values of a fixpoint's rows, as far as they can be known: ranges, spaces, and initial rows.
+"""The values of a fixpoint's rows, as far as they can be known: ranges, spaces, groups, and initial
+rows.
 
 Values come from the initial rows, from columns of recursive atoms, and from the lists that bind a
-head's variables. The range of computed values is unknown. A partitioned fixpoint groups its initial
-rows by the partition column.
+head's variables (`widen_by_rules`). The range of computed values is unknown.
 
-The space of a recursive relation is predicted from the rules that derive it: a head variable that
-occurs in a finished relation takes at most that column's values; one that occurs only in recursive
-atoms, the values of their columns. Rows outside the space widen it.
+- A partitioned fixpoint groups its initial rows by the partition column.
+- The space of a recursive relation is predicted from the rules that derive it. Rows outside the
+  space widen it.
+- Groups of best values have codes, which are computed from their columns' keys.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.cpu_ops.functions import Scope, evaluate
+from gdatalog.engine.derived import Rows
+from gdatalog.engine.session.prepared import no_column
 from gdatalog.plan import (
     Assign,
     Constant,
@@ -28,26 +31,79 @@ from gdatalog.plan import (
     JoinPlan,
     Parameter,
     RulePlan,
-    Seek,
     Slot,
-    Step,
     TrieRef,
 )
-from gdatalog.plan.effects import all_steps, merged, participants
-from gdatalog.records import dataclass
-from gdatalog.storage.keys import Flow, KeySpace, RelationColumn, span_of, union, widen
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.keys import KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Span
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
+    from gdatalog.printer.lattice import BestRelation, Follow
     from gdatalog.printer.worklist import Recursive
 
 
+Known = dict[RelationColumn, Span | None]  # None: no values
+# What a rule derives for a relation's columns: expressions over the bindings of a join.
+Head = tuple[str, Mapping[int, Expr], JoinPlan]
+DataSpan = Callable[[TrieRef, int], Span | None]  # of a level of a finished relation's index
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
-ANY = (-(1 << 63), (1 << 63) - 1)  # of computed values
+ANY = (-(1 << 63), (1 << 63) - 1)  # of values of which nothing is known
+
+
+def widen_by_rules(
+    known: Known,
+    heads: Iterable[Head],
+    data: DataSpan,
+    scope: Scope,
+    unknown: Callable[[], Span | None],
+) -> None:
+    """Widens the ranges of columns by what rules derive, until none changes. `unknown`: the range
+    of values of which nothing is known."""
+
+    def derived(expr: Expr, join: JoinPlan) -> Span | None:
+        if isinstance(expr, Constant | Parameter):
+            keys, _ = evaluate(expr, no_column, 1, scope)
+            return int(keys[0]), int(keys[0])
+        found: list[Span | None] = []
+        if isinstance(expr, Slot) and join.given is not None:
+            columns = [
+                (join.given.relation, at) for at, s in enumerate(join.given.slots) if s == expr
+            ]
+            found = [known[column] for column in columns if column in known]
+        if isinstance(expr, Slot) and not found:
+            found = [data(*place) for place in _places(expr.name, join)]
+        if None in found:
+            return None
+        spans = [span for span in found if span is not None and span != ANY]
+        if not spans:
+            return unknown()
+        low, high = max(low for low, _ in spans), min(high for _, high in spans)
+        return (low, high) if low <= high else None
+
+    flows = [
+        ((name, at), partial(derived, expr, join))
+        for name, columns, join in heads
+        for at, expr in columns.items()
+    ]
+    widen(known, flows)
+
+
+def _places(variable: str, join: JoinPlan) -> Iterator[tuple[TrieRef, int]]:
+    """The index levels in which a variable's values stand."""
+    for step in join.steps:
+        if isinstance(step, Join | Assign | Generate) and step.variable == variable:
+            for part in step.participants:
+                if not join.tries[part.trie].ranked:
+                    yield join.tries[part.trie], part.depth
+
+
+def span_of_column(relation: Relation, at: int) -> Span | None:
+    return relation.spans[at] if relation.spans else None
 
 
 def spans_of(
@@ -55,63 +111,28 @@ def spans_of(
     held: Mapping[str, Sequence[RowsByColumn]],
     arities: Mapping[str, int],
     columns: Mapping[str, int],
-    tries: Sequence[Trie],
+    tries: Mapping[TrieRef, Trie],
     scope: Scope,
 ) -> Spans:
-    """The ranges of the relations' columns, which `columns` partition, for these initial rows.
-    `tries`: those of all rules, concatenated."""
-    values = [
-        (int(g.values[0]), int(g.values[-1]))
-        for groups in held.values()
-        for g in groups
-        if len(g.values)
-    ]
-    everywhere = union(*values)
-    known: dict[RelationColumn, Span | None] = {
+    """The ranges of the relations' columns, which `columns` partition, for these initial rows."""
+    groups = [group for own in held.values() for group in own if len(group.values)]
+    everywhere = union(*((int(g.values[0]), int(g.values[-1])) for g in groups))
+    known: Known = {
         (name, column): everywhere
         if column == columns[name]
         else union(*(group.span(column) for group in held[name]))
         for name, arity in arities.items()
         for column in range(arity)
     }
-    flows: list[Flow] = []
-    _, parts = merged([rule.join for rule in rules])
-    for rule, steps in zip(rules, parts, strict=True):
-        given = rule.join.given
-        assert given is not None
-        bound = {slot.name: column for column, slot in enumerate(given.slots)}
-        for column, output in enumerate(rule.join.outputs):
-            target = rule.head, column
-            if column == columns[rule.head]:
-                continue
-            if isinstance(output, Slot) and output.name in bound:
-                flows.append((target, partial(known.get, (given.relation, bound[output.name]))))
-            else:
-                known[target] = union(known[target], _span_of(output, steps, tries, scope))
-    widen(known, flows)
+    heads = [(rule.head, dict(enumerate(rule.join.outputs)), rule.join) for rule in rules]
+    widen_by_rules(
+        known, heads, lambda ref, depth: tries[ref].levels[depth].span, scope, lambda: ANY
+    )
     spans: Spans = {name: {} for name in arities}
     for (name, column), span in known.items():
         # A column without a range never gets a value.
         spans[name][column] = None if span == ANY else span or (0, 0)
     return spans
-
-
-def _span_of(output: Expr, steps: Sequence[Step], tries: Sequence[Trie], scope: Scope) -> Span:
-    """The range of a head's expression."""
-    if isinstance(output, Constant | Parameter):
-        keys, _ = evaluate(output, _no_column, 1, scope)
-        return int(keys[0]), int(keys[0])
-    if not isinstance(output, Slot):
-        return ANY
-    for step in steps:
-        if isinstance(step, Join | Assign | Generate) and step.variable == output.name:
-            lists = [tries[part.trie].levels[part.depth].span for part in step.participants]
-            return min(lists, key=lambda span: span[1] - span[0], default=ANY)
-    return ANY
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
 
 
 def narrow(span: Span | None) -> bool:
@@ -135,6 +156,161 @@ def limits_of(spans: Mapping[int, Span | None]) -> Array:
         if span is not None and span[1] - span[0] < 1 << 62:
             found[2 * column : 2 * column + 2] = span[0], span[1] - span[0] + 1
     return found
+
+
+# Predicts the space of rows of recursive relations from the rules that derive them.
+
+
+def expected_spaces(
+    plans: Iterable[RulePlan],
+    before: Mapping[str, KeySpace | None],
+    relation: Callable[[str], Relation],
+    scope: Scope,
+) -> dict[str, KeySpace]:
+    """A space for each relation whose columns can all be predicted. `before`: growing relations,
+    with the space of their current rows; `relation` returns the others."""
+    known: Known = {}
+    for name, space in before.items():
+        for at, (low, count) in enumerate(space.box if space else ()):
+            known[name, at] = low, low + count - 1
+    joins = [(plan.relation, join) for plan in plans for join in plan.joins]
+    heads = [(name, dict(enumerate(join.outputs)), join) for name, join in joins]
+
+    def data(ref: TrieRef, depth: int) -> Span | None:
+        at = ref.columns[depth]
+        if ref.relation in before:
+            return known.get((ref.relation, at), ANY)
+        return span_of_column(relation(ref.relation), at)
+
+    widen_by_rules(known, heads, data, scope, lambda: None)
+    spaces = {}
+    for name, arity in {name: len(join.outputs) for name, join in joins}.items():
+        spans = [span for at in range(arity) if (span := known.get((name, at))) is not None]
+        space = KeySpace.within(spans) if len(spans) == arity else None
+        if space is not None:
+            spaces[name] = space
+    return spaces
+
+
+# Groups of best values as numbers: the possible groups, their codes, and decoding.
+
+
+MOST_CODES = 1 << 62
+
+
+class Uncoded(Exception):
+    """Why groups have no codes, for a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCodes:
+    """For each relation its first code, and the least key and stride of each column."""
+
+    kept: Sequence[BestRelation]
+    places: Array
+    total: int
+
+    def of(self, number: int) -> tuple[int, int, Array]:
+        """A relation's codes as a range; its columns' strides."""
+        at = sum(1 + 2 * len(each.columns) for each in self.kept[:number])
+        width = 2 * len(self.kept[number].columns)
+        pairs = self.places[at + 1 : at + 1 + width].reshape(-1, 2)
+        return int(self.places[at]), int(self.places[at + 1 + width]), pairs
+
+    def seeds(self, rows: Mapping[str, Rows]) -> tuple[Array, Array, Array]:
+        """The codes, costs and partition values (0 if none) of all relations' rows."""
+        parts = []
+        for number, each in enumerate(self.kept):
+            columns, count = rows[each.name]
+            if not count:
+                continue
+            base, _, pairs = self.of(number)
+            code = np.full(count, base, dtype=np.int64)
+            for at, (least, stride) in zip(each.columns, pairs, strict=True):
+                code += (columns[at].astype(np.int64) - least) * stride
+            value = columns[each.optimum].astype(np.int64)
+            split = np.zeros(count, dtype=np.int64)
+            if each.split is not None:
+                split = columns[each.split].astype(np.int64)
+            parts.append((code, value if each.kind == "min" else ~value, split))
+        if not parts:
+            none = np.empty(0, dtype=np.int64)
+            return none, none, none
+        codes, costs, splits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return codes, costs, splits
+
+    def rows(self, number: int, codes: Array, costs: Array, splits: Array | None) -> Columns:
+        """Decodes the groups of a relation."""
+        each = self.kept[number]
+        base, _, pairs = self.of(number)
+        rest = codes.astype(np.int64) - base
+        keys: dict[int, Array] = {each.optimum: costs if each.kind == "min" else ~costs}
+        if each.split is not None and splits is not None:
+            keys[each.split] = splits
+        for at, (least, stride) in zip(each.columns, pairs, strict=True):
+            part = rest // stride if stride != 1 else rest
+            if stride != 1:
+                rest = rest - part * stride
+            keys[at] = part + least
+        return tuple(keys[at] for at in range(each.arity))
+
+
+def group_spans(
+    kept: Sequence[BestRelation],
+    rows: Mapping[str, Rows],
+    follows: Sequence[Follow],
+    data: DataSpan,
+    scope: Scope,
+) -> Known:
+    """The ranges of the columns of groups: of their first rows, and of all rows that rules
+    derive."""
+    known: Known = {}
+    for each in kept:
+        columns, count = rows[each.name]
+        for at in each.columns:
+            known[each.name, at] = span_of(columns[at]) if count else None
+    groups = {each.name: each.columns for each in kept}
+    heads = [(f.target, {at: f.head[at] for at in groups[f.target]}, f.join) for f in follows]
+
+    def unknown() -> None:
+        raise Uncoded("the groups that a rule derives are not known beforehand")
+
+    widen_by_rules(known, heads, data, scope, unknown)
+    return known
+
+
+def group_codes(kept: Sequence[BestRelation], known: Known) -> GroupCodes:
+    """The codes of groups whose columns have these ranges."""
+    places, total = [], 0
+    for each in kept:
+        places.append(total)
+        count, own = 1, []
+        for at in reversed(each.columns):
+            low, high = known[each.name, at] or (0, -1)
+            own.append((low, count))
+            count *= max(0, high - low + 1)
+        for low, stride in reversed(own):
+            places += [low, stride]
+        total += count
+        if total >= MOST_CODES:
+            raise Uncoded("groups have too many possible values")
+    return GroupCodes(kept, np.array([*places, total], dtype=np.int64), total)
+
+
+def passed_on(
+    kept: Sequence[BestRelation], follows: Sequence[Follow]
+) -> Sequence[BestRelation] | None:
+    """The relations, partitioned by a column that all rules pass on; None if there is none."""
+    optima = {each.name: each.optimum for each in kept}
+    for column in range(min(each.arity for each in kept)):
+        if all(
+            column not in (optima[follow.target], optima[follow.join.given.relation])
+            and follow.head[column] == follow.join.given.slots[column]
+            for follow in follows
+            if follow.join.given is not None
+        ):
+            return [replace(each, split=column) for each in kept]
+    return None
 
 
 # The initial rows of a partitioned fixpoint, grouped by the partition column.
@@ -245,83 +421,3 @@ def copied(plan: RulePlan, split: int) -> TrieRef | None:
         return None
     ordered = [columns[asked[at]] for at in order_by(split, len(asked))]
     return TrieRef(ref.relation, "full", tuple(ordered))
-
-
-# Predicts the space of rows of recursive relations from the rules that derive them.
-
-
-def expected_spaces(
-    plans: Iterable[RulePlan],
-    known: Mapping[str, KeySpace | None],
-    finished: Mapping[str, Relation],
-) -> dict[str, KeySpace]:
-    """A space for each relation whose columns can all be predicted.
-
-    `known`: growing relations, with the space of their current rows.
-    """
-    bounds: dict[RelationColumn, Span | None] = {}
-    for name, space in known.items():
-        for at, (low, span) in enumerate(space.box if space else ()):
-            bounds[name, at] = low, low + span - 1
-    memory: dict[RelationColumn, Span | None] = {}
-    flows: list[Flow] = [
-        (column, partial(_narrowest, sources, bounds, finished, memory))
-        for plan in plans
-        for join in plan.joins
-        for column, sources in _flows(plan, join)
-    ]
-    widen(bounds, flows)
-    arities: dict[str, int] = {}
-    for (name, _), _ in flows:
-        arities[name] = 1 + max(at for (other, at), _ in flows if other == name)
-    spaces = {}
-    for name, arity in arities.items():
-        found_all = [bounds.get((name, at)) for at in range(arity)]
-        if None not in found_all:
-            space = KeySpace.within([each for each in found_all if each is not None])
-            if space is not None:
-                spaces[name] = space
-    return spaces
-
-
-def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[RelationColumn, list[RelationColumn]]]:
-    """For each column of a head, the columns that its values come from."""
-    stands: dict[str, list[RelationColumn]] = {}
-    if join.given is not None:
-        for at, slot in enumerate(join.given.slots):
-            stands.setdefault(slot.name, []).append((join.given.relation, at))
-    for step in all_steps(join.steps):
-        name = ""
-        if isinstance(step, (Join, Assign, Generate)):
-            name = step.variable
-        elif isinstance(step, Seek) and isinstance(step.value, Slot):
-            name = step.value.name
-        for part in participants(step) if name else ():
-            ref = join.tries[part.trie]
-            if not ref.ranked:
-                stands.setdefault(name, []).append((ref.relation, ref.columns[part.depth]))
-    for at, output in enumerate(join.outputs):
-        sources = stands.get(output.name, []) if isinstance(output, Slot) else []
-        yield (plan.relation, at), sources
-
-
-def _narrowest(
-    sources: list[RelationColumn],
-    bounds: Mapping[RelationColumn, Span | None],
-    finished: Mapping[str, Relation],
-    memory: dict[RelationColumn, Span | None],
-) -> Span | None:
-    """The bounds of values that occur in all of these columns."""
-    found: Span | None = None
-    for column in sources:
-        name, at = column
-        relation = finished.get(name)
-        if relation is None:
-            more = bounds.get(column)
-        else:
-            if column not in memory:
-                memory[column] = span_of(relation.column(at))
-            more = memory[column]
-        if more is not None and (found is None or more[1] - more[0] < found[1] - found[0]):
-            found = more
-    return found

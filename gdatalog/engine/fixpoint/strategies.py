@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks, count_of, relation_of
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun, atoms
 from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
@@ -59,14 +59,14 @@ from gdatalog.planner.rewrite.linear_recursion import (
 )
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 
 
-Found = TypeVar("Found", Relations, Relations | None)
+# Runs the rounds of a stratum with these inputs, except for the relations that no one asks for.
+Run = Callable[[tuple[Stratum, StratumInputs], Collection[str]], Relations | None]
 
 # --------------------------------------------------------------------------------- planning
 
@@ -97,18 +97,18 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
     def smaller(size: int) -> Ready:
         """The next of the plans, after recording that this one did not fit."""
         made_of = {name: inputs.relation(name) for name in below}
-        inputs.plans.outgrew(stratum, made_of, (room, size))
+        inputs.plans.note((room, size), stratum, made_of)
         return by_size(size + 1)
 
     def by_size(size: int) -> Ready:
         if size == len(strategies):
             return on_host()
-        if inputs.plans.outgrown(stratum, inputs.relation, (room, size)):
+        if inputs.plans.holds((room, size), stratum, inputs.relation):
             return by_size(size + 1)
         plan = replace(ready.plan, strategy=strategies[size])
         return replace(ready, plan=plan, smaller=partial(smaller, size))
 
-    if too_large([plan for _, plan in ready.planned], finished, context.device, context.limits):
+    if too_large([plan for _, plan in ready.planned], finished, context):
         return on_host()
     bitmaps = (one for one in ready.plan.strategies[1:] if isinstance(one, BitmapRounds))
     strategies = [ready.plan.strategy, *bitmaps]
@@ -129,30 +129,15 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
     context = inputs.context
     placed = None if context.cluster is None else context.cluster.placement(stratum, inputs)
-    return Ready(
-        StratumPlan(
-            stratum.relations,
-            True,
-            strategy,
-            tuple(plan for _, plan in planned),
-            tuple(plan for _, plan in before),
-            rewrites,
-            placed or _here(splits, strategy),
-        ),
-        stratum,
-        inputs,
-        tuple(rule for rule, _ in (*before, *planned)),
-        RUNNERS,
-    )
-
-
-def _here(splits: PartitionedStratum, strategy: Strategy) -> Local:
-    """Where a recursive stratum runs on this machine: on several devices if it is partitioned, or
-    may become so."""
-    device = splits.context.device
-    then = None if strategy.fallback is None else strategy.fallback.to
+    # On this machine: on several devices if it is partitioned, or may become so.
+    device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
     shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
-    return Local(device.members[0] if shared is None else device.name, shared)
+    here = Local(device.members[0] if shared is None else device.name, shared)
+    later, first = tuple(plan for _, plan in planned), tuple(plan for _, plan in before)
+    names, place = stratum.relations, placed or here
+    plan = StratumPlan(names, True, strategy, later, first, rewrites, place)
+    rules = tuple(rule for rule, _ in (*before, *planned))
+    return Ready(plan, stratum, inputs, rules, RUNNERS)
 
 
 def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
@@ -163,10 +148,8 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
     enough: tuple[When, ...] = (TooManyRows(tuning.rounds_most), Bytes(splits.context.memory))
     here = splits.context.device is CPU
     if splits.split is not None:
-        keys = tuple(
-            Key(name, column, inputs.schemas[name].columns[column])
-            for name, column in sorted(splits.columns.items())
-        )
+        columns, schemas = sorted(splits.columns.items()), inputs.schemas
+        keys = tuple(Key(name, at, schemas[name].columns[at]) for name, at in columns)
         rounds = SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
         partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
         first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
@@ -189,13 +172,13 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
     return SemiNaive(projections, Fallback((small,), worklist)), parts
 
 
-def _in_place(splits: PartitionedStratum) -> InPlace | None:
+def _in_place(run: StratumRun) -> InPlace | None:
     """The in-place lattice strategy, if it applies to the stratum."""
-    if not any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
+    if not any(isinstance(table, LatticeRounds) for table in run.tables.values()):
         return None
     from gdatalog.engine.fixpoint.lattice_worklist import InPlace
 
-    best = InPlace(splits.stratum, splits.inputs)
+    best = InPlace(run.stratum, run.inputs)
     return best if best.refusal is None else None
 
 
@@ -221,7 +204,7 @@ def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
 # ---------------------------------------------------------------------------------- running
 
 
-def _rounds(strategy: SemiNaive, ready: Ready) -> Relations:
+def _rounds(strategy: SemiNaive, ready: Ready) -> Relations | None:
     until = () if strategy.fallback is None else strategy.fallback.when
 
     def run(way: tuple[Stratum, StratumInputs], passing: Collection[str]) -> Relations:
@@ -241,11 +224,7 @@ def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
     return _projected(strategy, ready, lambda way, passing: MarkedRounds(*way).run(passing))
 
 
-def _projected(
-    strategy: SemiNaive | BitmapRounds,
-    ready: Ready,
-    run: Callable[[tuple[Stratum, StratumInputs], Collection[str]], Found],
-) -> Found:
+def _projected(strategy: SemiNaive | BitmapRounds, ready: Ready, run: Run) -> Relations | None:
     """The output of rounds, for rules that dead-variable projection has split."""
     stratum, inputs = ready.stratum, ready.inputs
     parts = split_stratum(stratum, inputs) if strategy.projections else None
@@ -268,10 +247,8 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
 
 
 def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
-    from gdatalog.engine.fixpoint.lattice_worklist import InPlace
-
-    best = InPlace(ready.stratum, ready.inputs)
-    return best.run() if best.refusal is None else None
+    best = _in_place(StratumRun(ready.stratum, ready.inputs))
+    return None if best is None else best.run()
 
 
 def _worklist(_: Worklist, ready: Ready) -> Relations | None:
@@ -328,16 +305,13 @@ def split_stratum(stratum: Stratum, inputs: StratumInputs) -> SplitStratum | Non
     return inputs.plans.parted(stratum, way, inputs.relation, make)
 
 
-def with_parts(parts: SplitStratum, inputs: StratumInputs) -> StratumInputs:
-    """The same inputs, with the relations of the parts."""
-    return replace(inputs, schemas={**inputs.schemas, **parts.schemas})
-
-
 def over(
     parts: SplitStratum | None, stratum: Stratum, inputs: StratumInputs
 ) -> tuple[Stratum, StratumInputs]:
     """A stratum with split rules, and its inputs."""
-    return (stratum, inputs) if parts is None else (parts.stratum, with_parts(parts, inputs))
+    if parts is None:
+        return stratum, inputs
+    return parts.stratum, replace(inputs, schemas={**inputs.schemas, **parts.schemas})
 
 
 # A closure by a quadratic rule, evaluated by its linear rule.
@@ -397,16 +371,14 @@ def one_worklist(stratum: Stratum, inputs: StratumInputs) -> OneWorklist | None:
     keyed = with_key(stratum, inputs.schemas)
     if keyed is None:
         return None
-    rows = {name: [_with_zeros(part) for part in parts] for name, parts in inputs.seeds.items()}
+    rows = {name: [_zeroed(part) for part in parts] for name, parts in inputs.seeds.items()}
     stratum, schemas = keyed[0], {**inputs.schemas, **keyed[1]}
     return OneWorklist(stratum, replace(inputs, schemas=schemas, seeds=rows))
 
 
-def _with_zeros(part: Derived) -> Derived:
-    blocks = part.blocks if isinstance(part, DistinctBlocks) else [part[0]]
-    count = part.count if isinstance(part, DistinctBlocks) else part[1]
-    return DistinctBlocks([_zeros(block) for block in blocks], count)
-
-
-def _zeros(block: Columns) -> Columns:
-    return np.zeros(len(block[0]), dtype=np.int32), *block
+def _zeroed(part: Derived) -> Derived:
+    """Rows with a first column of zeros."""
+    blocks = blocks_of(part)
+    zeros = [np.zeros(len(block[0]), dtype=np.int32) for block in blocks]
+    pairs = zip(zeros, blocks, strict=True)
+    return DistinctBlocks([(first, *block) for first, block in pairs], count_of(part))

@@ -10,7 +10,7 @@ grow in place. A plan that reads other indexes of them runs for each combination
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, prod
 from time import perf_counter
@@ -25,16 +25,15 @@ from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
-from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
-from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -51,59 +50,50 @@ MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory
 AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
 
 
+Grown = dict[TrieRef, HashTrie]
+
+
 class LoopsPay(Exception):
     """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
     join's own allowance.)"""
 
 
-@dataclass(slots=True)
 class Variant:
-    """`plan`: the plan of `rule` with this join only, which has a `number` in the `whole` plan."""
+    """A join of a rule for the new rows of one of its atoms. `plan`: the plan of the rule with this
+    join only, which has a `number` in the `whole` plan. `expected`: the input rows that the plan
+    assumes."""
 
-    run: StratumRun
-    rule: CheckedRule
-    plan: RulePlan
-    expected: float  # input rows that the plan assumes
-    whole: RulePlan
-    number: int
-    looked: int = 0  # rows looked at breadth-first
-    followed: int = 0  # rows processed breadth-first
-    unprintable: bool = False  # whether there are no loops
-    must: bool = True  # whether to wait for loops that are not compiled yet
-    rate: float = inf  # rows that loops recently looked at per input row
-    # Loops by the layouts of their indexes and by the kind of dedup index.
-    loops: OrderedDict[object, PlanFunction] = field(default_factory=OrderedDict)
-    printed: dict[object, PrintedPlan] = field(
-        default_factory=dict
-    )  # loops that are not compiled yet
-    tries: list[Trie | None] = field(default_factory=list)  # those that stay
-    waiting: float = 0.0  # rows not reported to the compiler yet
-    report: RuleRun | None = None  # a profile's metrics of the whole plan
-    found: int = 0  # new rows that loops found in this round
-    called: str = field(init=False)  # for progress reports
-    tuning: Tuning = field(init=False)
-    lasting: dict[int, Any] = field(default_factory=dict)  # its state over all rounds
-    # Of the plan: its join, the relation whose new rows it follows, the numbers of the indexes of
-    # relations that the fixpoint changes, and these.
-    join: JoinPlan = field(init=False)
-    follows: str = field(init=False)
-    numbers: tuple[int, ...] = field(init=False)
-    growing: tuple[TrieRef, ...] = field(init=False)
-    # Whether it reads only old rows of the relation whose new rows it processes.
-    before: bool = field(init=False)
+    def __init__(self, run: StratumRun, rule: CheckedRule, whole: RulePlan, number: int) -> None:
+        self.run, self.rule, self.whole, self.number = run, rule, whole, number
+        self.plan, self.expected = alone(whole, number), float(DELTA)
+        self.called = run.called(rule)  # for progress reports
+        self.tuning = run.context.tuning
+        self.must = True  # whether to wait for loops that are not compiled yet
+        self.waiting = 0.0  # rows not reported to the compiler yet
+        self.report: RuleRun | None = None  # a profile's metrics of the whole plan
+        self.found = 0  # new rows that loops found in this round
+        self._begin()
 
-    def __post_init__(self) -> None:
-        self.called = self.run.called(self.rule)
-        self.tuning = self.run.context.tuning
-        self._read()
-
-    def _read(self) -> None:
+    def _begin(self) -> None:
+        """Sets what belongs to the plan's join."""
         (self.join,) = self.plan.joins
         assert self.join.given is not None
-        self.follows = self.join.given.relation
+        self.follows = self.join.given.relation  # whose new rows it processes
+        self.looked = 0  # rows looked at breadth-first
+        self.followed = 0  # rows processed breadth-first
+        self.rate = inf  # rows that loops recently looked at per input row
+        self.unprintable = False  # whether there are no loops
+        # Loops by the layouts of their indexes and by the kind of dedup index; and those that are
+        # not compiled yet.
+        self.loops: OrderedDict[object, PlanFunction] = OrderedDict()
+        self.printed: dict[object, PrintedPlan] = {}
+        self.lasting: dict[int, Any] = {}  # its state over all rounds
         refs, tables = self.join.tries, self.run.tables
+        # The numbers of the indexes of relations that the fixpoint changes, and these.
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
         self.growing = tuple(refs[at] for at in self.numbers)
+        self.tries: list[Trie | None] = []  # those that stay
+        # Whether it reads only old rows of the relation whose new rows it processes.
         own = [ref.version for ref in self.growing if ref.relation == self.follows]
         self.before = bool(own) and "full" not in own
 
@@ -115,52 +105,29 @@ class Variant:
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Processes the new rows; returns candidate rows and the metrics. Loops have already added
         their rows to the relation; they are `new` if there are no others."""
-        with self.run.context.limits.watch.work("joining", self.called):
-            return self._follow()
-
-    def _follow(self) -> tuple[list[Derived], RuleRound]:
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
         before = Costs() if self.report is None else time_spent()
         derived: list[Derived] = []
-        if not (self._worth() and self._by_loops(stats)):
-            derived = self._breadth_first(stats)
+        with self.run.context.limits.watch.work("joining", self.called):
+            if not (self._worth() and self._by_loops(stats)):
+                derived = self._breadth_first(stats)
         for loops in self.loops.values():
             loops.let_go(self.numbers)
         if not derived:
             stats.new = self.found
-        self.run.record.ran(stats)
+        self.run.record.ran(stats, self.report)
         if self.report is not None:
             self.report.add_costs(time_spent() - before)
-            self.report.bytes = max(self.report.bytes, stats.bytes)
         return derived, stats
 
-    def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
+    def change(self, whole: RulePlan, expected: float) -> None:
         """Switches to another plan of the same rule and atom."""
-        self.expected, self.whole = expected, whole
-        if plan.joins[0] is not self.join:
-            self.unprintable = False
-            self.loops.clear()
-            self.printed.clear()
-            self.tries = []
-            self.looked, self.followed, self.rate = 0, 0, inf
-            self.lasting.clear()
-        self.plan = plan
-        self._read()
+        self.plan, self.whole, self.expected = alone(whole, self.number), whole, expected
+        if self.plan.joins[0] is not self.join:
+            self._begin()
 
     # ------------------------------------------------------------------------ what it is run on
-
-    def _hash_tries(self) -> dict[TrieRef, HashTrie]:
-        """The indexes of growing relations that grow in place."""
-        found: dict[TrieRef, HashTrie] = {}
-        for ref in self.growing:
-            table = self.run.tables[ref.relation]
-            if isinstance(table, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
-                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
-                trie = table.hash_trie(ref.columns, behind)
-                if trie is not None:
-                    found[ref] = trie
-        return found
 
     def _combinations(self, growing: Sequence[TrieRef]) -> Iterator[Parts]:
         """Each combination of the growing relations' runs."""
@@ -216,7 +183,7 @@ class Variant:
 
     def _in_time(self, parts: Parts, stats: RuleRound) -> Derived | None:
         """Runs breadth-first while that pays; returns None if it has not completed."""
-        if not self._may_loop() or self.unprintable:
+        if self._table() is None:
             return self._in_levels(parts, stats)
         limits, tuning = self.run.context.limits, self.tuning
         most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
@@ -254,20 +221,19 @@ class Variant:
 
     # -------------------------------------------------------------------------------- by loops
 
-    def _may_loop(self) -> bool:
-        run = self.run
-        table = run.tables[self.plan.relation]
-        return (
-            run.context.device is CPU
-            and run.context.knobs.strategy != "levelwise"
-            and isinstance(table, DeltaRelation)
-            and bool(table.types)
-            and table.dedup != "sort"
-        )
+    def _table(self) -> DeltaRelation | None:
+        """The relation to which loops may add their rows; None if there are no loops."""
+        context, table = self.run.context, self.run.tables[self.plan.relation]
+        if self.unprintable or context.device is not CPU or context.knobs.strategy == "levelwise":
+            return None
+        if isinstance(table, DeltaRelation) and table.types and table.dedup != "sort":
+            return table
+        return None
 
     def _worth(self) -> bool:
         """Whether the remaining work is worth loops, or they may be compiled by now."""
-        if not self._may_loop() or self.unprintable:
+        table = self._table()
+        if table is None:
             return False
         if self.loops or self.run.context.knobs.strategy == "lftj":
             return True
@@ -278,32 +244,18 @@ class Variant:
         asked = self.printed.values()
         if asked and not (self.must or any(function_soon(each, looked) for each in asked)):
             return False
-        table = self.run.tables[self.plan.relation]
-        assert isinstance(table, DeltaRelation)
         return table.loops_hash() is not None
 
     def _expected_looked(self) -> float:
         """How many rows breadth-first will have looked at after these."""
-        return self.looked + self.new_rows * self._each()
-
-    def _each(self) -> float:
-        """The average number of rows looked at for each input row."""
-        if self.followed:
-            return self.looked / self.followed
-        return self._expected_each()
+        each = self.looked / self.followed if self.followed else self._expected_each()
+        return self.looked + self.new_rows * each
 
     def _expected_each(self) -> float:
         return max(1.0, self.join.cost / max(1.0, self.expected))
 
-    def _nest(self, tries: Sequence[Trie | HashTrie], hashed: bool) -> JoinNest:
-        given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
-        sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
-        form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        context, profiled = self.run.context, self.report is not None
-        return JoinNest(self.join, form, sources, context, counted=profiled, growing=self.numbers)
-
     def _loops(
-        self, parts: Parts, grown: Mapping[TrieRef, HashTrie], hashed: bool, given: Columns
+        self, parts: Parts, grown: Grown, hashed: bool, given: Columns
     ) -> PlanFunction | None:
         """Loops for these relations; None if they cannot be printed or compiled, or are not
         compiled yet."""
@@ -334,9 +286,12 @@ class Variant:
     def _made(
         self, key: object, tries: Sequence[Trie | HashTrie], hashed: bool
     ) -> PlanFunction | None:
-        printed = self.printed.get(key)
+        context, printed = self.run.context, self.printed.get(key)
         if printed is None:
-            nest = self._nest(tries, hashed)
+            given: dict[TrieRef, Any] = dict(zip(self.join.tries, tries, strict=True))
+            sources = Sources(given.__getitem__, lambda name: (self._blocks()[0], 0))
+            form, counts = Form(self.join.outputs, fresh=True, hashed=hashed), bool(self.report)
+            nest = JoinNest(self.join, form, sources, context, {}, counts, self.numbers)
             if nest.reason is not None:
                 self.unprintable = True
                 return None
@@ -351,7 +306,6 @@ class Variant:
             return None
         if function is None:
             return None
-        context = self.run.context
         loops = PlanFunction(function, printed, context.scope, context.knobs.workers)
         del self.printed[key]
         self.loops[key] = loops
@@ -364,10 +318,17 @@ class Variant:
 
     def _by_loops(self, stats: RuleRound) -> bool:
         """Runs loops, which add their rows to the relation; returns whether they completed."""
-        table = self.run.tables[self.plan.relation]
-        if not self._may_loop() or self.unprintable or not isinstance(table, DeltaRelation):
+        table = self._table()
+        if table is None:
             return False
-        grown = self._hash_tries()
+        grown: Grown = {}  # the indexes of growing relations that grow in place
+        for ref in self.growing:
+            read = self.run.tables[ref.relation]
+            if isinstance(read, DeltaRelation) and not (ref.tests or ref.weighted or ref.ranked):
+                behind = ref.version == "old" and self.run.behind(ref, self.follows, self.before)
+                trie = read.hash_trie(ref.columns, behind)
+                if trie is not None:
+                    grown[ref] = trie
         others = [ref for ref in self.growing if ref not in grown]
         return all(
             self._follow_block(block, table, parts, grown, stats)
@@ -376,12 +337,7 @@ class Variant:
         )
 
     def _follow_block(
-        self,
-        given: Columns,
-        table: DeltaRelation,
-        parts: Parts,
-        grown: Mapping[TrieRef, HashTrie],
-        stats: RuleRound,
+        self, given: Columns, table: DeltaRelation, parts: Parts, grown: Grown, stats: RuleRound
     ) -> bool:
         limits, tuning = self.run.context.limits, self.tuning
         known, loops, before = table.loops(), None, 0
@@ -442,23 +398,15 @@ class Variant:
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
     """Joins short blocks of rows, because each run of loops has fixed costs."""
-    if len(blocks) == 1:
-        yield tuple(map(np.ascontiguousarray, blocks[0]))
-        return
     waiting: list[Columns] = []
-    for block in blocks:
+    for at, block in enumerate(blocks, 1):
         waiting.append(block)
-        if not block or sum(len(each[0]) for each in waiting) >= AT_ONCE:
-            yield _joined(waiting)
+        ends = not block or at == len(blocks)
+        if ends or sum(len(each[0]) for each in waiting) >= AT_ONCE:
+            several = len(waiting) > 1
+            joined = tuple(map(np.concatenate, zip(*waiting, strict=True))) if several else block
+            yield tuple(map(np.ascontiguousarray, joined))
             waiting = []
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(blocks: Sequence[Columns]) -> Columns:
-    if len(blocks) == 1:
-        return tuple(map(np.ascontiguousarray, blocks[0]))
-    return tuple(map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def alone(plan: RulePlan, number: int) -> RulePlan:

@@ -70,9 +70,8 @@ def strategy_of(given: object) -> Strategy:
     >>> strategy_of("lftj")
     'lftj'
     """
-    for strategy in STRATEGIES:
-        if given == strategy:
-            return strategy
+    if given in STRATEGIES:
+        return given
     choices = ", ".join(f'"{strategy}"' for strategy in STRATEGIES)
     near = meant(str(given), STRATEGIES)
     hint = f"one of {choices}" if near is None else f'did you mean "{near}"? It is one of {choices}'

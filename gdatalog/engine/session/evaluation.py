@@ -10,28 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    Rows,
-    count_of,
-    relation_of,
-    remote_blocks,
-)
+from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows
+from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
 from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
-from gdatalog.engine.fixpoint.ready import Ready, Since
-from gdatalog.engine.session.prepared import CheckedText
+from gdatalog.engine.fixpoint.ready import Ready, Relations, Since
+from gdatalog.engine.session.prepared import CheckedText, parts_of
 from gdatalog.engine.session.remembered import (
     LastUse,
     MadeOf,
@@ -42,8 +34,9 @@ from gdatalog.engine.session.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.session.texts import NO_FACTS, FactList
+from gdatalog.engine.session.texts import FactList
 from gdatalog.engine.strata import (
+    Readers,
     count_stratum,
     plan_incremental,
     plan_stratum,
@@ -51,14 +44,11 @@ from gdatalog.engine.strata import (
     run,
     run_stratum,
 )
-from gdatalog.errors import Caution
 from gdatalog.parser.syntax import Atom, Param
 from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check import Checked, Schema, Stratum
-from gdatalog.planner.check.walk import Node, walk
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
 
 
@@ -75,6 +65,7 @@ class Evaluation:
     asked: Collection[str] = ()  # the relations that will be requested
     # Called with relations that are not read again, if this is the last call.
     let_go: Callable[[str], None] | None = None
+    checked: Checked = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
@@ -89,15 +80,8 @@ class Evaluation:
         for value in scope.params.values():
             if isinstance(value, str):
                 scope.symbols.intern(value)
+        self.checked = self.text.checked
         self._home = {name: s for s in self.checked.strata for name in s.relations}
-
-    @property
-    def checked(self) -> Checked:
-        return self.text.checked
-
-    @property
-    def cautions(self) -> list[Caution]:
-        return list(self.context.scope.cautions.values())
 
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
@@ -138,10 +122,6 @@ class Evaluation:
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
-    def derived(self, name: str) -> bool:
-        """Whether a relation has rules."""
-        return name in self._home
-
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that must be evaluated for these."""
         needed: set[str] = set()
@@ -171,7 +151,7 @@ class Evaluation:
             raise self.checked.unbound[name]
         if self.let_go is None:  # else each is read when its time comes, because it will go
             self._take_given(needed)
-        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read counts
+        counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:
             if stratum.relations[0] in self._known:
@@ -201,15 +181,14 @@ class Evaluation:
         alone = len(strata) == 1 or context.device is not CPU or context.cluster is not None
         if alone or self.let_go is not None or context.metrics.lasting:
             return
+        known, others = self._known.keys(), self._ready.keys() | self.remembered.keys()
+        left = [s for s in strata if s.relations[0] not in known and s.relations not in others]
         waiting = [
             stratum
-            for stratum in strata
+            for stratum in left
             if len(stratum.rules) == 1
             and not stratum.recursive
-            and stratum.relations[0] not in self._known
-            and stratum.relations not in self._ready
-            and stratum.relations not in self.remembered
-            and self._known.keys() >= {*self._reads(stratum)}
+            and known >= {*self._reads(stratum)}
         ]
         for stratum in waiting if len(waiting) > 1 else ():
             ready = self._ready[stratum.relations] = self.planned(stratum)
@@ -241,50 +220,33 @@ class Evaluation:
         schema = self.checked.schemas[name]
         stored = self.stored.get(name)
         facts = self.facts(name)
-        if not facts:
-            if stored is not None:
-                return self._named(name, stored, schema.columns)
+        if not facts and stored is None:
             return Relation.empty(schema.columns, schema.types)
+        if not facts and stored is not None and stored.columns == schema.columns:
+            return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
         found = self.remembered.get((name,))
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        before = None if found is None else found.relations.get(name)
         tuning = self.context.tuning
         news = None if found is None else news_since(found, made_of, below, tuning)
-        if before is not None and news is not None and before.store.on_host:
-            relation = before
+        if not facts and stored is not None:
+            relation = stored.renamed(schema.columns)
+        elif found is not None and news is not None and found.relations[name].store.on_host:
+            relation = found.relations[name]
             for keys, count in self._new_seeds(name, news.facts[0], news):
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
                 relation = extended(relation, more)
         else:
-            seeds = self._seeds(name)
-            count = sum(map(count_of, seeds))
-            near = [part for part in seeds if not isinstance(part, DistinctBlocks)]
-            if len(near) < len(seeds):
-                relation = relation_of(schema.columns, schema.types, seeds, CPU.ops)
-            else:
-                blocks = [tuple(map(brought, keys)) for keys, _ in near]
-                columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-                relation = Relation.from_rows(schema.columns, schema.types, columns, count)
-        if self.keep([name]):
+            ((keys, count),) = self._fact_rows(name, facts)
+            relation = Relation.from_rows(schema.columns, schema.types, keys, count)
+            if stored is not None:
+                relation = union([relation, stored])
+        if not facts or self.keep([name]):
             versions = {read: held.version for read, held in below.items()}
             self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
         return relation
-
-    def _named(self, name: str, stored: Relation, columns: tuple[str, ...]) -> Relation:
-        """A stored relation under its declared column names, cached."""
-        if stored.columns == columns:
-            return stored
-        found = self.remembered.get((name,))
-        made_of = MadeOf((self.checked.schemas[name],), (), (NO_FACTS,), ())
-        below = {(name, True): stored}
-        if found is None or not found.fresh(made_of, below):
-            versions = {(name, True): stored.version}
-            found = Remembered(made_of, versions, {name: stored.renamed(columns)})
-            self.remembered[(name,)] = found
-        return found.relations[name]
 
     # ---------------------------------------------------------------------------------- strata
 
@@ -294,30 +256,20 @@ class Evaluation:
         if found is not None:
             return found
         self.context.limits.poll()
-        names = {
-            part.name
-            for rule in stratum.rules
-            if rule.body is not None
-            for part in walk(rule.body)
-            if isinstance(part, Atom)
-        }
+        names = {atom.name for rule in stratum.rules for atom in atoms_of(rule)}
         found = sorted(names.difference(stratum.relations))
         self.text.reads[stratum.relations] = found
         return found
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
-        nodes = _nodes(stratum)
-        used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
+        parts = chain.from_iterable(map(parts_of, stratum.rules))
+        used = {part.name for part in parts if isinstance(part, Param)}
         for atoms in facts:
             used.update(atoms.params)
-        return MadeOf(
-            tuple(self.checked.schemas[name] for name in stratum.relations),
-            stratum.rules,
-            facts,
-            self._values_of(used),
-            tuple(self.context.limit_sizes.get(name) for name in stratum.relations),
-        )
+        schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
+        limits = tuple(self.context.limit_sizes.get(name) for name in stratum.relations)
+        return MadeOf(schemas, stratum.rules, facts, self._values_of(used), limits)
 
     def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
         """The values with their types, because 1 = 1.0 = True in Python."""
@@ -329,37 +281,27 @@ class Evaluation:
         stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
         return {**below, **stored}
 
-    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+    def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
         found = self.remembered.get(tuple(name + what for name in stratum.relations))
         if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
-    def _remember(
-        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
-    ) -> None:
+    def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self.let_go is None and self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
             self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
                 self._made_of(stratum), versions, relations
             )
 
-    def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
+    def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
-        found = self.remembered.get(stratum.relations)
-        here = self.context.device is CPU
-        if found is None or not here or any(map(lies_away, found.relations.values())):
-            return None
-        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
-        if news is None:
+        found, news = self.remembered.get(stratum.relations), self.news(stratum)
+        if found is None or news is None:
             return None
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
-        if not monotone(stratum, changed, news.rules):
-            return None
-        seeds = {
-            name: in_rows(self._new_seeds(name, facts, news))
-            for name, facts in zip(stratum.relations, news.facts, strict=True)
-        }
+        facts = zip(stratum.relations, news.facts, strict=True)
+        seeds = {name: in_rows(self._new_seeds(name, own, news)) for name, own in facts}
         rows = {name: parts[0].joined(*parts[1:]) for name, parts in changed.items()}
         inputs = replace(self.inputs(), seeds=seeds)
         since = Since(found.relations, rows, tuple(news.rules))
@@ -367,29 +309,36 @@ class Evaluation:
         self._remember(stratum, relations)
         return relations
 
-    def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:
+    def news(self, stratum: Stratum) -> News | None:
+        """What was added since a stratum was evaluated, if its relations only get more rows."""
+        found = self.remembered.get(stratum.relations)
+        here = self.context.device is CPU
+        if found is None or not here or any(map(lies_away, found.relations.values())):
+            return None
+        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
+        if news is None:
+            return None
+        changed = [name for name, own in news.rows if not own]
+        return news if monotone(stratum, changed, news.rules) else None
+
+    def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
         """The rows that were added to a relation without rules: data and facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
     def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
         """The inputs of strata, or of one stratum with the rows that its relations have."""
-        schemas = self.checked.schemas
+        schemas, types = self.checked.schemas, self.checked.param_types
+        schemas = {**schemas, **self._counts} if self._counts else schemas
         own = () if stratum is None else stratum.relations
-        return StratumInputs(
-            self.context,
-            {**schemas, **self._counts} if self._counts else schemas,
-            self.checked.param_types,
-            self.relation,
-            self.text.plans,
-            {name: in_rows(self._seeds(name)) for name in own},
-        )
+        seeds = {name: in_rows(self._seeds(name)) for name in own}
+        return StratumInputs(self.context, schemas, types, self.relation, self.text.plans, seeds)
 
     def planned(self, stratum: Stratum) -> Ready:
         """The plan of a stratum."""
         return plan_stratum(stratum, self.inputs(stratum))
 
-    def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
+    def _run(self, stratum: Stratum, limit: int | None) -> Relations:
         ready = None if limit is not None else self._ready.pop(stratum.relations, None)
         if ready is None:
             relations = run_stratum(stratum, self.inputs(stratum), limit)
@@ -398,20 +347,14 @@ class Evaluation:
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
-                relations = {
-                    name: settled(found.relations[name], relation)
-                    for name, relation in relations.items()
-                }
+                old = found.relations
+                relations = {name: settled(old[name], now) for name, now in relations.items()}
             self._remember(stratum, relations)
         return relations
 
     def _counted(
-        self,
-        stratum: Stratum,
-        needed: Sequence[Stratum],
-        wanted: Iterable[str],
-        counting: dict[tuple[str, ...], Stratum],
-    ) -> Mapping[str, Relation] | None:
+        self, stratum: Stratum, needed: Sequence[Stratum], wanted: Iterable[str], counting: Readers
+    ) -> Relations | None:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
         if {*wanted, *self.asked} & set(stratum.relations):
@@ -423,22 +366,20 @@ class Evaluation:
         found = count_stratum(stratum, self.inputs(stratum), readers, before)
         if found is None:
             return None
+        relations, schemas, reading = found
         if before is None:
-            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
-        counting.update(found.readers)
-        self._counts.update(found.schemas)
-        return found.relations
+            self._remember(stratum, relations, COUNTS if schemas else "")
+        counting.update(reading)
+        self._counts.update(schemas)
+        return relations
 
-    def _of_counts(self, reader: Stratum) -> Mapping[str, Relation]:
+    def _of_counts(self, reader: Stratum) -> Relations:
         """Evaluates a stratum over counts. The CPU reads the few numbers."""
         inputs, context = self.inputs(), self.context
-        read = {
-            atom.name for rule in reader.rules if rule.body is not None for atom in atoms_of(rule)
-        }
+        read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
         few = context.tuning.device_from
-        if context.device is CPU or not read <= self._counts.keys():
-            return run_stratum(reader, inputs)
-        if any(self._known[name].length > few for name in read):
+        here = context.device is CPU or not read <= self._counts.keys()
+        if here or any(self._known[name].length > few for name in read):
             return run_stratum(reader, inputs)
         ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
         rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))
@@ -458,24 +399,12 @@ class Evaluation:
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
+    def _fact_rows(self, name: str, facts: Collection[Atom]) -> list[Rows]:
         types, scope = self.checked.schemas[name].types, self.context.scope
         looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
-
-        def rows() -> Rows:
-            return fact_rows(facts, types, scope.params, scope.symbols)
-
-        return [cancellable(looked_at, rows, None)]
+        return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
 
 
 def lies_away(relation: Relation) -> bool:
     """Whether its rows are remote only."""
     return relation.remote is not None and relation.remote.unfetched
-
-
-def _nodes(stratum: Stratum) -> list[Node]:
-    return [
-        node
-        for rule in stratum.rules
-        for node in (*rule.head.args, *([rule.body] if rule.body else []))
-    ]

@@ -6,20 +6,16 @@ part of others live for one call and are not cached.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.prepared import CheckedText
-from gdatalog.engine.session.remembered import news_since
 from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
-from gdatalog.parser.syntax import Atom
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite import plain
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
@@ -79,15 +75,19 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     rewritten = rewritten_for(evaluation, name, whole)
     if rewritten is None or rewritten.text is None:
         return None
-    part = Evaluation(
-        evaluation.context,
-        rewritten.text,
-        Overlay(evaluation.stored, rewritten.program.given),
-        partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.program.given),
-        evaluation.remembered,
-        lambda names: all(map(_is_users, names)) and evaluation.keep(names),
-        evaluation.asked,
-    )
+    given, asked = rewritten.program.given, rewritten.text.checked.facts
+
+    def facts(name: str) -> FactList:
+        """The facts of a relation: the user's, or the requested values of a magic set."""
+        users = given.get(name, name)
+        return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
+
+    def keep(names: Collection[str]) -> bool:
+        return all(map(_is_users, names)) and evaluation.keep(names)
+
+    context, stored = evaluation.context, Overlay(evaluation.stored, given)
+    known, asks = evaluation.remembered, evaluation.asked
+    part = Evaluation(context, rewritten.text, stored, facts, known, keep, asks)
     part._known.update(evaluation._known)
     rewritten.covered = ""
     for magic in rewritten.program.measured:
@@ -100,17 +100,6 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
             )
             return None
     return part
-
-
-def _facts(
-    evaluation: Evaluation,
-    asked: Mapping[str, Sequence[Atom]],
-    given: Mapping[str, str],
-    name: str,
-) -> FactList:
-    """The facts of a relation: the user's, or the requested values of a magic set."""
-    users = given.get(name, name)
-    return evaluation.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
 
 
 def rewritten_for(
@@ -147,8 +136,8 @@ def rewritten_for(
         looked_at[own] = evaluation.relation(own)
         return looked_at[own].statistics
 
-    worklists = context.device is CPU and knobs.split != "never"
-    worklists = worklists and knobs.strategy != "levelwise"
+    allowed = knobs.split != "never" and knobs.strategy != "levelwise"
+    worklists = allowed and context.device is CPU
     world = World(is_here, data.__contains__, size, context.limit_sizes, worklists, context.tuning)
     with spending("planning"):
         program = magic_program(evaluation.checked, name, world, knobs.magic_sets == "always")
@@ -165,13 +154,12 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
     if name not in home or home[name].recursive:
         return []
     found: dict[str, None] = {}
-    waiting = [own for own in evaluation._reads(home[name]) if own in home]
+    waiting = [*evaluation._reads(home[name])]
     while waiting:
         at_hand = waiting.pop()
-        if at_hand not in found:
-            stratum = home[at_hand]
-            found.update(dict.fromkeys(stratum.relations))
-            waiting += [own for own in evaluation._reads(stratum) if own in home]
+        if at_hand in home and at_hand not in found:
+            found.update(dict.fromkeys(home[at_hand].relations))
+            waiting += evaluation._reads(home[at_hand])
     return list(found)
 
 
@@ -181,19 +169,11 @@ def is_there(evaluation: Evaluation, name: str) -> bool:
         return True
     stratum = evaluation._home[name]
     found = evaluation.remembered.get(stratum.relations)
-    reads = evaluation._reads(stratum)
-    if found is None or not all(
-        is_there(evaluation, own) for own in reads if own in evaluation._home
-    ):
+    reads = [own for own in evaluation._reads(stratum) if own in evaluation._home]
+    if found is None or not all(is_there(evaluation, own) for own in reads):
         return False
     made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
-    if found.fresh(made_of, below):
-        return True
-    news = news_since(found, made_of, below, evaluation.context.tuning)
-    if news is None or evaluation.context.device is not CPU:
-        return False
-    changed = [own for (own, data) in news.rows if not data]
-    return monotone(stratum, changed, news.rules)
+    return found.fresh(made_of, below) or evaluation.news(stratum) is not None
 
 
 @contextmanager

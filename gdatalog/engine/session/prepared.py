@@ -12,8 +12,10 @@ stay and are computed where the rule runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
+from itertools import chain
 from math import isfinite
 from typing import Any, TypeVar
 from weakref import ref
@@ -29,7 +31,7 @@ from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param, Stat
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
-from gdatalog.planner.check.walk import LEAVES, rebuild, walk
+from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
 from gdatalog.planner.order.search import Orders
@@ -48,21 +50,16 @@ CHECKED = 4_000_000
 SHIFT = 10  # a factor in the number of rows: beyond it a plan is made again
 SIMILAR = 4  # plans of one rule, for parameters of different selectivity
 LIKE = 8  # a factor in selectivity: within it one plan serves both
+MOST_FACTS = 4096  # of strata over certain relations
 LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
 
 Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
+Splitting = Callable[[RelationOf], SplitStratum | None]
 # Relations by name, and what tells others with the same rows, where there are few.
 Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedPlan:
-    """A rule's plan, its relations, and the selectivity of its parameters."""
-
-    made_of: Held
-    looked: tuple[Looked, ...]
-    plan: RulePlan
+# A rule's plan, the relations that it was made of, and the selectivity of its parameters.
+PreparedPlan = tuple[RulePlan, Held, tuple[Looked, ...]]
 
 
 class Plans:
@@ -75,8 +72,7 @@ class Plans:
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
-        self._dense: dict[int, tuple[Stratum, Held]] = {}
-        self._outgrown: Recent[tuple[Stratum, Held]] = Recent()
+        self._facts: Recent[tuple[Stratum, Held]] = Recent(MOST_FACTS)  # of strata
         # Rules and strata in other words, by what they are made of.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
@@ -91,11 +87,7 @@ class Plans:
         return found
 
     def parted(
-        self,
-        stratum: Stratum,
-        way: str,
-        relation: RelationOf,
-        make: Callable[[RelationOf], SplitStratum | None],
+        self, stratum: Stratum, way: str, relation: RelationOf, make: Splitting
     ) -> SplitStratum | None:
         """Caches a stratum's split rules while they are equal; `make` looks up relations."""
         known = self._parted.get((id(stratum), way))
@@ -126,13 +118,13 @@ class Plans:
         values share a plan if their selectivity is similar.
         """
         _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
-        plans[:] = [known for known in plans if _same(known.made_of, relation)]
-        for known in plans:
-            if all(_alike(looked, relation, values) for looked in known.looked):
-                return known.plan
+        plans[:] = [known for known in plans if _same(known[1], relation)]
+        for plan, _, looked in plans:
+            if all(_alike(each, relation, values) for each in looked):
+                return plan
         params = Params(values)
         made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
-        plans.append(PreparedPlan(made_of, tuple(params.looked), plan))
+        plans.append((plan, made_of, tuple(params.looked)))
         del plans[:-SIMILAR]
         return plan
 
@@ -163,23 +155,14 @@ class Plans:
         self._delta_plans[id(rule), read] = seen, plan
         return plan
 
-    def dense(self, stratum: Stratum, relation: RelationOf) -> bool:
-        """Whether the keys of these relations are known to need no dictionary."""
-        known = self._dense.get(id(stratum))
+    def holds(self, fact: Hashable, stratum: Stratum, relation: RelationOf) -> bool:
+        """Whether a fact about a stratum was noted over the same relations: that their keys need no
+        dictionary, or that a recursion did not fit a device."""
+        known = self._facts.get((fact, id(stratum)))
         return known is not None and _same(known[1], relation)
 
-    def is_dense(self, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
-        """Records that they need none."""
-        self._dense[id(stratum)] = stratum, _held(relations)
-
-    def outgrown(self, stratum: Stratum, relation: RelationOf, room: Hashable) -> bool:
-        """Whether a recursion turned out not to fit a device; `room`: the other inputs of that."""
-        known = self._outgrown.get((id(stratum), room))
-        return known is not None and _same(known[1], relation)
-
-    def outgrew(self, stratum: Stratum, relations: Mapping[str, Relation], room: Hashable) -> None:
-        """Records that it did not fit."""
-        self._outgrown.put((id(stratum), room), (stratum, _held(relations)))
+    def note(self, fact: Hashable, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
+        self._facts.put((fact, id(stratum)), (stratum, _held(relations)))
 
 
 def _held(relations: Mapping[str, Relation]) -> Held:
@@ -242,12 +225,10 @@ class CheckedText:
         """Puts all symbols of the program into the symbol table."""
         if self._interned is symbols:
             return
-        for stratum in self.checked.strata:
-            for rule in stratum.rules:
-                for node in (*rule.head.args, *([rule.body] if rule.body else [])):
-                    for part in walk(node):
-                        if isinstance(part, Const) and part.type == "symbol":
-                            symbols.intern(str(part.value))
+        for rule in chain.from_iterable(stratum.rules for stratum in self.checked.strata):
+            for part in parts_of(rule):
+                if isinstance(part, Const) and part.type == "symbol":
+                    symbols.intern(str(part.value))
         self._interned = symbols
 
 
@@ -273,12 +254,9 @@ class Prepared:
         return self._seen
 
     def clear(self) -> None:
-        self.texts.clear()
-        self.programs.clear()
-        self.validities.clear()
-        self.lists.clear()
-        self._seen.clear()
-        self.orders.clear()
+        caches = self.texts, self.programs, self.validities, self.lists, self._seen, self.orders
+        for each in caches:
+            each.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """Parses a text; returns its program and warnings."""
@@ -306,12 +284,9 @@ class Prepared:
         `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
         cannot be read.
         """
-        over = (
-            tuple(map(id, outlines)),
-            tuple(known.items()),
-            tuple(sorted(types.items())),
-            tuple((at, str(error)) for at, error in unread.items()),
-        )
+        errors = tuple((at, str(error)) for at, error in unread.items())
+        data, params = tuple(known.items()), tuple(sorted(types.items()))
+        over = tuple(map(id, outlines)), data, params, errors
         key = (over, id(own) if said else None, whole)
         found = self.programs.get(key)
         if found is None:
@@ -319,17 +294,20 @@ class Prepared:
             before = self.validities.get(over)
             length = sum(s.span.end - s.span.start for s in (*kept, *said))
             valid = None if before is None else before[0]
+            checking = partial(check_with, kept, said, known, types, unread, valid, whole)
             with spending("planning"):
-                checked, validity, alone = apart(
-                    lambda: check_with(kept, said, known, types, unread, valid, whole),
-                    length >= LONG_TEXT,
-                )
+                checked, validity, alone = apart(checking, length >= LONG_TEXT)
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)
             found = CheckedText(folded(checked), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found
+
+
+def parts_of(rule: CheckedRule) -> Iterator[Node]:
+    """All nodes of a rule."""
+    return chain(walk(rule.head), () if rule.body is None else walk(rule.body))
 
 
 # ------------------------------------------------------------------ constants are computed
@@ -356,8 +334,7 @@ def value_of(
 
 
 def _rule(rule: CheckedRule) -> CheckedRule:
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    if not any(_foldable(part) for node in nodes for part in walk(node)):
+    if not any(map(_foldable, parts_of(rule))):
         return rule
     head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
     return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
@@ -400,7 +377,7 @@ def _computed(call: FunctionCall) -> Const | None:
         return None
     scope = Scope(SymbolTable())
     try:
-        keys, failed = evaluate(expr, _no_column, 1, scope)
+        keys, failed = evaluate(expr, no_column, 1, scope)
     except EvaluationError:
         return None
     if failed is not None or scope.cautions:
@@ -411,5 +388,5 @@ def _computed(call: FunctionCall) -> Const | None:
     return Const(expr.type, value, call.span)
 
 
-def _no_column(name: str) -> Array:
+def no_column(name: str) -> Array:
     raise AssertionError(name)

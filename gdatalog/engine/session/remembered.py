@@ -79,9 +79,11 @@ def news_since(
     if any(param not in made_of.params for param in old.params):
         return None
     rules = _added(old.rules, made_of.rules)
-    pairs = zip(old.facts, made_of.facts, strict=True)
-    facts = [_new(known, now) for known, now in pairs]
-    if rules is None or any(added is None for added in facts):
+    facts: list[Sequence[Atom] | None] = []
+    for known, now in zip(old.facts, made_of.facts, strict=True):
+        added = now.since(known)
+        facts.append(_added(tuple(known), tuple(now)) if added is None else added)
+    if rules is None or None in facts:
         return None
     rows: dict[Read, Sequence[Relation]] = {}
     for read, version in before.below.items():
@@ -99,12 +101,6 @@ def news_since(
     return News(rules, tuple(added or () for added in facts), rows)
 
 
-def _new(before: FactList, now: FactList) -> Sequence[Atom] | None:
-    """The facts that were added; None if any was removed."""
-    since = now.since(before)
-    return _added(tuple(before), tuple(now)) if since is None else since
-
-
 def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """What was added; None if anything was removed."""
     if now[: len(before)] == before:
@@ -120,9 +116,8 @@ def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | N
 def settled(before: Relation, now: Relation) -> Relation:
     """Replaces a recomputed relation by the old one if the rows are the same, so that its readers
     see no change, or by an extension of the old one if rows were added."""
-    if (before.columns, before.types) != (now.columns, now.types) or now is before:
-        return now
-    if not (before.store.on_host and now.store.on_host):
+    alike = (before.columns, before.types) == (now.columns, now.types) and now is not before
+    if not (alike and before.store.on_host and now.store.on_host):
         return now
     if not now.types:
         return before if now.length == before.length else now

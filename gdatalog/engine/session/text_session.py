@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,22 @@ import numpy as np
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
-from gdatalog.engine.facts.inputs import Afar, FilesRead, Inputs, Source, input_sources
-from gdatalog.engine.facts.lists import GivenList, ProgramLists, holds_many
+from gdatalog.engine.facts.inputs import (
+    Afar,
+    FilesRead,
+    GivenList,
+    Inputs,
+    Source,
+    holds_many,
+    input_sources,
+    list_relation,
+)
 from gdatalog.engine.fixpoint import atoms
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated
+from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated, nodes_of
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -44,42 +53,7 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
-
-
-@dataclass(slots=True)
-class Settings:
-    """How a session runs: its context, the files that it may use, the receiver of cautions.
-
-    The context has no parameters and no `.limitsize`s yet.
-    """
-
-    context: ExecutionContext
-    policy: FilePolicy
-    folders: Folders
-    warn: Callable[[Caution], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TextParts:
-    """A text's statements: those that the database would keep, and its queries and outputs."""
-
-    rules: tuple[Statement, ...]
-    queries: tuple[Query, ...]
-    directives: tuple[Directive, ...]
-
-    @staticmethod
-    def of(program: Program) -> TextParts:
-        rules, queries, directives = [], [], []
-        for statement in program.statements:
-            if isinstance(statement, Query):
-                queries.append(statement)
-            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
-                directives.append(statement)
-            else:
-                rules.append(statement)
-        return TextParts(tuple(rules), tuple(queries), tuple(directives))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +66,38 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """A text as it was checked, with the files that it reads."""
+    """A text as it was checked, and the files that it reads. `rules`: the statements that the
+    database would keep; `asking`: its queries and outputs."""
 
     program: Program  # named by its identity, so that it lives on
-    parts: TextParts
+    rules: tuple[Statement, ...]
+    asking: tuple[Statement, ...]
     outline: Outline
     sources: Mapping[str, Sequence[Source]]
     text: CheckedText
 
 
+def _asks(statement: Statement) -> bool:
+    return isinstance(statement, Query) or (
+        isinstance(statement, Directive) and statement.kind in ("output", "printsize")
+    )
+
+
 @dataclass(slots=True)
 class Session:
-    """One text over the content of a database."""
+    """One text over the content of a database.
+
+    `context` is given without parameters and `.limitsize`s, which are the text's own. `policy`: the
+    files that it may use. `warn`: receives cautions.
+    """
 
     stored: Mapping[str, Relation]
     texts: ProgramTexts
     program: Program
-    symbols: SymbolTable
-    settings: Settings
+    context: ExecutionContext
+    policy: FilePolicy
+    folders: Folders
+    warn: Callable[[Caution], None]
     remembered: Memory
     read: FilesRead
     prepared: Prepared
@@ -118,50 +106,42 @@ class Session:
     whole: bool = True
     ends: bool = False  # whether only the text's own requests are made
     known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
-    parts: TextParts = field(init=False)
-    outline: Outline = field(init=False)
+    seen: SeenText = field(init=False)
     stated: Stated = field(init=False)
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
-    context: ExecutionContext = field(init=False)
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = self.settings
-        if settings.context.scope.bounded:
-            check_program(self.program, self.texts, settings.folders)
+        symbols = self.context.scope.symbols
+        if self.context.scope.bounded:
+            check_program(self.program, self.texts, self.folders)
         if any(isinstance(statement, Include) for statement in self.program.statements):
             self.program = expand_includes(
                 self.program,
                 lambda path, span: read_program(
-                    find_include(path, span, settings.folders), settings.policy, settings.warn, span
+                    find_include(path, span, self.folders), self.policy, self.warn, span
                 ),
             )
         given = {name: self._parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
-        remote = partial(_afar, settings.context)
-        seen = self.prepared.seen(self.texts, self.known)
+        remote = partial(_afar, self.context)
+        before = self.prepared.seen(self.texts, self.known)
         key = (id(self.program), self.whole, tuple(types.items()))
-        found = None if seen is None else seen.get(key)
+        found = None if before is None else before.get(key)
         if found is None:
             found = self._check(types, remote)
-            if seen is not None and not found.sources:  # files may change
-                seen.put(key, found)
-        self.parts, self.outline, self.text = found.parts, found.outline, found.text
-        self.stated = Stated(self.texts, self.outline)
-        self.checked = self.text.checked
+            if before is not None and not found.sources:  # files may change
+                before.put(key, found)
+        self.seen, self.text, self.checked = found, found.text, found.text.checked
+        self.stated = Stated(self.texts, found.outline)
+        made = partial(list_relation, self.params, symbols, self.prepared.lists)
+        lists = {name: partial(made, values) for name, values in self.checked.lists.items()}
+        schemas, policy, warn = self.checked.schemas, self.policy, self.warn
         self.inputs = Inputs(
-            self.stored,
-            found.sources,
-            self.checked.schemas,
-            self.symbols,
-            settings.policy,
-            self.read,
-            remote,
-            settings.warn,
-            ProgramLists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
+            self.stored, found.sources, schemas, symbols, policy, self.read, remote, warn, lists
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything reads the ranks of strings
@@ -171,26 +151,26 @@ class Session:
 
     def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
         """Checks the text with all that the database has."""
-        program, settings = self.program, self.settings
-        parts, outline = TextParts.of(program), Outline.of(program.statements)
+        program, context = self.program, self.context
+        outline = Outline.of(program.statements)
         kept = self.texts.seen()
         said = () if self.texts.says_all(outline) else outline.statements
         sources = input_sources(
-            [*((own.outline.statements, own.folders) for own in kept), (said, settings.folders)]
+            [*((own.outline.statements, own.folders) for own in kept), (said, self.folders)]
         )
         known = dict(schemas_of(self.stored) if self.known is None else self.known)
         # Files of undeclared relations are read first: their types come from the data.
         decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        warn = settings.warn
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, remote, warn)
+        symbols = context.scope.symbols
+        early = Inputs({}, sources, {}, symbols, self.policy, self.read, remote, self.warn)
         own = set(map(id, said))
         unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
                 try:
-                    with accounted(settings.context.limits, settings.context.device.name):
+                    with accounted(context.limits, context.device.name):
                         relation = early.file(first, name)
                 except DataError as error:
                     if id(directive) in own:
@@ -200,13 +180,19 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-        return SeenText(program, parts, outline, sources, text)
+        rules = tuple(s for s in program.statements if not _asks(s))
+        return SeenText(
+            program, rules, tuple(filter(_asks, program.statements)), outline, sources, text
+        )
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
             return parameter(name, value)
         except DataError as error:
-            error.span = next((part.span for part in self._params() if part.name == name), None)
+            for node in chain.from_iterable(map(nodes_of, self.program.statements)):
+                for part in walk(node):
+                    if isinstance(part, Param | ListParam) and part.name == name:
+                        error.span = error.span or part.span
             raise
 
     def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,21 +200,11 @@ class Session:
         read = self.params
         return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
 
-    def _params(self) -> Iterator[Param | ListParam]:
-        """The text's parameters, in order."""
-        for statement in self.program.statements:
-            if isinstance(statement, Rule | Query):
-                heads = statement.heads if isinstance(statement, Rule) else ()
-                for node in (*heads, *(() if statement.body is None else (statement.body,))):
-                    for part in walk(node):
-                        if isinstance(part, Param | ListParam):
-                            yield part
-
     def _context(self) -> ExecutionContext:
         """The execution context, with the text's own settings."""
-        context = self.settings.context
+        context, types = self.context, self.checked.param_types
         params = {
-            name: self._coerce(name, value)
+            name: float(value) if types.get(name) == "float" else value
             for name, value in self.params.items()
             if not isinstance(value, GivenList)
         }
@@ -236,7 +212,7 @@ class Session:
         return replace(context, scope=scope, limit_sizes=self._limit_sizes())
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
-        own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
+        own = {head.name for s in self.seen.rules if isinstance(s, Rule) for head in s.heads}
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
         # Rewritten queries may read relations that no rule of the program reads.
@@ -252,28 +228,18 @@ class Session:
                 return False
             return lasting or own.isdisjoint(names)
 
-        return Evaluation(
-            self.context,
-            text,
-            stored,
-            self.stated.facts,
-            self.remembered,
-            keep,
-            asked,
-            stored.let_go if ends else None,
-        )
+        let_go, facts = stored.let_go if ends else None, self.stated.facts
+        known = self.remembered
+        return Evaluation(self.context, text, stored, facts, known, keep, asked, let_go)
 
     def _read_by_rules(self, inputs: Inputs, asked: Collection[str]) -> set[str]:
         """The declared relations that only have `.input`s and are read only by rules."""
         derived = {name for stratum in self.checked.strata for name in stratum.relations}
-        limited = self.context.limit_sizes
+        others = {*asked, *derived, *self.context.limit_sizes, *self.stored}
         return {
             name
             for name, sources in inputs.sources.items()
-            if name not in asked
-            and name not in derived
-            and name not in limited
-            and name not in self.stored
+            if name not in others
             and name in self.checked.schemas
             and not self.stated.facts(name)
             and all(directive.path is None for directive, _ in sources)
@@ -286,11 +252,7 @@ class Session:
 
     def kept_outline(self) -> Outline:
         """What the checks see of the statements that the database would keep."""
-        return self.outline.without([*self.parts.queries, *self.parts.directives])
-
-    def _coerce(self, name: str, value: Value) -> Value:
-        """Converts an int to a float parameter."""
-        return float(value) if self.checked.param_types.get(name) == "float" else value
+        return self.seen.outline.without(self.seen.asking)
 
     def _limit_sizes(self) -> dict[str, int]:
         sizes = {}
@@ -309,13 +271,13 @@ class Session:
     @property
     def cautions(self) -> list[Caution]:
         """The cautions of this text and its evaluation, without those reported before."""
-        sources = {s.span.source for s in (*self.parts.rules, *self.parts.queries)}
+        sources = {s.span.source for s in (*self.seen.rules, *self.seen.asking)}
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
-        return found + self.evaluation.cautions
+        return [*found, *self.context.scope.cautions.values()]
 
     def own_queries(self) -> list[CheckedQuery]:
         """The text's queries, in order."""
-        own = {query.span for query in self.parts.queries}
+        own = {query.span for query in self.seen.asking}
         return [query for query in self.checked.queries if query.span in own]
 
     def asks(self) -> list[Ask]:
@@ -328,10 +290,9 @@ class Session:
             elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
                 found += [Ask(name, statement) for name in statement.names]
             elif isinstance(statement, Decl):
-                for kind in ("output", "printsize"):
-                    if kind in statement.qualifiers:
-                        directive = Directive(kind, statement.names, span=statement.span)
-                        found += [Ask(name, directive) for name in statement.names]
+                for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
+                    directive = Directive(kind, statement.names, span=statement.span)
+                    found += [Ask(name, directive) for name in statement.names]
         return found
 
     def asked(self) -> str:
@@ -345,10 +306,10 @@ class Session:
             )
         if queries:
             return queries[0].relation
-        own = [s for s in self.parts.rules if isinstance(s, Rule)]
+        own = [s for s in self.seen.rules if isinstance(s, Rule)]
         if own:
             return own[-1].heads[0].name
-        if self.checked.last is None or not self.parts.rules:
+        if self.checked.last is None or not self.seen.rules:
             raise UsageError(
                 "this text asks for nothing",
                 hint="end it with `?- body.`, or with the rule whose relation you want",
@@ -382,7 +343,7 @@ class Session:
 
     def said(self, name: str) -> int | None:
         """The number of rows of a relation that has only kept facts."""
-        if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
+        if name in self.inputs or name in self.evaluation._home or self.stated.own is not None:
             return None
         return self.stated.texts.rows(name, self.checked.schemas[name].types)
 

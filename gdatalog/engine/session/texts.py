@@ -11,16 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import overload
 
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.facts import Folders
-from gdatalog.parser.syntax import Atom, Rule, Statement
-from gdatalog.planner.check.walk import Part, Shape, names_of, reads_of, shape_of, without
+from gdatalog.parser.syntax import Atom, Query, Rule, Statement
+from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shape_of, without
 from gdatalog.records import dataclass, field, replace
 
 
-class FactList(Sequence[Atom]):
+class FactList(Collection[Atom]):
     """A prefix of a list of facts that may grow; a longer prefix is recognised at once."""
 
     __slots__ = ("_atoms", "_end", "params")
@@ -39,12 +38,8 @@ class FactList(Sequence[Atom]):
     def __iter__(self) -> Iterator[Atom]:
         return iter(self._atoms[: self._end])
 
-    @overload
-    def __getitem__(self, at: int) -> Atom: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Atom]: ...
-    def __getitem__(self, at: int | slice) -> Atom | Sequence[Atom]:
-        return self._atoms[: self._end][at] if isinstance(at, slice) else self._atoms[at]
+    def __contains__(self, fact: object) -> bool:
+        return fact in self._atoms[: self._end]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FactList):
@@ -111,13 +106,8 @@ class Outline:
 
     def params(self, name: str) -> set[str]:
         """The parameters in facts of a relation."""
-        return {
-            kind[1:]
-            for own, shape in self.shapes
-            if own == name
-            for kind in shape
-            if kind[0] == "$"
-        }
+        kinds = (kind for own, shape in self.shapes if own == name for kind in shape)
+        return {kind[1:] for kind in kinds if kind[0] == "$"}
 
 
 def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
@@ -131,6 +121,13 @@ def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
             return None
         found.add((head.name, shape))
     return found
+
+
+def nodes_of(statement: Statement) -> list[Node]:
+    """The heads and the body of a rule, or the body of a query."""
+    heads = statement.heads if isinstance(statement, Rule) else ()
+    body = statement.body if isinstance(statement, Rule | Query) else None
+    return [*heads, *([] if body is None else [body])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +144,6 @@ class KeptRules:
     ) -> KeptRules:
         return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
 
-    def less(self, statements: Sequence[Statement]) -> KeptRules:
-        """The text with these statements, or what is left of them."""
-        same = len(statements) == len(self.statements) and all(
-            map(is_, statements, self.statements)
-        )
-        return self if same else KeptRules.of(statements, self.folders)
-
 
 @dataclass(slots=True)
 class Log:
@@ -169,8 +159,9 @@ class Log:
     homes: dict[str, list[int]] = field(default_factory=dict)  # the texts that mention a name
     kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
     params: dict[str, set[str]] = field(default_factory=dict)  # in them
-    _first: dict[Atom, int] | None = None  # the text with a fact's first occurrence
+    _first: dict[Atom, int] = field(default_factory=dict)  # the text with a fact's first occurrence
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
+    _noted: int = 0  # the number of texts whose facts are in these two
 
     def add(self, key: str, kept: KeptRules) -> None:
         at, outline = len(self.keys), kept.outline
@@ -187,8 +178,6 @@ class Log:
         for name, atoms in outline.facts.items():
             self.facts.setdefault(name, []).extend(atoms)
             self.homes.setdefault(name, []).extend([at] * len(atoms))
-            if self._first is not None:
-                self._note(self._first, name, atoms, [at] * len(atoms))
         self.at[key] = at
         self.keys.append(key)
         self.kept.append(kept)
@@ -196,24 +185,19 @@ class Log:
     @property
     def first(self) -> Mapping[Atom, int]:
         """The text with the first occurrence of each fact."""
-        if self._first is None:
-            self._first = {}
-            for name, atoms in self.facts.items():
-                self._note(self._first, name, atoms, self.homes[name])
+        for at in range(self._noted, len(self.kept)):
+            for name, atoms in self.kept[at].outline.facts.items():
+                new = self._new.setdefault(name, [])
+                for atom in atoms:
+                    if atom not in self._first:
+                        self._first[atom] = at
+                        new.append(at)
+        self._noted = len(self.kept)
         return self._first
 
     def new(self, name: str) -> Sequence[int]:
         """The texts with the first occurrences of a relation's facts, ascending."""
         return self._new.get(name, ()) if self.first else ()
-
-    def _note(
-        self, first: dict[Atom, int], name: str, atoms: Iterable[Atom], homes: Iterable[int]
-    ) -> None:
-        new = self._new.setdefault(name, [])
-        for atom, at in zip(atoms, homes, strict=True):
-            if atom not in first:
-                first[atom] = at
-                new.append(at)
 
 
 class ProgramTexts(Mapping[str, KeptRules]):
@@ -256,18 +240,22 @@ class ProgramTexts(Mapping[str, KeptRules]):
             return self
         return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
 
-    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
-        """The texts with replaced statements; texts without statements are dropped."""
-        found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
-        if all(kept is self[key] for key, kept in found.items()):
-            return self
-        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
-
     def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
         """The texts without their statements about some relations."""
         if not any(self.speaks_of(name) for name in names):
             return self
         return self.revised(lambda statements: without(statements, names, part))
+
+    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> ProgramTexts:
+        """The texts with replaced statements; texts without statements are dropped."""
+        found: dict[str, KeptRules] = {}
+        for key, kept in self.items():
+            rest = change(kept.statements)
+            same = len(rest) == len(kept.statements) and all(map(is_, rest, kept.statements))
+            found[key] = kept if same else KeptRules.of(rest, kept.folders)
+        if all(kept is self[key] for key, kept in found.items()):
+            return self
+        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
 
     def speaks_of(self, name: str) -> bool:
         """Whether a text defines, declares or reads a relation."""
@@ -335,14 +323,9 @@ class Stated:
     texts: ProgramTexts
     own: Outline | None
 
-    def keep(self, texts: ProgramTexts) -> None:
-        """Records that its own text is kept: it is one of these."""
-        self.texts, self.own = texts, None
-
     def facts(self, name: str) -> FactList:
         """The facts of a relation."""
         there = self.texts.facts(name)
-        own = None if self.own is None else self.own.facts.get(name)
-        if self.own is None or own is None:
+        if self.own is None or name not in self.own.facts:
             return there
-        return FactList([*there, *own], {*there.params, *self.own.params(name)})
+        return FactList([*there, *self.own.facts[name]], {*there.params, *self.own.params(name)})

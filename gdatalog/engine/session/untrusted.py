@@ -8,13 +8,13 @@ length of strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import prod
 
 import numpy as np
 
 from gdatalog.engine.facts import Folders, to_stdout
-from gdatalog.engine.session.texts import Outline, ProgramTexts
+from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser.syntax import (
     And,
@@ -24,8 +24,6 @@ from gdatalog.parser.syntax import (
     Include,
     Or,
     Program,
-    Query,
-    Rule,
     Statement,
 )
 from gdatalog.planner.check.walk import Node, children, names_of, walk
@@ -67,11 +65,8 @@ def without_idle_texts(
 def check_length(text: str, name: str) -> None:
     """Rejects a text that is too long to parse."""
     if len(text) > CHARACTERS:
-        raise _refused(
-            f"a program of {len(text):,} characters",
-            f"{CHARACTERS:,}",
-            Span(SourceText(name, text), CHARACTERS, CHARACTERS + 1),
-        )
+        span = Span(SourceText(name, text), CHARACTERS, CHARACTERS + 1)
+        raise _refused(f"a program of {len(text):,} characters", CHARACTERS, span)
 
 
 def waits_too_long(text: str) -> bool:
@@ -83,29 +78,25 @@ def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> No
     """Rejects a program that names a file or is too large, given the `texts` that are kept."""
     errors: list[Error] = []
     own = Outline.of(program.statements)
-    count = sum(map(_weight, texts.outline()))
+    count = sum(max(1, len(names_of(statement))) for statement in texts.outline())
     for statement in own.statements:
-        count += _weight(statement)
+        count += max(1, len(names_of(statement)))
         if count > STATEMENTS:
             what = f"more than {STATEMENTS:,} statements (facts of one relation are one)"
-            errors.append(_refused(what, f"{STATEMENTS:,}", statement.span))
+            errors.append(_refused(what, STATEMENTS, statement.span))
             break
     facts = sum(map(len, own.facts.values()))
     if facts and facts + texts.number_of_facts > FACTS:
         what = f"{facts + texts.number_of_facts:,} facts"
-        errors.append(_refused(what, f"{FACTS:,}", program.statements[-1].span))
+        errors.append(_refused(what, FACTS, program.statements[-1].span))
     for statement in program.statements:
         errors += _wrong_in(statement, folders)
     raise_together(errors)
 
 
-def _weight(statement: Statement) -> int:
-    return max(1, len(names_of(statement)))
-
-
-def _refused(what: str, most: str, span: Span) -> UsageError:
+def _refused(what: str, most: int, span: Span) -> UsageError:
     return UsageError(
-        f"{what}: an untrusted text may have {most}",
+        f"{what}: an untrusted text may have {most:,}",
         span,
         hint="the database was opened with untrusted=True",
     )
@@ -120,15 +111,19 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
             ".output R(IO=stdout)",
         )
     if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
-        yield _refused(f"{len(statement.columns):,} columns", f"{COLUMNS:,}", statement.span)
-    if isinstance(statement, Rule):
-        yield from _wrong_in_nodes(statement, (*statement.heads, *_body(statement)))
-    elif isinstance(statement, Query):
-        yield from _wrong_in_nodes(statement, (statement.body,))
-
-
-def _body(rule: Rule) -> Sequence[Node]:
-    return () if rule.body is None else (rule.body,)
+        yield _refused(f"{len(statement.columns):,} columns", COLUMNS, statement.span)
+    nodes = nodes_of(statement)
+    parts = [part for node in nodes for part in walk(node)]
+    atoms = [part for part in parts if isinstance(part, Atom)]
+    for atom in atoms:
+        if len(atom.args) > COLUMNS:
+            yield _refused(f"{len(atom.args):,} columns", COLUMNS, atom.span)
+    if len(parts) > PARTS:
+        yield _refused(f"a statement of {len(parts):,} parts", PARTS, statement.span)
+    elif len(atoms) > ATOMS:
+        yield _refused(f"a rule of {len(atoms):,} atoms", ATOMS, statement.span)
+    elif (found := max(map(_alternatives, nodes), default=0)) > ALTERNATIVES:
+        yield _refused(f"a body of {found:,} alternatives", ALTERNATIVES, statement.span)
 
 
 def _names_a_file(statement: Statement, folders: Folders) -> bool:
@@ -138,23 +133,6 @@ def _names_a_file(statement: Statement, folders: Folders) -> bool:
         return isinstance(statement, Include)
     shown = to_stdout(statement) or (folders.out == "-" and statement.path is None)
     return statement.kind == "input" or (statement.kind == "output" and not shown)
-
-
-def _wrong_in_nodes(statement: Rule | Query, nodes: Sequence[Node]) -> Iterator[Error]:
-    parts = atoms = 0
-    for node in nodes:
-        for part in walk(node):
-            parts += 1
-            if isinstance(part, Atom):
-                atoms += 1
-                if len(part.args) > COLUMNS:
-                    yield _refused(f"{len(part.args):,} columns", f"{COLUMNS:,}", part.span)
-    if parts > PARTS:
-        yield _refused(f"a statement of {parts:,} parts", f"{PARTS:,}", statement.span)
-    elif atoms > ATOMS:
-        yield _refused(f"a rule of {atoms:,} atoms", f"{ATOMS:,}", statement.span)
-    elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
-        yield _refused(f"a body of {found:,} alternatives", f"{ALTERNATIVES:,}", statement.span)
 
 
 def _alternatives(node: Node) -> int:
