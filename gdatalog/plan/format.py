@@ -93,8 +93,8 @@ def table_label(rule: p.RulePlan) -> str:
 def term_label(term: p.Term) -> str:
     """The purpose of a join in a signed sum.
 
-    >>> term_label(Term("E(a, b), E(b, c)", -2)), term_label(Term("E(_, b)", table="~1"))
-    ('- 2 x the count of E(a, b), E(b, c)', "table '1 of the count of E(_, b)")
+    >>> term_label(p.Term("E(a, b)", -2)), term_label(p.Term("E(_, b)", table="~1"))
+    ('- 2 x the count of E(a, b)', "table '1 of the count of E(_, b)")
     """
     if term.table:
         by = f" by {', '.join(key.name for key in term.keys)}" if term.keys else ""
@@ -132,7 +132,7 @@ def ending_labels(rule: p.RulePlan) -> list[str]:
 def trie_label(ref: p.TrieRef) -> str:
     """A trie: the relation, the order of its columns, and the tests on its rows.
 
-    >>> trie_label(TrieRef("E", "old", (1, 0)))
+    >>> trie_label(p.TrieRef("E", "old", (1, 0)))
     'old E[1,0]'
     """
     name = shown_table(shown_name(ref.relation))

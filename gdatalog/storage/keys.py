@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
 from gdatalog.storage import pa, pc
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span, sorted_set
@@ -299,6 +300,7 @@ def widen(spans: dict[RelationColumn, Span | None], flows: Sequence[Flow]) -> No
     """Widens the ranges of columns by what flows into them, until none changes."""
     changed = True
     while changed:
+        current_watch().poll()
         changed = False
         for column, source in flows:
             known, more = spans.get(column), source()

@@ -216,8 +216,9 @@ def write_answer(answer: Answer, path: str) -> None:
     from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import names_a_folder, write_tables
 
-    one_file = format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
-    if names_a_folder(path) or one_file:
+    if names_a_folder(path) or (
+        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    ):
         answer.to_parquet(path)
     else:
         write_tables(answer.tables(), len(answer), path)

@@ -180,10 +180,12 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-        rules = tuple(s for s in program.statements if not _asks(s))
-        return SeenText(
-            program, rules, tuple(filter(_asks, program.statements)), outline, sources, text
-        )
+        asks = tuple(filter(_asks, program.statements))
+        context.limits.poll()
+        asked = set(map(id, asks))
+        rules = tuple(s for s in program.statements if id(s) not in asked)
+        context.limits.poll()
+        return SeenText(program, rules, asks, outline, sources, text)
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
