@@ -20,6 +20,7 @@ from gdatalog.cpu_ops import arrays
 from gdatalog.cpu_ops import functions as host_functions
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.gpu_ops import TILE
+from gdatalog.gpu_ops.cupy_driver import CupyKernel
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.symbols import SymbolTable
@@ -56,12 +57,14 @@ class Taking:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.patch = pytest.MonkeyPatch()
 
     def __enter__(self) -> None:
         DRIVER.seed, DRIVER.blocks = self.seed, 1 + self.seed % 4
-        OPS.kernels._resident.update(dict.fromkeys(OPS.kernels._resident, DRIVER.blocks))
+        self.patch.setattr(CupyKernel, "resident", lambda kernel, threads: DRIVER.blocks)
 
     def __exit__(self, *reason: Any) -> None:
+        self.patch.undo()
         DRIVER.seed, DRIVER.blocks = 0, 2
 
 

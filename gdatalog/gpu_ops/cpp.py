@@ -203,6 +203,8 @@ class LoopTypes(TypedFunction):
         name, kinds = called(node), [self.of(arg) for arg in node.args]
         if name == "at":
             return read_from(str(kinds[0]))
+        if name == "between":
+            return "u64"
         found = builtin_type("abs" if name in OF_LANES else name, kinds)
         return found or ("f64" if name == "float_of_key" else "bool" if name in BOOLS else "i64")
 

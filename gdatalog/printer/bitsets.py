@@ -188,7 +188,9 @@ def _count_between(here: Point, start: Start, count: str) -> tuple[list[BitsetWo
         position, places = _bound(here, constraint)
         ends[constraint.kind[0]].append(f"{position} + {places}")
     low, high = text.name("l"), text.name("h")
-    text.line(f"{low}, {high} = max({', '.join(ends['>'])}), min({', '.join(ends['<'])})")
+    for name, function, op in ((low, "max", ">"), (high, "min", "<")):
+        several = f"{function}({', '.join(ends[op])})" if len(ends[op]) > 1 else ends[op][0]
+        text.line(f"{name} = {several}")
     tests = [f">= {low}", f"< {high}"]
     if first is None:
         text.line(f"{count} = max(0, {high} - {low})")
