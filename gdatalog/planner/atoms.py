@@ -22,20 +22,8 @@ from gdatalog.plan import (
     slots,
 )
 from gdatalog.plan.effects import all_steps, reads
+from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Conjunction,
-    Equation,
-    GenerateItem,
-    Item,
-    RestoreItem,
-    Term,
-    TestItem,
-    places_of,
-    variables_of_exprs,
-)
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
@@ -49,7 +37,7 @@ class AtomState:
     """The state of an atom during planning: the columns bound so far are its trie's first
     levels."""
 
-    item: AtomItem
+    item: n.AtomItem
     number: int  # the number of its trie in the plan
     columns: dict[str, int]  # the columns of the variables that are needed
     tests: tuple[RowTest, ...]
@@ -82,7 +70,7 @@ class AtomState:
         )
         return TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
-    def prefix(self) -> tuple[Term, ...]:
+    def prefix(self) -> tuple[n.Term, ...]:
         """The arguments of its columns without the last."""
         return tuple(self.item.args[column] for column in self.order[:-1])
 
@@ -108,7 +96,7 @@ class AtomState:
 
 
 def open_atom(
-    item: AtomItem,
+    item: n.AtomItem,
     number: int,
     size: RelationStatistics,
     comparisons: Comparisons,
@@ -156,7 +144,7 @@ def open_atom(
     return AtomState(item, number, columns, tuple(tests), weighted, rises, size), known
 
 
-def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
+def within_atom(test: Expr, atoms: Sequence[n.AtomItem]) -> bool:
     """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
     match test:
         case Apply("<" | "<=" | ">" | ">=" | "!=" as op, (Slot(a, kind), Slot(b))) if a != b:
@@ -167,16 +155,16 @@ def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
 
 def all_cuts(
     name: str,
-    tests: Sequence[Item],
+    tests: Sequence[n.Item],
     bound: Collection[str],
     comparisons: Comparisons,
-    items: Sequence[Item],
-) -> list[tuple[Item | None, RangeBound]]:
+    items: Sequence[n.Item],
+) -> list[tuple[n.Item | None, RangeBound]]:
     """The cuts of a variable by bound values, each with the test that it replaces; and implied
     cuts, which replace none."""
-    found: list[tuple[Item | None, RangeBound]] = []
+    found: list[tuple[n.Item | None, RangeBound]] = []
     for item in tests:
-        test = item.test if isinstance(item, TestItem) else None
+        test = item.test if isinstance(item, n.TestItem) else None
         if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
             continue
         (left, right), op = test.args, test.function
@@ -193,23 +181,23 @@ def all_cuts(
     return found + [(None, RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
 
 
-def computed_late(items: Iterable[Item]) -> set[str]:
+def computed_late(items: Iterable[n.Item]) -> set[str]:
     """The variables that are computed when nothing else is left, and so are not bound by atoms."""
     late: set[str] = set()
     for item in items:
         match item:
-            case AggregateItem():
+            case n.AggregateItem():
                 late.update(slot.name for slot in (item.slot, *item.exports))
-            case Equation(left=Slot(name=name), may_fail=True):
+            case n.Equation(left=Slot(name=name), may_fail=True):
                 late.add(name)
-            case RestoreItem():
+            case n.RestoreItem():
                 late.update(value.name for value in item.values)
     return late
 
 
-def kind_of(name: str, items: Sequence[Item]) -> TypeName:
+def kind_of(name: str, items: Sequence[n.Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    kinds = (atom.args[at].type for atom, at in places_of(name, items))
+    kinds = (atom.args[at].type for atom, at in n.places_of(name, items))
     return next(kinds, "int")  # every ordered type's keys compare as ints
 
 
@@ -271,11 +259,11 @@ def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
 # Scans: an alternative of one atom reads the rows of its relation, and tests each.
 
 
-def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
+def given_of(atom: n.AtomItem) -> tuple[GivenRows, list[n.TestItem]]:
     """An atom as given rows, and tests for its constants and repeated variables."""
     found: list[Slot] = []
     names: set[str] = set()
-    tests: list[TestItem] = []
+    tests: list[n.TestItem] = []
     for at, arg in enumerate(atom.args):
         if isinstance(arg, Slot) and arg.name not in names:
             found.append(arg)
@@ -283,7 +271,7 @@ def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
             continue
         slot = Slot(f"~given{at}", arg.type)
         found.append(slot)
-        tests.append(TestItem(Apply("=", (slot, arg), "bool")))
+        tests.append(n.TestItem(Apply("=", (slot, arg), "bool")))
     return GivenRows(atom.relation, tuple(found)), tests
 
 
@@ -291,16 +279,16 @@ WIDE = 12  # columns; a wider relation is always scanned, since an index costs m
 
 
 def scan_of(
-    items: Conjunction, sizes: Statistics, least: int
-) -> tuple[Conjunction, GivenRows] | None:
+    items: n.Conjunction, sizes: Statistics, least: int
+) -> tuple[n.Conjunction, GivenRows] | None:
     """The remaining items and the given rows of a scan, if the body is one atom over a relation of
     at least `least` rows, or a wide one."""
-    atoms = [item for item in items if isinstance(item, AtomItem)]
-    rest = [item for item in items if not isinstance(item, AtomItem)]
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
+    rest = [item for item in items if not isinstance(item, n.AtomItem)]
     if len(atoms) != 1 or not atoms[0].args:
         return None
     (atom,) = atoms
-    if not all(isinstance(item, (TestItem, Equation, GenerateItem)) for item in rest):
+    if not all(isinstance(item, (n.TestItem, n.Equation, n.GenerateItem)) for item in rest):
         return None
     size = sizes(atom.relation, atom.version)
     few = size.rows < least and len(atom.args) < WIDE
@@ -315,7 +303,7 @@ def scanning(join: JoinPlan, asked: Collection[str]) -> JoinPlan:
     `asked` for."""
     assert join.given is not None
     slots = join.given.slots
-    used = set(asked).union(variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
+    used = set(asked).union(n.variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
     columns = tuple(at for at, slot in enumerate(slots) if slot.name in used) or (0,)
     given = replace(join.given, slots=tuple(slots[at] for at in columns), columns=columns)
     return replace(join, given=given)
