@@ -13,24 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf
 
-from gdatalog.plan import (
-    Apply,
-    Assign,
-    Branch,
-    Expr,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Participant,
-    Restore,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-    slots,
-)
+from gdatalog import plan as p
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import (
     AtomState,
@@ -81,20 +64,20 @@ class PlanBuilder:
         bag: bool,
         given: Names = NONE,
         rows: float = 1.0,
-    ) -> tuple[Step, ...]:
+    ) -> tuple[p.Step, ...]:
         """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
         `given`."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
 
-    def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> JoinPlan:
+    def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> p.JoinPlan:
         """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
         steps = self.whole(items, live, True)
-        return JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
+        return p.JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(
         self, items: Sequence[n.Item], outer: Names, live: Names, bag: bool, rows: float
-    ) -> tuple[Step, ...]:
+    ) -> tuple[p.Step, ...]:
         """The steps of a nested conjunction, run for `rows` rows."""
         items = items if bag or live else with_lone_witnesses(items, outer)
         items = self._rewritten(items, outer, live, bag, restores=False)
@@ -111,12 +94,12 @@ class PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
         return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
 
-    def tries(self) -> tuple[TrieRef, ...]:
+    def tries(self) -> tuple[p.TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
 
-    def variable(self, kind: TypeName) -> Slot:
+    def variable(self, kind: TypeName) -> p.Slot:
         self.fresh += 1
-        return Slot(f"~~{self.fresh}", kind)
+        return p.Slot(f"~~{self.fresh}", kind)
 
 
 @dataclass(eq=False)
@@ -133,7 +116,7 @@ class ConjunctionBuilder:
     order: Order | None = None
     compacts: bool = False
     depth: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[p.Step] = field(default_factory=list)
     atoms: list[AtomState] = field(default_factory=list)
     waiting: Pending = field(default_factory=Pending)
     within: list[n.TestItem] = field(default_factory=list)  # tests that filter an atom's trie
@@ -143,7 +126,7 @@ class ConjunctionBuilder:
         self.bound = set(self.outer)
         self.comparisons = Comparisons(self.items, rising(self.items, self.plan.sizes))
 
-    def build(self) -> tuple[Step, ...]:
+    def build(self) -> tuple[p.Step, ...]:
         self._unrelated()
         self.open_atoms()
         if self.order is None:
@@ -207,7 +190,7 @@ class ConjunctionBuilder:
         to_inside = frozenset(reads), frozenset[str](), self.bag, self.rows, self.order
         inner = ConjunctionBuilder(self.plan, part, *to_inside, depth=depth).build()
         mode = "count" if self.bag else "exists"
-        self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
+        self.steps.append(p.Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
 
     def open_atoms(self) -> None:
         """Moves tests within an atom into its trie, and drops columns that are not needed."""
@@ -222,15 +205,15 @@ class ConjunctionBuilder:
         opened = [self._open_atom(item, uses) for item in atoms]
         for atom, known in opened:
             for column, term in known:
-                self.steps.append(Seek(term, (atom.take(column),)))
+                self.steps.append(p.Seek(term, (atom.take(column),)))
             if not atom.order and not atom.columns:
-                self.steps.append(Guard(atom.number, atom.weighted))
+                self.steps.append(p.Guard(atom.number, atom.weighted))
                 if atom.weighted:
                     atom.weighted = False  # the guard applies the weight
 
     def _open_atom(
         self, item: n.AtomItem, uses: Counter[str]
-    ) -> tuple[AtomState, list[tuple[int, Expr]]]:
+    ) -> tuple[AtomState, list[tuple[int, p.Expr]]]:
         size = self.plan.sizes(item.relation, item.version)
         number = self.plan.untouched.pop(item, len(self.plan.atoms))
         tests = Comparisons(()) if self.plan.whole_lists else self.comparisons
@@ -269,7 +252,7 @@ class ConjunctionBuilder:
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
-        first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        first = not any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
         if first and name is not None:
             joined = name  # constants connect nothing
         if joined is not None:
@@ -281,8 +264,8 @@ class ConjunctionBuilder:
                 return True
             if isinstance(other, n.GenerateItem) and other.variables <= self.bound:
                 slot = self.plan.variable("bool")
-                self._done(other, Assign(slot.name, "bool", other.as_test(), (), True))
-                self.steps.append(Filter(slot))
+                self._done(other, p.Assign(slot.name, "bool", other.as_test(), (), True))
+                self.steps.append(p.Filter(slot))
                 return True
         late = [item for item in self.waiting.others if self._computable(item)]
         if late:
@@ -298,11 +281,11 @@ class ConjunctionBuilder:
         known = item.variables <= self.bound and not n.item_may_fail(item)
         match item:
             case n.TestItem() if known:
-                self._done(item, Filter(item.test))
+                self._done(item, p.Filter(item.test))
             case n.GenerateItem() if known:
-                self._done(item, Filter(item.as_test()))
+                self._done(item, p.Filter(item.as_test()))
             case n.Equation() if known:
-                self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
+                self._done(item, p.Filter(p.Apply("=", (item.left, item.right), "bool")))
             case n.Equation() if not item.may_fail:
                 return self._assign(item, may_fail=False)
             case n.NotItem() | n.EitherItem() if known:
@@ -321,36 +304,38 @@ class ConjunctionBuilder:
             if atom.item.ranked and atom.item.relation == item.relation
         )
         names = tuple(value.name for value in item.values)
-        self._done(item, Restore(trie, item.ranks, names, item.values[0].type))
+        self._done(item, p.Restore(trie, item.ranks, names, item.values[0].type))
         self.plan.cost += RESTORED * self.rows
         for value in item.values:
             participants = self._participants(value.name)
             if participants:
-                self.steps.append(Seek(value, participants))
+                self.steps.append(p.Seek(value, participants))
         self._bind(names)
 
-    def _done(self, item: n.Item, step: Step) -> None:
+    def _done(self, item: n.Item, step: p.Step) -> None:
         self.waiting.remove(item)
         self.steps.append(step)
 
     def _assign(self, item: n.Equation, may_fail: bool) -> bool:
         given = n.given_out(self.waiting.others)
         for slot, value in item.ways():
-            if slot.name not in (self.bound | given) and slots(value) <= self.bound:
-                step = Assign(slot.name, slot.type, value, self._participants(slot.name), may_fail)
+            if slot.name not in (self.bound | given) and p.slots(value) <= self.bound:
+                step = p.Assign(
+                    slot.name, slot.type, value, self._participants(slot.name), may_fail
+                )
                 self._done(item, step)
                 self._bind((slot.name,))
                 return True
         if item.may_fail and item.variables <= self.bound:
             # The variable is bound already: compute the value, then compare.
-            assert isinstance(item.left, Slot)
+            assert isinstance(item.left, p.Slot)
             slot = self.plan.variable(item.left.type)
-            self._done(item, Assign(slot.name, slot.type, item.right, (), True))
-            self.steps.append(Filter(Apply("=", (item.left, slot), "bool")))
+            self._done(item, p.Assign(slot.name, slot.type, item.right, (), True))
+            self.steps.append(p.Filter(p.Apply("=", (item.left, slot), "bool")))
             return True
         return False
 
-    def _participants(self, name: str) -> tuple[Participant, ...]:
+    def _participants(self, name: str) -> tuple[p.Participant, ...]:
         found = []
         for atom in self.holding.get(name, ()):
             if atom.open(name):
@@ -387,19 +372,19 @@ class ConjunctionBuilder:
             (place, at)
             for place, atom in enumerate(atoms)
             for at, (_, cut) in enumerate(cuts)
-            if isinstance(cut.bound, Slot) and atom.ensures(name, cut.op, cut.bound.name)
+            if isinstance(cut.bound, p.Slot) and atom.ensures(name, cut.op, cut.bound.name)
         )
         participants = self._participants(name)
         self.rows = self.order.estimates.get(name, self.rows)
         self.steps.append(
-            Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
+            p.Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
         )
         self._bind((name,))
 
     def _generate(self, item: n.GenerateItem) -> None:
         name = item.slot.name
         participants = self._participants(name)
-        step = Generate(name, item.slot.type, item.values, item.span, participants, item.place)
+        step = p.Generate(name, item.slot.type, item.values, item.span, participants, item.place)
         self._done(item, step)
         self._bind((name,))
 
@@ -415,7 +400,7 @@ class ConjunctionBuilder:
         if not self.connected.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
-        begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        begun = any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
         if not opened or not (begun or self.bag):
             return False
         rest: list[n.Item] = [*(atom.item for atom in opened), *self.waiting]
@@ -462,8 +447,12 @@ class ConjunctionBuilder:
         if isinstance(item, n.NotItem | n.EitherItem):
             bag = isinstance(item, n.EitherItem)
             parts, reads = item.alternatives, item.variables
-            inner = tuple(self.plan.steps(p, reads, frozenset(), bag, self.rows) for p in parts)
-            self._done(item, Branch("count" if bag else "not exists", tuple(sorted(reads)), inner))
+            inner = tuple(
+                self.plan.steps(each, reads, frozenset(), bag, self.rows) for each in parts
+            )
+            self._done(
+                item, p.Branch("count" if bag else "not exists", tuple(sorted(reads)), inner)
+            )
             return
         assert isinstance(item, n.AggregateItem)
         name = item.slot.name
@@ -472,7 +461,7 @@ class ConjunctionBuilder:
         self._done(item, n.aggregate_branch(self.plan.steps, item, result, self.rows))
         self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
-            self.steps.append(Assign(name, item.slot.type, result, self._participants(name)))
+            self.steps.append(p.Assign(name, item.slot.type, result, self._participants(name)))
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)

@@ -60,7 +60,7 @@ class Normaliser:
     def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
         """The variables that also occur outside the node; names are unique in a rule."""
         inside = w.count_variables([node])
-        return frozenset(name for name, n in inside.items() if n < self.occurrences[name])
+        return frozenset(name for name, count in inside.items() if count < self.occurrences[name])
 
     def _literal(self, literal: s.Literal) -> list[Item]:
         found: list[Item] = []
@@ -229,7 +229,9 @@ class Normaliser:
                         items.append(Equation(slot, again, may_fail=may_fail(again)))
             alternatives.append(tuple(items))
             made = {target.name for target in targets if isinstance(target, Slot)}
-            names = (n for n in variables_of(items) if not n.startswith("~") or n in made)
+            names = (
+                name for name in variables_of(items) if not name.startswith("~") or name in made
+            )
             bindings.append(tuple(sorted(names)))
         self.negative = outside
         slot = self._new(aggregate_type(expr.kind, targets))
