@@ -14,19 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gdatalog.account import default_limit
+from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import HOST
-from gdatalog.engine.host_tries import (
-    HostTries,
-    known_of,
-    levels_of,
-    memory_asked,
-    room_for_slices,
-    root_of,
-    scheduled,
-    too_large,
-    uses_of,
-)
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
@@ -69,10 +59,10 @@ def plan_placement(
     plan: RulePlan, relation_of: Callable[[str], Relation | None], context: ExecutionContext
 ) -> PlannedPlacement:
     """Returns an empty placement if a rule's indexes fit the device."""
-    if not too_large([plan], relation_of, context):
+    if not host_tries.too_large([plan], relation_of, context):
         return PlannedPlacement()
     refs = {ref for join in plan.joins for ref in join.tries}
-    relations = known_of(refs, relation_of)
+    relations = host_tries.known_of(refs, relation_of)
     if any(ref.relation not in relations for ref in refs):
         return PlannedPlacement(InCells())  # their number is unknown
     tries = {ref: HOST.made(relations[ref.relation], ref) for ref in refs}
@@ -99,11 +89,11 @@ def _by_tries(
     plan: RulePlan, there: Mapping[TrieRef, Trie], context: ExecutionContext
 ) -> Placements:
     """Plans by the host's tries."""
-    tries = HostTries(Sources(there.__getitem__), context.limits)
-    room = room_for_slices(plan, context)
+    tries = host_tries.HostTries(Sources(there.__getitem__), context.limits)
+    room = host_tries.room_for_slices(plan, context)
     for join in plan.joins:
         tries.add(join)
-        found = scheduled(join, tries, context, room)
+        found = host_tries.scheduled(join, tries, context, room)
         paged = paging(join, tries, context, room, found)
         yield found, None if paged is None else paged.placement
 
@@ -112,7 +102,7 @@ def _by_statistics(
     plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
 ) -> Placements:
     """Plans by the expected sizes of indexes."""
-    asked = memory_asked(plan, relations.get, context.device)
+    asked = host_tries.memory_asked(plan, relations.get, context.device)
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
     }  # a prefix of another index takes nothing
@@ -122,7 +112,7 @@ def _by_statistics(
     sizes: dict[Hashable, Sizes] = {
         ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
-    room = room_for_slices(plan, context)
+    room = host_tries.room_for_slices(plan, context)
 
     def longest(ref: TrieRef, depth: int) -> int:
         """An upper bound of the longest list of an index level."""
@@ -149,9 +139,11 @@ def _by_statistics(
 
     how = context.knobs.host_indexes
     for join in plan.joins:
-        uses = uses_of(join, context, lambda ref: ref)
+        uses = host_tries.uses_of(join, context, lambda ref: ref)
         overhead = context.tuning.cell_bytes
-        found = CellPlanner(uses, sizes, orders(join), room, overhead, levels_of(join)).schedule()
+        found = CellPlanner(
+            uses, sizes, orders(join), room, overhead, host_tries.levels_of(join)
+        ).schedule()
         bits = in_bits(join, longest, MOST_TILE_ROWS)
         paged, cost = in_pages(join, bits)
         pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
@@ -190,7 +182,7 @@ class Paging:
     """How a join reads indexes in place: their arrays, and the pages on the device."""
 
     join: JoinPlan
-    tries: HostTries
+    tries: host_tries.HostTries
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
     bits: set[str]
@@ -249,7 +241,7 @@ class Paging:
         as it occurs in the other indexes that bind the same variable."""
         join, tries = self.join, self.tries
         root = tries.of[join.tries[number]].levels[0]
-        known = root_of(roots(join)[number], self.context)
+        known = host_tries.root_of(roots(join)[number], self.context)
         if isinstance(known, int):
             at = int(np.searchsorted(root.values, known))
             return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
@@ -284,7 +276,11 @@ class Paging:
 
 
 def paging(
-    join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int, cells: Schedule | str
+    join: JoinPlan,
+    tries: host_tries.HostTries,
+    context: ExecutionContext,
+    room: int,
+    cells: Schedule | str,
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
     how = context.knobs.host_indexes

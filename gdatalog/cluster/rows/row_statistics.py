@@ -33,7 +33,7 @@ from gdatalog.storage.rows import (
     in_sorted,
     sorted_set,
 )
-from gdatalog.storage.statistics import runs_of
+from gdatalog.storage.degrees import runs_of
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 

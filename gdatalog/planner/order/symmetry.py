@@ -24,23 +24,14 @@ from itertools import pairwise
 
 from gdatalog.plan import Slot
 from gdatalog.plan.tuning import Tuning
+from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import Comparisons, rising
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Equation,
-    Item,
-    RestoreItem,
-    TestItem,
-    item_may_fail,
-    variables_of,
-)
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
 
 
-def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
+def without_implied(items: Sequence[n.Item], sizes: Statistics) -> tuple[n.Item, ...]:
     """The items without tests `x != y` that an atom or another comparison implies."""
     unequal = [item for item in items if e.operator(item) == "!="]
     if not unequal:
@@ -63,21 +54,21 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 
 
 def in_degree_order(
-    items: Sequence[Item],
+    items: Sequence[n.Item],
     outer: e.Names,
     live: e.Names,
     bag: bool,
     restores: bool,
     inputs: PlanInputs,
-) -> tuple[Item, ...]:
+) -> tuple[n.Item, ...]:
     """The items, with the chains over a graph in degree order if that is sound.
 
     At most one graph is rewritten, since ranks of different graphs do not compare. The caller
     decides whether restoring values pays; without `restores`, nothing that needs it is done.
     """
-    if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
+    if any(isinstance(i, n.RestoreItem) or (isinstance(i, n.AtomItem) and i.ranked) for i in items):
         return tuple(items)
-    edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
+    edges = Counter(item.relation for item in items if isinstance(item, n.AtomItem))
     for relation, count in edges.items():
         if count >= 3:  # a triangle has three
             found = _Chains(items, relation, outer, inputs).ranked(live, bag, restores)
@@ -90,7 +81,7 @@ class _Chains:
     """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
 
     def __init__(
-        self, items: Sequence[Item], relation: str, outer: e.Names, inputs: PlanInputs
+        self, items: Sequence[n.Item], relation: str, outer: e.Names, inputs: PlanInputs
     ) -> None:
         self.sizes = inputs.sizes
         self.tuning = inputs.tuning
@@ -100,24 +91,24 @@ class _Chains:
             for item in e.edges_in(items)
             if item.relation == relation and item.variables.isdisjoint(outer)
         ]
-        names = variables_of(self.atoms)
+        names = n.variables_of(self.atoms)
         self.names = list(dict.fromkeys(name for a in self.atoms for name in e.edge_of(a) or ()))
         self.tests = [
             item
             for item in items
-            if isinstance(item, TestItem) and e.operator(item) and item.variables <= names
+            if isinstance(item, n.TestItem) and e.operator(item) and item.variables <= names
         ]
         own = {*self.atoms, *self.tests}
         self.late = [item for item in items if item not in own]
         self.size = inputs.sizes(relation, "full")
 
-    def ranked(self, live: e.Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
+    def ranked(self, live: e.Names, bag: bool, restores: bool) -> tuple[n.Item, ...] | None:
         """The items with ranks in place of the graph's vertices; None if that is not sound."""
         order = e.strict_order([*self.atoms, *self.tests], self.sizes)
         if not order:
             return None
         chains = e.chains_of(order)
-        needed = (live | variables_of(self.late)) & frozenset(self.names)
+        needed = (live | n.variables_of(self.late)) & frozenset(self.names)
         if chains is None or (needed and not restores):
             return None
         if not self._promising(chains, needed, bag) or not e.rankable(self.size):
@@ -126,7 +117,7 @@ class _Chains:
         if self.size.graph.skew < self.tuning.degree_skew:
             return None
         unequal = [item for item in self.tests if e.operator(item) == "!="]
-        rest: list[Item] = [*self.atoms, *unequal]
+        rest: list[n.Item] = [*self.atoms, *unequal]
         rest += [e.comparison("!=", a, b) for a, b in sorted(order)]
         literals = e.literals_of(rest, None)
         assert literals is not None
@@ -147,10 +138,10 @@ class _Chains:
             *self.late,
         )
 
-    def _restore(self, names: Sequence[str]) -> RestoreItem:
+    def _restore(self, names: Sequence[str]) -> n.RestoreItem:
         types = e.types_of(self.atoms)
         values = tuple(Slot(name, types[name]) for name in names)
-        return RestoreItem(self.relation, tuple(map(e.rank, names)), values)
+        return n.RestoreItem(self.relation, tuple(map(e.rank, names)), values)
 
     def _promising(self, chains: Sequence[Sequence[str]], needed: e.Names, bag: bool) -> bool:
         """Whether degree order may be faster on skewed degrees."""
@@ -162,9 +153,9 @@ class _Chains:
                 return False  # the rest of the chain only needs a witness
         return all(map(self._can_wait, self.late))
 
-    def _can_wait(self, item: Item) -> bool:
+    def _can_wait(self, item: n.Item) -> bool:
         """Whether an item can be evaluated after values are restored at no great cost."""
-        if isinstance(item, AtomItem):
+        if isinstance(item, n.AtomItem):
             size = self.sizes(item.relation, item.version)
             vertices = self.size.distinct(frozenset((0,)))
             return len(item.variables) == len(item.args) and all(
@@ -172,30 +163,30 @@ class _Chains:
                 and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
                 for at, arg in enumerate(item.args)
             )
-        return isinstance(item, (AggregateItem, Equation))
+        return isinstance(item, (n.AggregateItem, n.Equation))
 
 
 # ----------------------------------------------------------------------------- one of each
 
 
 def one_of_each(
-    items: Sequence[Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
-) -> tuple[tuple[Item, ...], int]:
+    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
+) -> tuple[tuple[n.Item, ...], int]:
     """Items with fewer solutions, and the number of original solutions that each stands for.
 
     Only for a count of all solutions, or of the solutions for each value of `fixed` variables: the
     choice from an orbit has no meaning.
     """
-    counted = any(isinstance(item, AtomItem) and item.counted for item in items)
-    if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
+    counted = any(isinstance(item, n.AtomItem) and item.counted for item in items)
+    if any(map(n.item_may_fail, items)) or (len(n.variables_of(items)) < 3 and not counted):
         return tuple(items), 1
     by_degree = None if fixed else _by_degree(items, sizes, tuning)
     return by_degree or _by_value(items, sizes, fixed)
 
 
 def _by_value(
-    items: Sequence[Item], sizes: Statistics, fixed: Collection[str]
-) -> tuple[tuple[Item, ...], int]:
+    items: Sequence[n.Item], sizes: Statistics, fixed: Collection[str]
+) -> tuple[tuple[n.Item, ...], int]:
     """For any body: restrictions compare values, whose type must have an order."""
     types = e.types_of(items)
     found = e.restrictions_of(items, sizes, fixed=fixed)
@@ -206,22 +197,22 @@ def _by_value(
 
 
 def _by_degree(
-    items: Sequence[Item], sizes: Statistics, tuning: Tuning
-) -> tuple[tuple[Item, ...], int] | None:
+    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning
+) -> tuple[tuple[n.Item, ...], int] | None:
     """For a body of one graph's edges and comparisons: in degree order.
 
     Existing comparisons can be dropped if each orbit has the same number of solutions that satisfy
     them, whatever the order.
     """
     atoms = e.edges_in(items)
-    tests = [item for item in items if isinstance(item, TestItem) and e.operator(item)]
+    tests = [item for item in items if isinstance(item, n.TestItem) and e.operator(item)]
     size = sizes(atoms[0].relation, atoms[0].version) if atoms else None
     if (
         size is None
         or not e.rankable(size)
         or len(atoms) + len(tests) < len(items)
         or len({atom.relation for atom in atoms}) > 1
-        or not variables_of(tests) <= variables_of(atoms)
+        or not n.variables_of(tests) <= n.variables_of(atoms)
         or any(atom.ranked for atom in atoms)
     ):
         return None
@@ -259,7 +250,7 @@ def _by_degree(
 def _degrees_help(
     pairs: Sequence[e.Pair],
     near: Collection[e.Names],
-    atoms: Sequence[AtomItem],
+    atoms: Sequence[n.AtomItem],
     size: RelationStatistics,
     tuning: Tuning,
 ) -> bool:
