@@ -18,21 +18,9 @@ from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import HOST
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
+from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef, schedule
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
 from gdatalog.plan.placement import InCells, InPages
-from gdatalog.plan.schedule import (
-    READ_COSTS,
-    SECTOR,
-    CellPlanner,
-    Heat,
-    ListRead,
-    PagePlacement,
-    in_bits,
-    placed,
-    reads,
-    takes_pages,
-)
 from gdatalog.printer import MOST_TILE_ROWS
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -125,28 +113,30 @@ def _by_statistics(
         """The expected traffic of reading in place, assuming that each list is equally likely to be
         on the device; and its cost, in bytes over the link."""
         cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
-        for read in reads(join, lambda _: None, bits):
+        for read in schedule.reads(join, lambda _: None, bits):
             ref = join.tries[read.trie]
             if not ref.columns or not read.depth:
                 continue
-            length = SECTOR
+            length = schedule.SECTOR
             if not read.counted and not read.searched:
                 rows = max(1, relations[ref.relation].at_most)
                 length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
-            bytes_ += cold * read.times * max(SECTOR, length)
-            cost += cold * read.times * max(READ_COSTS, length)
+            bytes_ += cold * read.times * max(schedule.SECTOR, length)
+            cost += cold * read.times * max(schedule.READ_COSTS, length)
         return InPages(size, min(room, size), int(bytes_)), cost
 
     how = context.knobs.host_indexes
     for join in plan.joins:
         uses = host_tries.uses_of(join, context, lambda ref: ref)
         overhead = context.tuning.cell_bytes
-        found = CellPlanner(
+        found = schedule.CellPlanner(
             uses, sizes, orders(join), room, overhead, host_tries.levels_of(join)
         ).schedule()
-        bits = in_bits(join, longest, MOST_TILE_ROWS)
+        bits = schedule.in_bits(join, longest, MOST_TILE_ROWS)
         paged, cost = in_pages(join, bits)
-        pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
+        pays = how == "pages" or (
+            how == "auto" and schedule.takes_pages(bits, found, cost, overhead)
+        )
         yield found, paged if pays else None
 
 
@@ -186,7 +176,7 @@ class Paging:
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
     bits: set[str]
-    placed: PagePlacement = field(init=False)
+    placed: schedule.PagePlacement = field(init=False)
 
     @property
     def placement(self) -> InPages:
@@ -221,13 +211,15 @@ class Paging:
             for found in made.values():
                 paged.place(found, ())
 
-    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, Heat]:
+    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, schedule.Heat]:
         """The bytes that reads of each index page move over the link."""
         page = self.context.device.paged().page or WHOLE
         sizes = {index: layout.size for index, layout in self.layouts.items()}
-        heats = {index: Heat(page, max(1, -(-size // page))) for index, size in sizes.items()}
+        heats = {
+            index: schedule.Heat(page, max(1, -(-size // page))) for index, size in sizes.items()
+        }
         sampled: dict[int, Numbers] = {}
-        for read in reads(self.join, rows_out, self.bits):
+        for read in schedule.reads(self.join, rows_out, self.bits):
             whole = self.tries.of[self.join.tries[read.trie]]
             if id(whole) in heats:
                 if read.trie not in sampled:
@@ -292,17 +284,19 @@ def paging(
     there = sum(trie.nbytes for trie in own.values())
     if there + sum(layout.size for layout in layouts.values()) > default_limit():
         return None  # the machine must have memory for both: pages cannot be spilled to files
-    bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
+    bits = schedule.in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
     paged = Paging(join, tries, context, layouts, bits)
-    paged.placed = placed(paged.heats(lambda _: None), room if made.page else 0)
+    paged.placed = schedule.placed(paged.heats(lambda _: None), room if made.page else 0)
     if how == "pages":
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = paged.placed.cost + written + paged.placement.placed
-    return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
+    return paged if schedule.takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
 
 
-def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:
+def _add(
+    heat: schedule.Heat, read: schedule.ListRead, trie: Trie, layout: TrieArrays, places: Numbers
+) -> None:
     """Adds the bytes of reads of the lists below these root positions."""
     low, high = places, places + 1
 

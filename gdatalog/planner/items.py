@@ -2,7 +2,8 @@
 
 Arguments of atoms are slots, constants or parameters. Every expression is in an equation or a test.
 A computation that can fail is an equation of its own, which defines a fresh variable. Aggregates
-become branches: they have places in the order, and costs.
+become branches: they have places in the order, and costs. Other modules import this one as `n`,
+for the normal form.
 """
 
 from __future__ import annotations

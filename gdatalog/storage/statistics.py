@@ -1,7 +1,8 @@
 """Statistics of a relation, for the planner: each is computed on first use and cached.
 
 One costs a pass over a column or two, or a sort of a sample, never a sort of all rows. Those of
-many rows on a device are computed there (`degrees.py`).
+many rows on a device are computed there (`degrees.py`). Those of rows on other machines come from a
+survey and its sample (`remote.py`).
 """
 
 from __future__ import annotations

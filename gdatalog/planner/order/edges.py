@@ -4,6 +4,8 @@ Automorphisms are permutations of the variables that leave the conjunction uncha
 come in orbits, and one solution of each orbit is enough. `Symmetries.restrictions` returns the `<`
 between variables that select it (Grochow and Kellis): the first variable of an orbit has the
 orbit's least value, and so on for the automorphisms that fix that variable.
+
+Other modules import this one as `e`.
 """
 
 from __future__ import annotations

@@ -28,14 +28,8 @@ from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
+from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.elimination import Elimination
-from gdatalog.planner.rewrite.orbits import (
-    bodies_to_split,
-    graph_of,
-    halves,
-    partly_restricted,
-    split_by_degree,
-)
 from gdatalog.planner.rewrite.parts import are_mixed, is_cyclic, label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
 from gdatalog.records import dataclass, field, replace
@@ -174,10 +168,10 @@ def _split(
     least = enough if whole is None else whole.cost
     if least < none.inputs.tuning.algebra_split and not forced:
         return None
-    bodies = bodies_to_split(items, none.inputs.sizes)
+    bodies = orbits.bodies_to_split(items, none.inputs.sizes)
     if not bodies:
         return None
-    with graph_of(items, none.inputs.sizes).rank_walks():
+    with orbits.graph_of(items, none.inputs.sizes).rank_walks():
         return _split_bodies(bodies, none, least, forced)
 
 
@@ -221,7 +215,7 @@ def _halved(
     """The cheapest split of a term, after `start`; None if all cost more than `least`."""
     best: _Halves | None = None
     sums = partial(_sums, sizes=start.inputs.sizes, live=(), large=True)
-    for ways in split_by_degree(term, start.inputs.sizes):
+    for ways in orbits.split_by_degree(term, start.inputs.sizes):
         for light, heavy in ways:
             first = _cheapest(sums(heavy), start, least, forced, times)
             if first is None:
@@ -251,8 +245,8 @@ def _sums(
     for expanded in _expansions(items):
         sums: list[list[Signed]] = [[(1, items)]]
         if not expanded and not live:
-            sums += [[(orbit, body)] for body, orbit in partly_restricted(items, sizes)]
-            sums += halves(items, sizes) if large else ()
+            sums += [[(orbit, body)] for body, orbit in orbits.partly_restricted(items, sizes)]
+            sums += orbits.halves(items, sizes) if large else ()
         for bodies in sums:
             each = [
                 (times, terms)
