@@ -337,7 +337,7 @@ def test_facts_in_blocks_are_read_once_more_for_the_delimiter_and_for_lines(
     monkeypatch.setattr(text_files, "LEAST_BYTES", 64)
     monkeypatch.setattr(text_files, "MOST_BYTES", 64)
     seen: list[bytes] = []
-    find = facts_files._FactsText._cut_by
+    find, lines_between = facts_files._FactsText._cut_by, text_files.lines_between
 
     def noted(self: facts_files._FactsText, pieces: Iterable[bytes]) -> str:
         if self.delimiter is None:
@@ -349,10 +349,10 @@ def test_facts_in_blocks_are_read_once_more_for_the_delimiter_and_for_lines(
 
     def counting(file: Any, start: int, end: int) -> int:
         counted.append(end - start)
-        return text_files.lines_between(file, start, end)
+        return lines_between(file, start, end)
 
     monkeypatch.setattr(facts_files._FactsText, "_cut_by", noted)
-    monkeypatch.setattr(facts_files, "lines_between", counting)
+    monkeypatch.setattr(text_files, "lines_between", counting)
     declared = TypedColumns(("x", "y"), ("int", kind))
     tables = list(facts_files.read_facts("f", ".", declared))
     assert len(tables) > 10 and sum(table.length for table in tables) == 500

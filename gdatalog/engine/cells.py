@@ -15,18 +15,10 @@ from typing import TYPE_CHECKING
 
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice, chunk_rows
+from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import JoinNest, Texts
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
-from gdatalog.engine.host_tries import (
-    HostTries,
-    labels_of,
-    on_the_host,
-    read,
-    room_for_slices,
-    scheduled,
-    share_of_slices,
-)
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.run import PlanRun
@@ -77,7 +69,7 @@ class SpillingSet(RowSet):
         rows, count = super().finish()
         if not self.runs:
             return rows, count
-        with on_the_host(self.limits):
+        with host_tries.on_the_host(self.limits):
             runs = [*self.runs, tuple(map(brought, rows))]
             merged: Columns = cpu_ops.merge_rows([run for run in runs if len(run[0])])
         self.give_back()
@@ -119,7 +111,7 @@ class OneCellRun(PlanRun):
 class CellByCellRun(OneCellRun):
     """A rule's run, cell after cell."""
 
-    tries: HostTries = field(init=False)
+    tries: host_tries.HostTries = field(init=False)
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
@@ -127,8 +119,8 @@ class CellByCellRun(OneCellRun):
         """Yields a run for each cell of a join that may have bindings."""
         join, limits, device = self.plan.joins[number], self.limits, self.context.device
         self.tries.add(join)
-        room = room_for_slices(self.plan, self.context)
-        found = scheduled(join, self.tries, self.context, room)
+        room = host_tries.room_for_slices(self.plan, self.context)
+        found = host_tries.scheduled(join, self.tries, self.context, room)
         paged = paging(join, self.tries, self.context, room, found)
         if paged is not None:
             before = device.paged().moved
@@ -138,7 +130,7 @@ class CellByCellRun(OneCellRun):
                 return
         if isinstance(found, str):
             raise NotOnDevice(found)
-        cut = sliced(join, labels_of(join, found), found.ranges)
+        cut = sliced(join, host_tries.labels_of(join, found), found.ranges)
         joins = list(self.plan.joins)
         joins[number] = cut
         plan = replace(self.plan, joins=tuple(joins))
@@ -150,7 +142,7 @@ class CellByCellRun(OneCellRun):
             for at, (turn, coming) in enumerate(paired(found.turns)):
                 slices.enter(turn.slices, coming)
                 limits.charge(what, slices.nbytes)
-                there = read(cut, turn, self.tries.of, slices.trie)
+                there = host_tries.read(cut, turn, self.tries.of, slices.trie)
                 params = {**self.scope.params, **ends(turn.cell, found.ranges)}
                 scope = replace(self.scope, params=params)
                 report = None if self.report is None else RuleRun(plan)
@@ -265,12 +257,12 @@ def rows_in_cells(
     # Slices are on one device, so other devices cannot share its cells.
     context = replace(context, tuning=replace(context.tuning, shared_from=inf))
     run = CellByCellRun(plan, resident, context, report, None, stats)
-    run.tries = HostTries(resident, limits)
+    run.tries = host_tries.HostTries(resident, limits)
     context.device.make_room(limits)
     chunk, to_host = limits.chunk, limits.to_host
-    left = limits.spare() - room_for_slices(plan, context)
+    left = limits.spare() - host_tries.room_for_slices(plan, context)
     free, largest = context.device.room(left)
-    spare = min(left, int((1 - share_of_slices(plan)) * free))
+    spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
     try:
         with limits.account.restoring(MemoryError, NotOnDevice):
             limits.chunk = min(chunk, chunk_rows(plan, spare, largest))

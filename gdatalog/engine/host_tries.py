@@ -10,18 +10,7 @@ from gdatalog.account import Account, default_limit
 from gdatalog.calls import Limits
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import CPU, Device
-from gdatalog.plan import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef
-from gdatalog.plan.cells import (
-    CellSlices,
-    IndexUse,
-    Numbers,
-    Schedule,
-    Sizes,
-    Slice,
-    needed,
-    orders,
-    roots,
-)
+from gdatalog.plan import Constant, Expr, Join, JoinPlan, Parameter, RulePlan, Slot, TrieRef, cells
 from gdatalog.plan.effects import all_steps, relations_read
 from gdatalog.plan.nest import Paths, recoded
 from gdatalog.plan.schedule import CellPlanner, Level
@@ -46,10 +35,10 @@ AtHand = Callable[[str], Relation | None]
 Living = tuple[ReferenceType[Trie], ...]
 # Cached schedules, by their first trie. They identify tries by id, so they are valid only while all
 # of these exist.
-_SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, Schedule | str]]]
+_SCHEDULES: WeakKeyDictionary[Trie, dict[Hashable, tuple[Living, cells.Schedule | str]]]
 _SCHEDULES = WeakKeyDictionary()
 # Cached sizes of slices.
-_SIZES: WeakKeyDictionary[Trie, tuple[Numbers, Numbers]] = WeakKeyDictionary()
+_SIZES: WeakKeyDictionary[Trie, tuple[cells.Numbers, cells.Numbers]] = WeakKeyDictionary()
 
 
 def too_large(plans: Sequence[RulePlan], relation_of: AtHand, context: ExecutionContext) -> bool:
@@ -102,7 +91,7 @@ class HostTries:
     sources: Sources
     limits: Limits
     of: dict[TrieRef, Trie] = field(default_factory=dict)
-    sizes: dict[Hashable, Sizes] = field(default_factory=dict)
+    sizes: dict[Hashable, cells.Sizes] = field(default_factory=dict)
 
     def add(self, join: JoinPlan) -> None:
         with on_the_host(self.limits):
@@ -113,7 +102,7 @@ class HostTries:
                 if trie.levels:
                     if trie not in _SIZES:
                         _SIZES[trie] = sizes_of(trie)
-                    self.sizes[id(trie)] = Sizes(trie.levels[0].values, *_SIZES[trie])
+                    self.sizes[id(trie)] = cells.Sizes(trie.levels[0].values, *_SIZES[trie])
 
     @property
     def by_index(self) -> dict[Hashable, Trie]:
@@ -136,7 +125,7 @@ def room_for_slices(plan: RulePlan, context: ExecutionContext) -> int:
 
 def scheduled(
     join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int
-) -> Schedule | str:
+) -> cells.Schedule | str:
     """The cells of a join over host tries, or the reason why there are none.
 
     A schedule is cached for the same tries and similar room, because the search for one takes
@@ -146,7 +135,7 @@ def scheduled(
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
     uses = uses_of(join, context, lambda ref: id(tries.of[ref]))
-    how = orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
+    how = cells.orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
     used = [trie for trie in tries.by_index.values() if trie.levels]
     known = _SCHEDULES.setdefault(used[0], {}) if used else {}
     found = known.get((uses, how))
@@ -161,11 +150,11 @@ def scheduled(
 
 def uses_of(
     join: JoinPlan, context: ExecutionContext, index_of: Callable[[TrieRef], Hashable]
-) -> tuple[IndexUse, ...]:
+) -> tuple[cells.IndexUse, ...]:
     """How a join uses its indexes, which `index_of` identifies."""
-    whole, pairs = needed(join), enumerate(zip(join.tries, roots(join), strict=True))
+    whole, pairs = cells.needed(join), enumerate(zip(join.tries, cells.roots(join), strict=True))
     return tuple(
-        IndexUse(index_of(ref), root_of(term, context), number in whole)
+        cells.IndexUse(index_of(ref), root_of(term, context), number in whole)
         for number, (ref, term) in pairs
         if ref.columns
     )
@@ -194,10 +183,10 @@ def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:
     return None
 
 
-def labels_of(join: JoinPlan, found: Schedule) -> list[str]:
+def labels_of(join: JoinPlan, found: cells.Schedule) -> list[str]:
     """What selects rows of each trie: a cut variable, a constant, or nothing."""
     labels = []
-    for ref, term in zip(join.tries, roots(join), strict=True):
+    for ref, term in zip(join.tries, cells.roots(join), strict=True):
         if isinstance(term, Slot):
             labels.append(term.name if term.name in found.ranges and ref.columns else "")
         elif isinstance(term, Constant):
@@ -209,9 +198,9 @@ def labels_of(join: JoinPlan, found: Schedule) -> list[str]:
 
 def read(
     cut: JoinPlan,
-    turn: CellSlices,
+    turn: cells.CellSlices,
     whole: Mapping[TrieRef, Trie],
-    slice_of: Callable[[Slice, str], Trie],
+    slice_of: Callable[[cells.Slice, str], Trie],
 ) -> dict[TrieRef, Trie]:
     """The slices of a cell; a trie without columns is a count and has no slice."""
     mine = iter(turn.slices)

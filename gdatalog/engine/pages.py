@@ -14,35 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gdatalog.account import default_limit
+from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.device import HOST
-from gdatalog.engine.host_tries import (
-    HostTries,
-    known_of,
-    levels_of,
-    memory_asked,
-    room_for_slices,
-    root_of,
-    scheduled,
-    too_large,
-    uses_of,
-)
 from gdatalog.engine.metrics import RuleRun
-from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef
+from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef, schedule
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
 from gdatalog.plan.placement import InCells, InPages
-from gdatalog.plan.schedule import (
-    READ_COSTS,
-    SECTOR,
-    CellPlanner,
-    Heat,
-    ListRead,
-    PagePlacement,
-    in_bits,
-    placed,
-    reads,
-    takes_pages,
-)
 from gdatalog.printer import MOST_TILE_ROWS
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -69,10 +47,10 @@ def plan_placement(
     plan: RulePlan, relation_of: Callable[[str], Relation | None], context: ExecutionContext
 ) -> PlannedPlacement:
     """Returns an empty placement if a rule's indexes fit the device."""
-    if not too_large([plan], relation_of, context):
+    if not host_tries.too_large([plan], relation_of, context):
         return PlannedPlacement()
     refs = {ref for join in plan.joins for ref in join.tries}
-    relations = known_of(refs, relation_of)
+    relations = host_tries.known_of(refs, relation_of)
     if any(ref.relation not in relations for ref in refs):
         return PlannedPlacement(InCells())  # their number is unknown
     tries = {ref: HOST.made(relations[ref.relation], ref) for ref in refs}
@@ -99,11 +77,11 @@ def _by_tries(
     plan: RulePlan, there: Mapping[TrieRef, Trie], context: ExecutionContext
 ) -> Placements:
     """Plans by the host's tries."""
-    tries = HostTries(Sources(there.__getitem__), context.limits)
-    room = room_for_slices(plan, context)
+    tries = host_tries.HostTries(Sources(there.__getitem__), context.limits)
+    room = host_tries.room_for_slices(plan, context)
     for join in plan.joins:
         tries.add(join)
-        found = scheduled(join, tries, context, room)
+        found = host_tries.scheduled(join, tries, context, room)
         paged = paging(join, tries, context, room, found)
         yield found, None if paged is None else paged.placement
 
@@ -112,7 +90,7 @@ def _by_statistics(
     plan: RulePlan, relations: Mapping[str, Relation], context: ExecutionContext
 ) -> Placements:
     """Plans by the expected sizes of indexes."""
-    asked = memory_asked(plan, relations.get, context.device)
+    asked = host_tries.memory_asked(plan, relations.get, context.device)
     bytes_of = {
         (index.relation, index.columns): index.bytes for index in asked if index.bytes
     }  # a prefix of another index takes nothing
@@ -122,7 +100,7 @@ def _by_statistics(
     sizes: dict[Hashable, Sizes] = {
         ref: _evenly(relations[ref.relation], ref, held) for ref, held in whole.items()
     }
-    room = room_for_slices(plan, context)
+    room = host_tries.room_for_slices(plan, context)
 
     def longest(ref: TrieRef, depth: int) -> int:
         """An upper bound of the longest list of an index level."""
@@ -135,26 +113,30 @@ def _by_statistics(
         """The expected traffic of reading in place, assuming that each list is equally likely to be
         on the device; and its cost, in bytes over the link."""
         cold, bytes_, cost = max(0.0, 1 - room / max(1, size)), 0.0, float(size)
-        for read in reads(join, lambda _: None, bits):
+        for read in schedule.reads(join, lambda _: None, bits):
             ref = join.tries[read.trie]
             if not ref.columns or not read.depth:
                 continue
-            length = SECTOR
+            length = schedule.SECTOR
             if not read.counted and not read.searched:
                 rows = max(1, relations[ref.relation].at_most)
                 length = int(whole[ref] / rows * _met(ref, relations[ref.relation], read.depth))
-            bytes_ += cold * read.times * max(SECTOR, length)
-            cost += cold * read.times * max(READ_COSTS, length)
+            bytes_ += cold * read.times * max(schedule.SECTOR, length)
+            cost += cold * read.times * max(schedule.READ_COSTS, length)
         return InPages(size, min(room, size), int(bytes_)), cost
 
     how = context.knobs.host_indexes
     for join in plan.joins:
-        uses = uses_of(join, context, lambda ref: ref)
+        uses = host_tries.uses_of(join, context, lambda ref: ref)
         overhead = context.tuning.cell_bytes
-        found = CellPlanner(uses, sizes, orders(join), room, overhead, levels_of(join)).schedule()
-        bits = in_bits(join, longest, MOST_TILE_ROWS)
+        found = schedule.CellPlanner(
+            uses, sizes, orders(join), room, overhead, host_tries.levels_of(join)
+        ).schedule()
+        bits = schedule.in_bits(join, longest, MOST_TILE_ROWS)
         paged, cost = in_pages(join, bits)
-        pays = how == "pages" or (how == "auto" and takes_pages(bits, found, cost, overhead))
+        pays = how == "pages" or (
+            how == "auto" and schedule.takes_pages(bits, found, cost, overhead)
+        )
         yield found, paged if pays else None
 
 
@@ -190,11 +172,11 @@ class Paging:
     """How a join reads indexes in place: their arrays, and the pages on the device."""
 
     join: JoinPlan
-    tries: HostTries
+    tries: host_tries.HostTries
     context: ExecutionContext
     layouts: Mapping[Hashable, TrieArrays]
     bits: set[str]
-    placed: PagePlacement = field(init=False)
+    placed: schedule.PagePlacement = field(init=False)
 
     @property
     def placement(self) -> InPages:
@@ -229,13 +211,15 @@ class Paging:
             for found in made.values():
                 paged.place(found, ())
 
-    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, Heat]:
+    def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, schedule.Heat]:
         """The bytes that reads of each index page move over the link."""
         page = self.context.device.paged().page or WHOLE
         sizes = {index: layout.size for index, layout in self.layouts.items()}
-        heats = {index: Heat(page, max(1, -(-size // page))) for index, size in sizes.items()}
+        heats = {
+            index: schedule.Heat(page, max(1, -(-size // page))) for index, size in sizes.items()
+        }
         sampled: dict[int, Numbers] = {}
-        for read in reads(self.join, rows_out, self.bits):
+        for read in schedule.reads(self.join, rows_out, self.bits):
             whole = self.tries.of[self.join.tries[read.trie]]
             if id(whole) in heats:
                 if read.trie not in sampled:
@@ -249,7 +233,7 @@ class Paging:
         as it occurs in the other indexes that bind the same variable."""
         join, tries = self.join, self.tries
         root = tries.of[join.tries[number]].levels[0]
-        known = root_of(roots(join)[number], self.context)
+        known = host_tries.root_of(roots(join)[number], self.context)
         if isinstance(known, int):
             at = int(np.searchsorted(root.values, known))
             return np.arange(at, min(at + 1, len(root)), dtype=np.int64)
@@ -284,7 +268,11 @@ class Paging:
 
 
 def paging(
-    join: JoinPlan, tries: HostTries, context: ExecutionContext, room: int, cells: Schedule | str
+    join: JoinPlan,
+    tries: host_tries.HostTries,
+    context: ExecutionContext,
+    room: int,
+    cells: Schedule | str,
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
     how = context.knobs.host_indexes
@@ -296,17 +284,19 @@ def paging(
     there = sum(trie.nbytes for trie in own.values())
     if there + sum(layout.size for layout in layouts.values()) > default_limit():
         return None  # the machine must have memory for both: pages cannot be spilled to files
-    bits = in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
+    bits = schedule.in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
     paged = Paging(join, tries, context, layouts, bits)
-    paged.placed = placed(paged.heats(lambda _: None), room if made.page else 0)
+    paged.placed = schedule.placed(paged.heats(lambda _: None), room if made.page else 0)
     if how == "pages":
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = paged.placed.cost + written + paged.placement.placed
-    return paged if takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
+    return paged if schedule.takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
 
 
-def _add(heat: Heat, read: ListRead, trie: Trie, layout: TrieArrays, places: Numbers) -> None:
+def _add(
+    heat: schedule.Heat, read: schedule.ListRead, trie: Trie, layout: TrieArrays, places: Numbers
+) -> None:
     """Adds the bytes of reads of the lists below these root positions."""
     low, high = places, places + 1
 

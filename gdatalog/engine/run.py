@@ -7,17 +7,10 @@ from typing import Any
 
 from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
 from gdatalog.cpu_ops.functions import Scope
+from gdatalog.engine import derived
 from gdatalog.engine.choose import TooMany, allowing, choose, remember
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
-from gdatalog.engine.derived import (
-    Derived,
-    DistinctBlocks,
-    Rows,
-    count_of,
-    one_after_another,
-    rows_of_groups,
-)
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.parallel import Scan, run_together
@@ -68,7 +61,7 @@ class PlanRun:
         """An empty row set for these expressions."""
         return RowSet(outputs, self.ops, self.scope, self.limits, limit, self.context.tuning)
 
-    def rows(self, limit: int | None) -> Derived:
+    def rows(self, limit: int | None) -> derived.Derived:
         plan = self.plan
         self.limits.looked += TURN
         if plan.gathers:
@@ -87,7 +80,7 @@ class PlanRun:
         self._count(sink.given)
         return sink.finish()
 
-    def _distinct(self, sink: RowSet) -> Derived:
+    def _distinct(self, sink: RowSet) -> derived.Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""
         (join,) = self.plan.joins
         nest, once = self._nest(0, Form(join.outputs)), one_row_each(join)
@@ -95,8 +88,8 @@ class PlanRun:
             kept = DistinctSink(join.outputs, self.ops, self.scope, self.limits)
             self._run(0, nest, lambda *_: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
-            return DistinctBlocks(kept.blocks(), kept.count)
-        found: Derived | None = None
+            return derived.DistinctBlocks(kept.blocks(), kept.count)
+        found: derived.Derived | None = None
 
         def depth_first() -> None:
             nonlocal found
@@ -108,12 +101,12 @@ class PlanRun:
 
         self._run(0, nest, self._into(sink, join), depth_first)
         if found is not None:
-            self._count(count_of(found))
+            self._count(derived.count_of(found))
             return found
         self._count(sink.given)
         return sink.finish()
 
-    def _ordered(self, nest: JoinNest, blocks: list[Block]) -> Derived:
+    def _ordered(self, nest: JoinNest, blocks: list[Block]) -> derived.Derived:
         """The distinct rows of loops, sorted if that is cheap."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
@@ -122,10 +115,10 @@ class PlanRun:
             size = sum(column.nbytes for block in blocks for column in block)
             if size <= self.limits.spare() // 2:
                 with self.limits.account.working("answers", size):
-                    rows = one_after_another(blocks, tuning.sorted_stretch)
+                    rows = derived.one_after_another(blocks, tuning.sorted_stretch)
                 if rows is not None:
                     return rows
-        return DistinctBlocks(blocks, count)
+        return derived.DistinctBlocks(blocks, count)
 
     def _count(self, tried: int) -> None:
         if self.stats is not None:
@@ -278,7 +271,7 @@ class PlanRun:
         self._run(number, nest, breadth_first, depth_first)
         return result
 
-    def _aggregated(self) -> Rows:
+    def _aggregated(self) -> derived.Rows:
         plan = self.plan
         gathering = Gathering(plan.gathers, self.ops, self.scope, self.limits, level=0)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
@@ -294,10 +287,10 @@ class PlanRun:
             rows, _ = union.finish()
             self._add_union(gathering, names, rows)
         if gathering.spilled is None:
-            return rows_of_groups(plan, gathering, self.ops, self.scope)
+            return derived.rows_of_groups(plan, gathering, self.ops, self.scope)
         sink = self.set_of(plan.head, None)
         for part in gathering.partitions():
-            rows, count = rows_of_groups(plan, part, self.ops, self.scope)
+            rows, count = derived.rows_of_groups(plan, part, self.ops, self.scope)
             if count:
                 sink.add(rows)
         return sink.finish()

@@ -14,23 +14,9 @@ from time import perf_counter
 
 import numpy as np
 
+from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext, TrieOf
-from gdatalog.plan import (
-    Apply,
-    Assign,
-    Branch,
-    Constant,
-    Filter,
-    Generate,
-    Join,
-    JoinPlan,
-    Parameter,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-)
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import COMPARE
@@ -42,8 +28,8 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 # A relation that does not change meanwhile; and what is called with new tries and build times.
-Finished = Callable[[TrieRef], Relation | None]
-Tell = Callable[[TrieRef, Trie, float | None], None]
+Finished = Callable[[p.TrieRef], Relation | None]
+Tell = Callable[[p.TrieRef, Trie, float | None], None]
 
 SAMPLE = 512  # sampled rows for the selectivity of values
 
@@ -57,7 +43,7 @@ Term = str | int  # a variable, or the key of a constant
 class _Atom:
     """An atom of the join, and its remaining rows."""
 
-    ref: TrieRef
+    ref: p.TrieRef
     relation: Relation
     terms: Sequence[Term]  # of each level of its trie
     bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys they are compared with
@@ -90,7 +76,7 @@ class _Atom:
 
 
 def semi_joined(
-    join: JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
+    join: p.JoinPlan, trie_of: TrieOf, relation_of: Finished, context: ExecutionContext, tell: Tell
 ) -> TrieOf:
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
@@ -108,7 +94,7 @@ def semi_joined(
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
     _reduce(atoms, tuning.narrowed_share)
-    found: dict[TrieRef, Trie] = {}
+    found: dict[p.TrieRef, Trie] = {}
     for atom in waiting:
         whole = atom.relation
         if atom.rows is not None and len(atom.rows) <= tuning.narrowed_share * whole.at_most:
@@ -119,7 +105,7 @@ def semi_joined(
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
 
-def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
+def _is_waited_for(ref: p.TrieRef, relation: Relation | None, least: int) -> bool:
     """Whether a long relation has no such index yet."""
     if relation is None or ref.ranked or relation.at_most < least:
         return False
@@ -127,14 +113,14 @@ def _is_waited_for(ref: TrieRef, relation: Relation | None, least: int) -> bool:
     return not indexed and ref.columns not in relation.narrowed
 
 
-def _atoms(join: JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
+def _atoms(join: p.JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
     """The atoms whose rows every binding of the join needs, each by its own trie."""
     terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
     bounds: dict[str, list[tuple[str, int]]] = {}
     for step, needed in _flat(join.steps):
         for name, op, key in _bounds(step, scope) if needed else ():
             bounds.setdefault(name, []).append((op, key))
-        reused = isinstance(step, Join) and step.reuse is not None
+        reused = isinstance(step, p.Join) and step.reuse is not None
         for part in participants(step):
             term = _term(step, scope) if needed and not reused else None
             terms[part.trie].append((part.depth, term))
@@ -151,48 +137,48 @@ def _atoms(join: JoinPlan, relation_of: Finished, scope: Scope) -> list[_Atom]:
     return atoms
 
 
-def _flat(steps: Sequence[Step], needed: bool = True) -> Iterator[tuple[Step, bool]]:
+def _flat(steps: Sequence[p.Step], needed: bool = True) -> Iterator[tuple[p.Step, bool]]:
     """All steps, including those in branches; and whether every binding needs their look-ups."""
     for step in steps:
         yield step, needed
-        if isinstance(step, Branch):
+        if isinstance(step, p.Branch):
             all_of_it = step.mode in ("exists", "count") and len(step.alternatives) == 1
             for inner in step.alternatives:
                 yield from _flat(inner, needed and all_of_it)
 
 
-def _term(step: Step, scope: Scope) -> Term | None:
+def _term(step: p.Step, scope: Scope) -> Term | None:
     match step:
-        case Join() | Assign() | Generate():
+        case p.Join() | p.Assign() | p.Generate():
             return step.variable
-        case Seek(value=Slot() as slot):
+        case p.Seek(value=p.Slot() as slot):
             return slot.name
-        case Seek(value=Constant() as constant):
+        case p.Seek(value=p.Constant() as constant):
             return encode_value(constant.value, constant.type, scope.symbols)
-        case Seek(value=Parameter() as parameter):
+        case p.Seek(value=p.Parameter() as parameter):
             return encode_value(scope.params[parameter.name], parameter.type, scope.symbols)
         case _:
             return None
 
 
-def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
+def _bounds(step: p.Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
     """The variables that a step compares with constants: name, operator, key."""
-    tests: list[Apply] = []
-    if isinstance(step, Join):
-        slot = Slot(step.variable, step.type)
-        tests = [Apply(cut.op, (slot, cut.bound), "bool") for cut in step.cuts]
-    elif isinstance(step, Filter) and isinstance(step.test, Apply):
+    tests: list[p.Apply] = []
+    if isinstance(step, p.Join):
+        slot = p.Slot(step.variable, step.type)
+        tests = [p.Apply(cut.op, (slot, cut.bound), "bool") for cut in step.cuts]
+    elif isinstance(step, p.Filter) and isinstance(step.test, p.Apply):
         tests = [step.test]
     for test in tests:
         if test.function not in COMPARE or len(test.args) != 2:
             continue
         (left, right), op = test.args, test.function
-        if isinstance(right, Slot):
+        if isinstance(right, p.Slot):
             left, right, op = right, left, TURNED[op]
-        if not isinstance(left, Slot) or not isinstance(right, (Constant, Parameter)):
+        if not isinstance(left, p.Slot) or not isinstance(right, (p.Constant, p.Parameter)):
             continue
         if left.type != "symbol" or op == "=":  # symbol codes have no order
-            value = right.value if isinstance(right, Constant) else scope.params[right.name]
+            value = right.value if isinstance(right, p.Constant) else scope.params[right.name]
             yield left.name, op, encode_value(value, right.type, scope.symbols)
 
 

@@ -24,17 +24,8 @@ from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, Since, rul
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Atom, Const, Param, Var
+from gdatalog.plan import stratum as st
 from gdatalog.plan.placement import Local
-from gdatalog.plan.stratum import (
-    Again,
-    Copy,
-    DictionaryCodes,
-    Fallback,
-    Incremental,
-    Once,
-    Partitioned,
-    StratumPlan,
-)
 from gdatalog.plan.tuning import Grown, Unsuited
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite import asked_for
@@ -58,12 +49,12 @@ def plan_stratum(
     context = inputs.context
     copy = None if limit is not None or any(inputs.seeds.values()) else copy_of(stratum)
     if copy is not None:
-        plan = StratumPlan(stratum.relations, False, copy, placement=Local(context.device.name))
+        plan = st.StratumPlan(stratum.relations, False, copy, placement=Local(context.device.name))
         return Ready(plan, stratum, inputs, (), RUNNERS)
     encoded = None if limit is not None else encode(stratum, inputs)
     if encoded is not None:
         coded = _planned(encoded.stratum, encoded.inputs, None, counted)
-        rewrites = (DictionaryCodes(encoded.names()), *coded.plan.rewrites)
+        rewrites = (st.DictionaryCodes(encoded.names()), *coded.plan.rewrites)
         no_codes = replace(context, knobs=replace(context.knobs, encode="never"))
         anew = partial(plan_stratum, stratum, replace(inputs, context=no_codes), None, counted)
         plan = replace(coded.plan, rewrites=rewrites)
@@ -79,7 +70,7 @@ def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted
     run = StratumRun(stratum, inputs)
     planned = rule_plans(run)
     plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
-    plan = StratumPlan(stratum.relations, False, Once(), plans, placement=here)
+    plan = st.StratumPlan(stratum.relations, False, st.Once(), plans, placement=here)
     return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), RUNNERS, limit, run=run)
 
 
@@ -88,9 +79,9 @@ def plan_incremental(
 ) -> Ready:
     """Plans the incremental maintenance of a stratum. `anew` plans it with all rows."""
     grown = Grown(inputs.context.tuning.news_derived_most)
-    strategy = Incremental(tuple(sorted(since.rows)), Fallback((grown,), Again()))
+    strategy = st.Incremental(tuple(sorted(since.rows)), st.Fallback((grown,), st.Again()))
     here = Local(inputs.context.device.name)
-    plan = StratumPlan(stratum.relations, stratum.recursive, strategy, placement=here)
+    plan = st.StratumPlan(stratum.relations, stratum.recursive, strategy, placement=here)
     return Ready(plan, stratum, inputs, (), RUNNERS, since=since, anew=anew)
 
 
@@ -122,7 +113,7 @@ def run(ready: Ready) -> Relations:
     return {name: ready.encoded.decoded(name, relation) for name, relation in found.items()}
 
 
-def _copy(strategy: Copy, ready: Ready) -> Relations | None:
+def _copy(strategy: st.Copy, ready: Ready) -> Relations | None:
     """The copy of a relation; None if that has rows with other constants."""
     inputs, (rule,) = ready.inputs, ready.stratum.rules
     schema, scope = inputs.schemas[rule.head.name], inputs.context.scope
@@ -147,7 +138,7 @@ def _copy(strategy: Copy, ready: Ready) -> Relations | None:
     return {schema.name: Relation.of_blocks(schema.columns, schema.types, blocks, count, distinct)}
 
 
-def _incremental(strategy: Incremental, ready: Ready) -> Relations:
+def _incremental(strategy: st.Incremental, ready: Ready) -> Relations:
     from gdatalog.engine.fixpoint.maintenance import Maintenance
 
     assert ready.since is not None and strategy.fallback is not None
@@ -155,21 +146,21 @@ def _incremental(strategy: Incremental, ready: Ready) -> Relations:
     return going_on.follow(strategy.fallback.when)
 
 
-def _again(_: Again, ready: Ready) -> Relations:
+def _again(_: st.Again, ready: Ready) -> Relations:
     """Replaces recomputed relations by the old ones if the rows are the same."""
     assert ready.since is not None and ready.anew is not None
     known = ready.since.known
     return {name: settled(known[name], now) for name, now in run(ready.anew()).items()}
 
 
-def _once(_: Once, ready: Ready) -> Relations:
+def _once(_: st.Once, ready: Ready) -> Relations:
     run = ready.run or StratumRun(ready.stratum, ready.inputs)
     run.planned = ready.planned
     run.given = {id(rule): plan for rule, plan in ready.planned}
     return run.once(ready.limit)
 
 
-RUNNERS: Runners = {Once: _once, Copy: _copy, Incremental: _incremental, Again: _again}
+RUNNERS: Runners = {st.Once: _once, st.Copy: _copy, st.Incremental: _incremental, st.Again: _again}
 
 
 # Counts a fixpoint's rows without storing them, if only the count is needed.
@@ -202,7 +193,7 @@ def count_stratum(
     counts suffice."""
     ready = plan_stratum(stratum, inputs, counted=True)
     main = ready.plan.main
-    if not isinstance(main, Partitioned):
+    if not isinstance(main, st.Partitioned):
         return None
     columns = {key.relation: key.column for key in main.keys}
     by = "counted", tuple(sorted(columns.items()))
@@ -226,7 +217,7 @@ def count_stratum(
 # ----------------------------------------------- copies: `?1(x, y) <- path(x, y).` is not evaluated
 
 
-def copy_of(stratum: Stratum) -> Copy | None:
+def copy_of(stratum: Stratum) -> st.Copy | None:
     """Detects that a stratum's only relation is a copy of another one: without data of its own, in
     the same order, and without columns except those that hold a requested constant."""
     if stratum.recursive or len(stratum.rules) != 1:
@@ -241,6 +232,8 @@ def copy_of(stratum: Stratum) -> Copy | None:
     if len({arg.name for arg in args if isinstance(arg, Var)}) < len(args):
         return None
     if len(left) == len(body.args):
-        return Copy(body.name)
+        return st.Copy(body.name)
     # Other constants may have been requested too.
-    return Copy(body.name, Fallback((Unsuited(),), Once())) if asked_for(body.name) else None
+    return (
+        st.Copy(body.name, st.Fallback((Unsuited(),), st.Once())) if asked_for(body.name) else None
+    )

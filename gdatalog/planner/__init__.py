@@ -9,18 +9,11 @@ from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
 from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.planner import items as n
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
-from gdatalog.planner.items import (
-    AtomItem,
-    Conjunction,
-    Item,
-    as_gather,
-    variables_of,
-    variables_of_exprs,
-)
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.search import Orders, PlanInputs
@@ -64,7 +57,7 @@ def plan_rule(
     uses = count_variables((*rule.head.args, rule.body))
     normal = Normaliser(rule.types, param_types, uses)
     alternatives = normal.body(rule.body)
-    head_items: list[Item] = []
+    head_items: list[n.Item] = []
     computed = _computed_per_group(rule)
     head: tuple[Expr, ...] = tuple(
         normal.expression(arg, head_items) if arg in computed else normal.head(arg, head_items)
@@ -73,7 +66,7 @@ def plan_rule(
     gathers = tuple(normal.gathers)
     alternatives = [(*items, *head_items) for items in alternatives]
     plain = first and not gathers and len(alternatives) == 1
-    closed = as_gather(alternatives[0], head) if plain else None
+    closed = n.as_gather(alternatives[0], head) if plain else None
     if closed is not None:
         alternatives, gathers, head = closed
     tables = None
@@ -83,14 +76,14 @@ def plan_rule(
         )
     if tables is not None:
         other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
-        reads = variables_of_exprs(head)
+        reads = n.variables_of_exprs(head)
         with_tables = replace(inputs, sizes=tables.sizes)
         join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
         plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
         plan = replace(plan, within=tables.rules, otherwise=other)
         if algebra.mode != "auto" or pays(plan, other, tables):
             return plan
-    variants: list[tuple[Conjunction, GivenRows | None]] = []
+    variants: list[tuple[n.Conjunction, GivenRows | None]] = []
     for items in alternatives:
         deltas = list(_deltas(items, recursive, old))
         if not first:
@@ -99,20 +92,20 @@ def plan_rule(
             scan = None if scans is None else scan_of(items, sizes, scans)
             variants.append((items, None) if scan is None else scan)
     if not gathers:
-        reads = variables_of_exprs(head)
+        reads = n.variables_of_exprs(head)
         joins = tuple(plan_join(items, head, reads, False, given) for items, given in variants)
         return RulePlan(rule.head.name, joins, head, span=rule.span)
 
     gathered = {gather.variable for gather in gathers}
     keys = tuple(
-        Slot(name, normal.type_of(name)) for name in sorted(variables_of_exprs(head) - gathered)
+        Slot(name, normal.type_of(name)) for name in sorted(n.variables_of_exprs(head) - gathered)
     )
-    targets = frozenset().union(*(variables_of_exprs(g.targets) for g in gathers))
+    targets = frozenset().union(*(n.variables_of_exprs(g.targets) for g in gathers))
     live = tuple(dict.fromkeys((*(key.name for key in keys), *targets)))
     kinds = {gather.kind for gather in gathers}
     bag = not kinds <= SET_KINDS
     # Alternatives that bind the same variables share a set of bindings.
-    groups: dict[object, list[tuple[Conjunction, GivenRows | None]]] = {}
+    groups: dict[object, list[tuple[n.Conjunction, GivenRows | None]]] = {}
     for at, variant in enumerate(variants):
         groups.setdefault(_own(*variant) if bag else at, []).append(variant)
     every: list[JoinPlan] = []
@@ -193,14 +186,14 @@ def plan_over(
     if len(over.joins) != len(plan.joins) or name in others:
         return None
     shared = {key.name for key in over.keys}
-    shared.update(name for gather in over.gathers for name in variables_of_exprs(gather.targets))
+    shared.update(name for gather in over.gathers for name in n.variables_of_exprs(gather.targets))
     return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
 
 
 def _plan_join(
     inputs: PlanInputs,
     recursive: Collection[str],
-    items: Conjunction,
+    items: n.Conjunction,
     outputs: Sequence[Expr],
     live: frozenset[str],
     bag: bool,
@@ -228,8 +221,8 @@ def _plan_join(
 
 
 def _deltas(
-    items: Conjunction, recursive: Collection[str], old: Version
-) -> Iterator[tuple[Conjunction, GivenRows]]:
+    items: n.Conjunction, recursive: Collection[str], old: Version
+) -> Iterator[tuple[n.Conjunction, GivenRows]]:
     """A conjunction once for each recursive atom, with the given rows that replace the atom.
 
     Atoms of relations that come earlier in the stratum's order read all rows.
@@ -238,12 +231,12 @@ def _deltas(
     order = {
         at: (names.index(item.relation), at)
         for at, item in enumerate(items)
-        if isinstance(item, AtomItem) and item.relation in recursive
+        if isinstance(item, n.AtomItem) and item.relation in recursive
     }
     for delta, place in order.items():
-        changed: list[Item] = []
+        changed: list[n.Item] = []
         for at, item in enumerate(items):
-            if isinstance(item, AtomItem) and at in order:
+            if isinstance(item, n.AtomItem) and at in order:
                 if at == delta:
                     given, tests = given_of(item)
                     continue
@@ -252,7 +245,7 @@ def _deltas(
         yield (*tests, *changed), given
 
 
-def _own(items: Conjunction, given: GivenRows | None) -> frozenset[str]:
+def _own(items: n.Conjunction, given: GivenRows | None) -> frozenset[str]:
     """The program's variables that a conjunction binds, without fresh ones."""
     found = {slot.name for slot in given.slots} if given is not None else set()
-    return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
+    return frozenset(name for name in n.variables_of(items) | found if not name.startswith("~"))

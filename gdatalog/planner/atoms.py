@@ -9,33 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gdatalog.plan import (
-    Apply,
-    Expr,
-    GivenRows,
-    JoinPlan,
-    Participant,
-    RangeBound,
-    RowTest,
-    Slot,
-    TrieRef,
-    slots,
-)
+from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, reads
+from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Conjunction,
-    Equation,
-    GenerateItem,
-    Item,
-    RestoreItem,
-    Term,
-    TestItem,
-    places_of,
-    variables_of_exprs,
-)
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
@@ -49,40 +26,40 @@ class AtomState:
     """The state of an atom during planning: the columns bound so far are its trie's first
     levels."""
 
-    item: AtomItem
+    item: n.AtomItem
     number: int  # the number of its trie in the plan
     columns: dict[str, int]  # the columns of the variables that are needed
-    tests: tuple[RowTest, ...]
+    tests: tuple[p.RowTest, ...]
     weighted: bool
     rises: frozenset[tuple[int, int]]  # pairs of columns that ascend in every row
     size: RelationStatistics
     order: list[int] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)  # `order` as a set
 
-    def take(self, column: int) -> Participant:
+    def take(self, column: int) -> p.Participant:
         """Binds a column, which becomes the next level of the trie."""
         self.order.append(column)
         self.taken.add(column)
-        return Participant(self.number, len(self.order) - 1)
+        return p.Participant(self.number, len(self.order) - 1)
 
     def open(self, name: str) -> bool:
         """Whether a variable is in one of its columns and not bound yet."""
         column = self.columns.get(name)
         return column is not None and column not in self.taken
 
-    def trie(self) -> TrieRef:
+    def trie(self) -> p.TrieRef:
         item, order, tests = self.item, tuple(self.order), self.tests
         if order[:1] == (1,) and (item.ranked or self.size.symmetric):
             # The relation is symmetric: one trie serves both orders, under one name.
             order = tuple(1 - column for column in order)
-            tests = tuple(RowTest(1 - test.left, test.op, 1 - test.right) for test in tests)
+            tests = tuple(p.RowTest(1 - test.left, test.op, 1 - test.right) for test in tests)
         tests = tuple(
-            test if test.left <= test.right else RowTest(test.right, FLIPPED[test.op], test.left)
+            test if test.left <= test.right else p.RowTest(test.right, FLIPPED[test.op], test.left)
             for test in tests
         )
-        return TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
+        return p.TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
-    def prefix(self) -> tuple[Term, ...]:
+    def prefix(self) -> tuple[n.Term, ...]:
         """The arguments of its columns without the last."""
         return tuple(self.item.args[column] for column in self.order[:-1])
 
@@ -90,7 +67,7 @@ class AtomState:
         """Whether the trie holds only rows in which `name op other`."""
         places: dict[str, int] = {}
         for at, arg in enumerate(self.item.args):
-            if isinstance(arg, Slot):
+            if isinstance(arg, p.Slot):
                 places.setdefault(arg.name, at)
         if other not in places or name not in places:
             return False
@@ -108,14 +85,14 @@ class AtomState:
 
 
 def open_atom(
-    item: AtomItem,
+    item: n.AtomItem,
     number: int,
     size: RelationStatistics,
     comparisons: Comparisons,
     bound: Collection[str],
     uses: Mapping[str, int],
     bag: bool,
-) -> tuple[AtomState, list[tuple[int, Expr]]]:
+) -> tuple[AtomState, list[tuple[int, p.Expr]]]:
     """An atom without bound levels, and its columns with known values.
 
     Tests within the atom filter its trie. Columns whose variable has no other use are dropped; in a
@@ -124,13 +101,13 @@ def open_atom(
     rises = size.rises if not item.ranked else frozenset()  # holds for values, not for ranks
     tests = []
     columns: dict[str, int] = {}
-    known: list[tuple[int, Expr]] = []
+    known: list[tuple[int, p.Expr]] = []
     dropped = False
     for at, arg in enumerate(item.args):
-        if not isinstance(arg, Slot):
+        if not isinstance(arg, p.Slot):
             known.append((at, arg))
         elif arg.name in columns:
-            tests.append(RowTest(columns[arg.name], "=", at))
+            tests.append(p.RowTest(columns[arg.name], "=", at))
         else:
             columns[arg.name] = at
     names = list(columns)
@@ -144,7 +121,7 @@ def open_atom(
             for op in comparisons.between(left, right):
                 risen = pair if op in ("<", "<=", "!=") else pair[::-1]
                 if risen not in rises and not (op == "!=" and pair[::-1] in rises):
-                    tests.append(RowTest(pair[0], op, pair[1]))
+                    tests.append(p.RowTest(pair[0], op, pair[1]))
     for name in names:
         if name in bound:
             column = columns.pop(name)
@@ -156,10 +133,10 @@ def open_atom(
     return AtomState(item, number, columns, tuple(tests), weighted, rises, size), known
 
 
-def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
+def within_atom(test: p.Expr, atoms: Sequence[n.AtomItem]) -> bool:
     """Whether a test compares two columns of one atom, so that it can filter the atom's trie."""
     match test:
-        case Apply("<" | "<=" | ">" | ">=" | "!=" as op, (Slot(a, kind), Slot(b))) if a != b:
+        case p.Apply("<" | "<=" | ">" | ">=" | "!=" as op, (p.Slot(a, kind), p.Slot(b))) if a != b:
             ordered = kind != "symbol" or op == "!="
             return ordered and any({a, b} <= atom.variables for atom in atoms)
     return False
@@ -167,49 +144,49 @@ def within_atom(test: Expr, atoms: Sequence[AtomItem]) -> bool:
 
 def all_cuts(
     name: str,
-    tests: Sequence[Item],
+    tests: Sequence[n.Item],
     bound: Collection[str],
     comparisons: Comparisons,
-    items: Sequence[Item],
-) -> list[tuple[Item | None, RangeBound]]:
+    items: Sequence[n.Item],
+) -> list[tuple[n.Item | None, p.RangeBound]]:
     """The cuts of a variable by bound values, each with the test that it replaces; and implied
     cuts, which replace none."""
-    found: list[tuple[Item | None, RangeBound]] = []
+    found: list[tuple[n.Item | None, p.RangeBound]] = []
     for item in tests:
-        test = item.test if isinstance(item, TestItem) else None
-        if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+        test = item.test if isinstance(item, n.TestItem) else None
+        if not isinstance(test, p.Apply) or test.function not in ("<", "<=", ">", ">="):
             continue
         (left, right), op = test.args, test.function
         for side, limit, way in ((left, right, op), (right, left, FLIPPED[op])):
-            own = isinstance(side, Slot) and side.name == name and side.type != "symbol"
-            if own and slots(limit).issubset(bound):
-                found.append((item, RangeBound(way, limit)))
+            own = isinstance(side, p.Slot) and side.name == name and side.type != "symbol"
+            if own and p.slots(limit).issubset(bound):
+                found.append((item, p.RangeBound(way, limit)))
                 break
     # An implied comparison is worth a cut unless a bound variable between the two implies it.
-    bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
+    bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, p.Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in bounds:
-            found.append((None, RangeBound(op, Slot(other, kind_of(other, items)))))
-    return found + [(None, RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
+            found.append((None, p.RangeBound(op, p.Slot(other, kind_of(other, items)))))
+    return found + [(None, p.RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
 
 
-def computed_late(items: Iterable[Item]) -> set[str]:
+def computed_late(items: Iterable[n.Item]) -> set[str]:
     """The variables that are computed when nothing else is left, and so are not bound by atoms."""
     late: set[str] = set()
     for item in items:
         match item:
-            case AggregateItem():
+            case n.AggregateItem():
                 late.update(slot.name for slot in (item.slot, *item.exports))
-            case Equation(left=Slot(name=name), may_fail=True):
+            case n.Equation(left=p.Slot(name=name), may_fail=True):
                 late.add(name)
-            case RestoreItem():
+            case n.RestoreItem():
                 late.update(value.name for value in item.values)
     return late
 
 
-def kind_of(name: str, items: Sequence[Item]) -> TypeName:
+def kind_of(name: str, items: Sequence[n.Item]) -> TypeName:
     """The type of a variable in comparisons."""
-    kinds = (atom.args[at].type for atom, at in places_of(name, items))
+    kinds = (atom.args[at].type for atom, at in n.places_of(name, items))
     return next(kinds, "int")  # every ordered type's keys compare as ints
 
 
@@ -271,36 +248,36 @@ def _in_order(pattern: QueryPattern, atom: PatternAtom, path: int) -> list[int]:
 # Scans: an alternative of one atom reads the rows of its relation, and tests each.
 
 
-def given_of(atom: AtomItem) -> tuple[GivenRows, list[TestItem]]:
+def given_of(atom: n.AtomItem) -> tuple[p.GivenRows, list[n.TestItem]]:
     """An atom as given rows, and tests for its constants and repeated variables."""
-    found: list[Slot] = []
+    found: list[p.Slot] = []
     names: set[str] = set()
-    tests: list[TestItem] = []
+    tests: list[n.TestItem] = []
     for at, arg in enumerate(atom.args):
-        if isinstance(arg, Slot) and arg.name not in names:
+        if isinstance(arg, p.Slot) and arg.name not in names:
             found.append(arg)
             names.add(arg.name)
             continue
-        slot = Slot(f"~given{at}", arg.type)
+        slot = p.Slot(f"~given{at}", arg.type)
         found.append(slot)
-        tests.append(TestItem(Apply("=", (slot, arg), "bool")))
-    return GivenRows(atom.relation, tuple(found)), tests
+        tests.append(n.TestItem(p.Apply("=", (slot, arg), "bool")))
+    return p.GivenRows(atom.relation, tuple(found)), tests
 
 
 WIDE = 12  # columns; a wider relation is always scanned, since an index costs more than it saves
 
 
 def scan_of(
-    items: Conjunction, sizes: Statistics, least: int
-) -> tuple[Conjunction, GivenRows] | None:
+    items: n.Conjunction, sizes: Statistics, least: int
+) -> tuple[n.Conjunction, p.GivenRows] | None:
     """The remaining items and the given rows of a scan, if the body is one atom over a relation of
     at least `least` rows, or a wide one."""
-    atoms = [item for item in items if isinstance(item, AtomItem)]
-    rest = [item for item in items if not isinstance(item, AtomItem)]
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
+    rest = [item for item in items if not isinstance(item, n.AtomItem)]
     if len(atoms) != 1 or not atoms[0].args:
         return None
     (atom,) = atoms
-    if not all(isinstance(item, (TestItem, Equation, GenerateItem)) for item in rest):
+    if not all(isinstance(item, (n.TestItem, n.Equation, n.GenerateItem)) for item in rest):
         return None
     size = sizes(atom.relation, atom.version)
     few = size.rows < least and len(atom.args) < WIDE
@@ -310,12 +287,12 @@ def scan_of(
     return (*tests, *rest), replace(given, columns=tuple(range(len(atom.args))))
 
 
-def scanning(join: JoinPlan, asked: Collection[str]) -> JoinPlan:
+def scanning(join: p.JoinPlan, asked: Collection[str]) -> p.JoinPlan:
     """A plan with given rows as a scan that reads only the columns that the plan uses, or that are
     `asked` for."""
     assert join.given is not None
-    slots = join.given.slots
-    used = set(asked).union(variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
-    columns = tuple(at for at, slot in enumerate(slots) if slot.name in used) or (0,)
-    given = replace(join.given, slots=tuple(slots[at] for at in columns), columns=columns)
+    given_slots = join.given.slots
+    used = set(asked).union(n.variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
+    columns = tuple(at for at, slot in enumerate(given_slots) if slot.name in used) or (0,)
+    given = replace(join.given, slots=tuple(given_slots[at] for at in columns), columns=columns)
     return replace(join, given=given)

@@ -13,24 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf
 
-from gdatalog.plan import (
-    Apply,
-    Assign,
-    Branch,
-    Expr,
-    Filter,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Participant,
-    Restore,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-    slots,
-)
+from gdatalog import plan as p
+from gdatalog.planner import items as n
 from gdatalog.planner.atoms import (
     AtomState,
     all_cuts,
@@ -41,25 +25,6 @@ from gdatalog.planner.atoms import (
 )
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Connected, Open, Pending, check_depth, components, too_deep
-from gdatalog.planner.items import (
-    ASKED,
-    AggregateItem,
-    AtomItem,
-    EitherItem,
-    Equation,
-    GenerateItem,
-    Item,
-    NotItem,
-    RestoreItem,
-    TestItem,
-    aggregate_branch,
-    given_out,
-    item_may_fail,
-    may_be_early,
-    next_due,
-    variables_of,
-    widens,
-)
 from gdatalog.planner.order import Params
 from gdatalog.planner.order.pattern_maker import PatternMaker
 from gdatalog.planner.order.search import PlanInputs
@@ -86,36 +51,41 @@ class PlanBuilder:
         self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
-        self.untouched: dict[AtomItem, int] = {}  # atoms that move to a branch, and their tries
+        self.untouched: dict[n.AtomItem, int] = {}  # atoms that move to a branch, and their tries
         self.fresh = 0
         self.cost = 0.0  # expected number of values tried
         self.whole_lists = False  # cut lists by comparisons, rather than filter tries
         self.ascending = False  # bind the lesser of two neighbours that are compared first
 
     def whole(
-        self, items: Sequence[Item], live: Names, bag: bool, given: Names = NONE, rows: float = 1.0
-    ) -> tuple[Step, ...]:
+        self,
+        items: Sequence[n.Item],
+        live: Names,
+        bag: bool,
+        given: Names = NONE,
+        rows: float = 1.0,
+    ) -> tuple[p.Step, ...]:
         """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
         `given`."""
         items = self._rewritten(items, given, live, bag, self.restores and not given)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
 
-    def counting(self, items: Sequence[Item], live: Names = NONE, orbit: int = 1) -> JoinPlan:
+    def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> p.JoinPlan:
         """The plan of a whole body of which all bindings count, each for `orbit` bindings."""
         steps = self.whole(items, live, True)
-        return JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
+        return p.JoinPlan(self.tries(), steps, (), True, orbit, self.cost)
 
     def steps(
-        self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
-    ) -> tuple[Step, ...]:
+        self, items: Sequence[n.Item], outer: Names, live: Names, bag: bool, rows: float
+    ) -> tuple[p.Step, ...]:
         """The steps of a nested conjunction, run for `rows` rows."""
         items = items if bag or live else with_lone_witnesses(items, outer)
         items = self._rewritten(items, outer, live, bag, restores=False)
         return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
 
     def _rewritten(
-        self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
-    ) -> Sequence[Item]:
+        self, items: Sequence[n.Item], outer: Names, live: Names, bag: bool, restores: bool
+    ) -> Sequence[n.Item]:
         items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
         items = in_degree_order(items, outer, live, bag, restores, self.inputs)
         return without_implied(items, self.sizes)
@@ -124,12 +94,12 @@ class PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
         return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
 
-    def tries(self) -> tuple[TrieRef, ...]:
+    def tries(self) -> tuple[p.TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
 
-    def variable(self, kind: TypeName) -> Slot:
+    def variable(self, kind: TypeName) -> p.Slot:
         self.fresh += 1
-        return Slot(f"~~{self.fresh}", kind)
+        return p.Slot(f"~~{self.fresh}", kind)
 
 
 @dataclass(eq=False)
@@ -138,7 +108,7 @@ class ConjunctionBuilder:
     branches around it."""
 
     plan: PlanBuilder
-    items: Sequence[Item]
+    items: Sequence[n.Item]
     outer: Names
     live: Names
     bag: bool
@@ -146,17 +116,17 @@ class ConjunctionBuilder:
     order: Order | None = None
     compacts: bool = False
     depth: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[p.Step] = field(default_factory=list)
     atoms: list[AtomState] = field(default_factory=list)
     waiting: Pending = field(default_factory=Pending)
-    within: list[TestItem] = field(default_factory=list)  # tests that filter an atom's trie
+    within: list[n.TestItem] = field(default_factory=list)  # tests that filter an atom's trie
     holding: dict[str, list[AtomState]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bound = set(self.outer)
         self.comparisons = Comparisons(self.items, rising(self.items, self.plan.sizes))
 
-    def build(self) -> tuple[Step, ...]:
+    def build(self) -> tuple[p.Step, ...]:
         self._unrelated()
         self.open_atoms()
         if self.order is None:
@@ -181,9 +151,9 @@ class ConjunctionBuilder:
         for atom in self.atoms:
             maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
-            if isinstance(item, AggregateItem) and may_be_early(item):
-                aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
-                maker.item(item, ASKED + trial.cost)
+            if isinstance(item, n.AggregateItem) and n.may_be_early(item):
+                n.aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
+                maker.item(item, n.ASKED + trial.cost)
             else:
                 maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
@@ -199,13 +169,13 @@ class ConjunctionBuilder:
         parts = components(self.items, self.bound)
         if len(parts) < 2:
             return
-        items: list[Item] = []
+        items: list[n.Item] = []
         for part in parts:
             if (
-                variables_of(part) & self.live
-                or not variables_of(part) - self.bound
-                or not widens(part)
-                or any(map(item_may_fail, part))
+                n.variables_of(part) & self.live
+                or not n.variables_of(part) - self.bound
+                or not n.widens(part)
+                or any(map(n.item_may_fail, part))
                 or _is_guard(part)
             ):
                 items += part
@@ -213,19 +183,19 @@ class ConjunctionBuilder:
                 self._branch(part)
         self.items = items
 
-    def _branch(self, part: Sequence[Item]) -> None:
-        reads = variables_of(part) & self.bound
+    def _branch(self, part: Sequence[n.Item]) -> None:
+        reads = n.variables_of(part) & self.bound
         depth = self.depth + 1
         check_depth(part, depth)
         to_inside = frozenset(reads), frozenset[str](), self.bag, self.rows, self.order
         inner = ConjunctionBuilder(self.plan, part, *to_inside, depth=depth).build()
         mode = "count" if self.bag else "exists"
-        self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
+        self.steps.append(p.Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]  # it is one of the two modes
 
     def open_atoms(self) -> None:
         """Moves tests within an atom into its trie, and drops columns that are not needed."""
-        atoms = [item for item in self.items if isinstance(item, AtomItem)]
-        tests = [item for item in self.items if isinstance(item, TestItem)]
+        atoms = [item for item in self.items if isinstance(item, n.AtomItem)]
+        tests = [item for item in self.items if isinstance(item, n.TestItem)]
         whole = self.plan.whole_lists
         self.within = [item for item in tests if not whole and within_atom(item.test, atoms)]
         seen_to = {*self.within, *atoms}
@@ -235,15 +205,15 @@ class ConjunctionBuilder:
         opened = [self._open_atom(item, uses) for item in atoms]
         for atom, known in opened:
             for column, term in known:
-                self.steps.append(Seek(term, (atom.take(column),)))
+                self.steps.append(p.Seek(term, (atom.take(column),)))
             if not atom.order and not atom.columns:
-                self.steps.append(Guard(atom.number, atom.weighted))
+                self.steps.append(p.Guard(atom.number, atom.weighted))
                 if atom.weighted:
                     atom.weighted = False  # the guard applies the weight
 
     def _open_atom(
-        self, item: AtomItem, uses: Counter[str]
-    ) -> tuple[AtomState, list[tuple[int, Expr]]]:
+        self, item: n.AtomItem, uses: Counter[str]
+    ) -> tuple[AtomState, list[tuple[int, p.Expr]]]:
         size = self.plan.sizes(item.relation, item.version)
         number = self.plan.untouched.pop(item, len(self.plan.atoms))
         tests = Comparisons(()) if self.plan.whole_lists else self.comparisons
@@ -260,12 +230,12 @@ class ConjunctionBuilder:
         """Adds the next step; False if none is left."""
         if self.waiting.any_ready(self._ready):
             return True
-        givers = (item for item in self.waiting.others if isinstance(item, GenerateItem))
+        givers = (item for item in self.waiting.others if isinstance(item, n.GenerateItem))
         generators = [item for item in givers if item.sources <= self.bound]
         name = self.open.first()
         others = [*([] if name is None else [name]), *(item.slot.name for item in generators)]
         before = min(map(self._rank, others), default=inf)
-        due = next_due(self.waiting.others, self.bound, self._rank, before)
+        due = n.next_due(self.waiting.others, self.bound, self._rank, before)
         if due is not None:
             self._compute(due)
             return True
@@ -282,7 +252,7 @@ class ConjunctionBuilder:
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
-        first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        first = not any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
         if first and name is not None:
             joined = name  # constants connect nothing
         if joined is not None:
@@ -290,12 +260,12 @@ class ConjunctionBuilder:
             return True
         # Before a cross product: computations that can fail and aggregates may connect the rest.
         for other in self.waiting.others:
-            if isinstance(other, Equation) and self._assign(other, may_fail=True):
+            if isinstance(other, n.Equation) and self._assign(other, may_fail=True):
                 return True
-            if isinstance(other, GenerateItem) and other.variables <= self.bound:
+            if isinstance(other, n.GenerateItem) and other.variables <= self.bound:
                 slot = self.plan.variable("bool")
-                self._done(other, Assign(slot.name, "bool", other.as_test(), (), True))
-                self.steps.append(Filter(slot))
+                self._done(other, p.Assign(slot.name, "bool", other.as_test(), (), True))
+                self.steps.append(p.Filter(slot))
                 return True
         late = [item for item in self.waiting.others if self._computable(item)]
         if late:
@@ -306,27 +276,27 @@ class ConjunctionBuilder:
             return True
         return False
 
-    def _ready(self, item: Item) -> bool:
+    def _ready(self, item: n.Item) -> bool:
         """Adds the step of an item if its variables are bound and it cannot fail."""
-        known = item.variables <= self.bound and not item_may_fail(item)
+        known = item.variables <= self.bound and not n.item_may_fail(item)
         match item:
-            case TestItem() if known:
-                self._done(item, Filter(item.test))
-            case GenerateItem() if known:
-                self._done(item, Filter(item.as_test()))
-            case Equation() if known:
-                self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
-            case Equation() if not item.may_fail:
+            case n.TestItem() if known:
+                self._done(item, p.Filter(item.test))
+            case n.GenerateItem() if known:
+                self._done(item, p.Filter(item.as_test()))
+            case n.Equation() if known:
+                self._done(item, p.Filter(p.Apply("=", (item.left, item.right), "bool")))
+            case n.Equation() if not item.may_fail:
                 return self._assign(item, may_fail=False)
-            case NotItem() | EitherItem() if known:
+            case n.NotItem() | n.EitherItem() if known:
                 self._compute(item)
-            case RestoreItem() if self.bound.issuperset(item.ranks):
+            case n.RestoreItem() if self.bound.issuperset(item.ranks):
                 self._restore(item)
             case _:
                 return False
         return True
 
-    def _restore(self, item: RestoreItem) -> None:
+    def _restore(self, item: n.RestoreItem) -> None:
         """Restores values from ranks, and looks them up at once in atoms that contain them."""
         trie = next(
             atom.number
@@ -334,36 +304,38 @@ class ConjunctionBuilder:
             if atom.item.ranked and atom.item.relation == item.relation
         )
         names = tuple(value.name for value in item.values)
-        self._done(item, Restore(trie, item.ranks, names, item.values[0].type))
+        self._done(item, p.Restore(trie, item.ranks, names, item.values[0].type))
         self.plan.cost += RESTORED * self.rows
         for value in item.values:
             participants = self._participants(value.name)
             if participants:
-                self.steps.append(Seek(value, participants))
+                self.steps.append(p.Seek(value, participants))
         self._bind(names)
 
-    def _done(self, item: Item, step: Step) -> None:
+    def _done(self, item: n.Item, step: p.Step) -> None:
         self.waiting.remove(item)
         self.steps.append(step)
 
-    def _assign(self, item: Equation, may_fail: bool) -> bool:
-        given = given_out(self.waiting.others)
+    def _assign(self, item: n.Equation, may_fail: bool) -> bool:
+        given = n.given_out(self.waiting.others)
         for slot, value in item.ways():
-            if slot.name not in (self.bound | given) and slots(value) <= self.bound:
-                step = Assign(slot.name, slot.type, value, self._participants(slot.name), may_fail)
+            if slot.name not in (self.bound | given) and p.slots(value) <= self.bound:
+                step = p.Assign(
+                    slot.name, slot.type, value, self._participants(slot.name), may_fail
+                )
                 self._done(item, step)
                 self._bind((slot.name,))
                 return True
         if item.may_fail and item.variables <= self.bound:
             # The variable is bound already: compute the value, then compare.
-            assert isinstance(item.left, Slot)
+            assert isinstance(item.left, p.Slot)
             slot = self.plan.variable(item.left.type)
-            self._done(item, Assign(slot.name, slot.type, item.right, (), True))
-            self.steps.append(Filter(Apply("=", (item.left, slot), "bool")))
+            self._done(item, p.Assign(slot.name, slot.type, item.right, (), True))
+            self.steps.append(p.Filter(p.Apply("=", (item.left, slot), "bool")))
             return True
         return False
 
-    def _participants(self, name: str) -> tuple[Participant, ...]:
+    def _participants(self, name: str) -> tuple[p.Participant, ...]:
         found = []
         for atom in self.holding.get(name, ()):
             if atom.open(name):
@@ -400,19 +372,19 @@ class ConjunctionBuilder:
             (place, at)
             for place, atom in enumerate(atoms)
             for at, (_, cut) in enumerate(cuts)
-            if isinstance(cut.bound, Slot) and atom.ensures(name, cut.op, cut.bound.name)
+            if isinstance(cut.bound, p.Slot) and atom.ensures(name, cut.op, cut.bound.name)
         )
         participants = self._participants(name)
         self.rows = self.order.estimates.get(name, self.rows)
         self.steps.append(
-            Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
+            p.Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
         )
         self._bind((name,))
 
-    def _generate(self, item: GenerateItem) -> None:
+    def _generate(self, item: n.GenerateItem) -> None:
         name = item.slot.name
         participants = self._participants(name)
-        step = Generate(name, item.slot.type, item.values, item.span, participants, item.place)
+        step = p.Generate(name, item.slot.type, item.values, item.span, participants, item.place)
         self._done(item, step)
         self._bind((name,))
 
@@ -428,28 +400,28 @@ class ConjunctionBuilder:
         if not self.connected.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
-        begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        begun = any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
         if not opened or not (begun or self.bag):
             return False
-        rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
+        rest: list[n.Item] = [*(atom.item for atom in opened), *self.waiting]
         rest += [
             item
             for item in self.within
             if not item.variables <= self.bound
             and any(item.variables <= atom.item.variables for atom in opened)
         ]
-        parts = list(filter(widens, components(rest, self.bound)))
+        parts = list(filter(n.widens, components(rest, self.bound)))
         if self.bag and len(parts) < 2:
             return False
         asked = self.live - self.bound
         apart = [
             part
             for part in parts
-            if not variables_of(part) <= self.bound
-            and not variables_of(part) & asked
-            and not any(map(item_may_fail, part))
+            if not n.variables_of(part) <= self.bound
+            and not n.variables_of(part) & asked
+            and not any(map(n.item_may_fail, part))
         ]
-        apart.sort(key=lambda part: min(map(self._rank, variables_of(part) - self.bound)))
+        apart.sort(key=lambda part: min(map(self._rank, n.variables_of(part) - self.bound)))
         for part in apart:
             for atom in opened:
                 if atom.item in part:
@@ -460,39 +432,43 @@ class ConjunctionBuilder:
                         self.plan.untouched[atom.item] = atom.number
                     atom.weighted = False
             for item in part:
-                if not isinstance(item, AtomItem) and item not in self.within:
+                if not isinstance(item, n.AtomItem) and item not in self.within:
                     self.waiting.remove(item)
-            self.connected.bound(variables_of(part))
+            self.connected.bound(n.variables_of(part))
             self._branch(part)
         return bool(apart)
 
-    def _computable(self, item: Item) -> bool:
-        if isinstance(item, AggregateItem):
-            return item.reads <= self.bound and not may_be_early(item)
-        return isinstance(item, NotItem) and item.variables <= self.bound
+    def _computable(self, item: n.Item) -> bool:
+        if isinstance(item, n.AggregateItem):
+            return item.reads <= self.bound and not n.may_be_early(item)
+        return isinstance(item, n.NotItem) and item.variables <= self.bound
 
-    def _compute(self, item: Item) -> None:
-        if isinstance(item, NotItem | EitherItem):
-            bag = isinstance(item, EitherItem)
+    def _compute(self, item: n.Item) -> None:
+        if isinstance(item, n.NotItem | n.EitherItem):
+            bag = isinstance(item, n.EitherItem)
             parts, reads = item.alternatives, item.variables
-            inner = tuple(self.plan.steps(p, reads, frozenset(), bag, self.rows) for p in parts)
-            self._done(item, Branch("count" if bag else "not exists", tuple(sorted(reads)), inner))
+            inner = tuple(
+                self.plan.steps(each, reads, frozenset(), bag, self.rows) for each in parts
+            )
+            self._done(
+                item, p.Branch("count" if bag else "not exists", tuple(sorted(reads)), inner)
+            )
             return
-        assert isinstance(item, AggregateItem)
+        assert isinstance(item, n.AggregateItem)
         name = item.slot.name
         taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
-        self._done(item, aggregate_branch(self.plan.steps, item, result, self.rows))
+        self._done(item, n.aggregate_branch(self.plan.steps, item, result, self.rows))
         self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
-            self.steps.append(Assign(name, item.slot.type, result, self._participants(name)))
+            self.steps.append(p.Assign(name, item.slot.type, result, self._participants(name)))
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)
 
 
-def _is_guard(part: Sequence[Item]) -> bool:
+def _is_guard(part: Sequence[n.Item]) -> bool:
     """Whether a part is an atom whose variables occur once, so that its number of rows is
     enough."""
     (item, *others) = part
-    return not others and isinstance(item, AtomItem) and len(item.variables) == len(item.args)
+    return not others and isinstance(item, n.AtomItem) and len(item.variables) == len(item.args)

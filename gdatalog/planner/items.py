@@ -2,7 +2,8 @@
 
 Arguments of atoms are slots, constants or parameters. Every expression is in an equation or a test.
 A computation that can fail is an equation of its own, which defines a fresh variable. Aggregates
-become branches: they have places in the order, and costs.
+become branches: they have places in the order, and costs. Other modules import this one as `n`,
+for the normal form.
 """
 
 from __future__ import annotations
@@ -12,23 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import inf
 
+from gdatalog import plan as p
 from gdatalog.errors import NOWHERE, Span
-from gdatalog.plan import (
-    Apply,
-    Branch,
-    Constant,
-    Expr,
-    Gather,
-    Parameter,
-    Reduction,
-    Slot,
-    Step,
-    Version,
-    slots,
-)
 from gdatalog.records import dataclass, field
 
-Term = Slot | Constant | Parameter
+Term = p.Slot | p.Constant | p.Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class AtomItem:
 
     relation: str
     args: tuple[Term, ...]
-    version: Version = "full"
+    version: p.Version = "full"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     ranked: bool = False
     once: bool = False
@@ -49,7 +38,7 @@ class AtomItem:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "variables", frozenset(arg.name for arg in self.args if isinstance(arg, Slot))
+            self, "variables", frozenset(arg.name for arg in self.args if isinstance(arg, p.Slot))
         )
 
 
@@ -57,15 +46,15 @@ class AtomItem:
 class Equation:
     """`left = right`: a test, or a binding of a variable of either side."""
 
-    left: Expr
-    right: Expr
+    left: p.Expr
+    right: p.Expr
     may_fail: bool = False
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", slots(self.left) | slots(self.right))
+        object.__setattr__(self, "variables", p.slots(self.left) | p.slots(self.right))
 
-    def ways(self) -> list[tuple[Slot, Expr]]:
+    def ways(self) -> list[tuple[p.Slot, p.Expr]]:
         """The variables that this equation can bind, each with its value."""
         found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
         # The variable must not occur in its own value.
@@ -73,31 +62,31 @@ class Equation:
         return [(slot, value) for slot, value in found if often[slot.name] == 1]
 
 
-def _occurring(expr: Expr) -> list[str]:
+def _occurring(expr: p.Expr) -> list[str]:
     """The variables of an expression, with repetitions."""
-    if isinstance(expr, Slot):
+    if isinstance(expr, p.Slot):
         return [expr.name]
-    if isinstance(expr, Apply):
+    if isinstance(expr, p.Apply):
         return [name for arg in expr.args for name in _occurring(arg)]
     return []
 
 
-def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
+def _solve(side: p.Expr, value: p.Expr) -> list[tuple[p.Slot, p.Expr]]:
     """Inverts `+` and `-` of ints until a variable stands alone."""
     match side:
-        case Slot():
+        case p.Slot():
             return [(side, value)]
-        case Apply("-", (a,), "int", span):
-            return _solve(a, Apply("-", (value,), "int", span))
-        case Apply("+", (a, b), "int", span):
+        case p.Apply("-", (a,), "int", span):
+            return _solve(a, p.Apply("-", (value,), "int", span))
+        case p.Apply("+", (a, b), "int", span):
             ways = (
-                (a, Apply("-", (value, b), "int", span)),
-                (b, Apply("-", (value, a), "int", span)),
+                (a, p.Apply("-", (value, b), "int", span)),
+                (b, p.Apply("-", (value, a), "int", span)),
             )
-        case Apply("-", (a, b), "int", span):
+        case p.Apply("-", (a, b), "int", span):
             ways = (
-                (a, Apply("+", (value, b), "int", span)),
-                (b, Apply("-", (a, value), "int", span)),
+                (a, p.Apply("+", (value, b), "int", span)),
+                (b, p.Apply("-", (a, value), "int", span)),
             )
         case _:
             return []
@@ -106,32 +95,32 @@ def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
 
 @dataclass(frozen=True, slots=True)
 class TestItem:
-    test: Expr
+    test: p.Expr
     variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", slots(self.test))
+        object.__setattr__(self, "variables", p.slots(self.test))
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateItem:
     """`x in {...}` (`values`) or `i = range(...)` (`span`): binds the variable, or tests it."""
 
-    slot: Slot
-    values: tuple[Expr, ...]
-    span: tuple[Expr, Expr, Expr] | None  # start, stop, step
+    slot: p.Slot
+    values: tuple[p.Expr, ...]
+    span: tuple[p.Expr, p.Expr, p.Expr] | None  # start, stop, step
     place: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def may_fail(self) -> bool:
         """A step of 0 is an error."""
-        return self.span is not None and not isinstance(self.span[2], Constant)
+        return self.span is not None and not isinstance(self.span[2], p.Constant)
 
     def size(self) -> float:
         """The number of values, if the bounds are constants."""
         if self.span is None:
             return len(self.values)
-        bounds = [bound.value for bound in self.span if isinstance(bound, Constant)]
+        bounds = [bound.value for bound in self.span if isinstance(bound, p.Constant)]
         if len(bounds) < 3 or bounds[2] == 0:
             return inf
         start, stop, step = map(int, bounds)
@@ -145,17 +134,17 @@ class GenerateItem:
     def variables(self) -> frozenset[str]:
         return self.sources | {self.slot.name}
 
-    def as_test(self) -> Expr:
+    def as_test(self) -> p.Expr:
         if self.span is None:
-            return either(Apply("=", (self.slot, value), "bool") for value in self.values)
+            return either(p.Apply("=", (self.slot, value), "bool") for value in self.values)
         start, stop, step = self.span
-        zero = Constant(0, "int")
+        zero = p.Constant(0, "int")
         onwards = [_bool("<=", start, self.slot), _bool("<", self.slot, stop)]
         backwards = [_bool(">=", start, self.slot), _bool(">", self.slot, stop)]
-        if not isinstance(step, Constant):
+        if not isinstance(step, p.Constant):
             onwards.append(_bool("<", zero, step))
             backwards.append(_bool(">", zero, step))
-        known = step.value if isinstance(step, Constant) else 0
+        known = step.value if isinstance(step, p.Constant) else 0
         inside = either(
             every(way)
             for way, sign in ((onwards, 1), (backwards, -1))
@@ -165,16 +154,16 @@ class GenerateItem:
             return inside
         # Congruent modulo the step: remainders have their dividend's sign, so they are equal or
         # differ by a step. (The difference of two ints may overflow.)
-        mine = Apply("%", (self.slot, step), "int", self.place)
-        its = Apply("%", (start, step), "int", self.place)
+        mine = p.Apply("%", (self.slot, step), "int", self.place)
+        its = p.Apply("%", (start, step), "int", self.place)
         reached = either(
             [
                 _bool("=", mine, its),
-                _bool("=", Apply("-", (mine, its), "int"), step),
-                _bool("=", Apply("-", (its, mine), "int"), step),
+                _bool("=", p.Apply("-", (mine, its), "int"), step),
+                _bool("=", p.Apply("-", (its, mine), "int"), step),
             ]
         )
-        return Apply("land", (inside, reached), "bool")
+        return p.Apply("land", (inside, reached), "bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +188,12 @@ class AggregateItem:
     """A variable that takes the value of an aggregate over a group."""
 
     kind: str
-    slot: Slot
+    slot: p.Slot
     targets: tuple[Term, ...]
     alternatives: tuple[Conjunction, ...]
     bindings: tuple[tuple[str, ...], ...]  # the variables that each alternative binds
     reads: frozenset[str]  # variables from outside
-    exports: tuple[Slot, ...]
+    exports: tuple[p.Slot, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
     @property
@@ -218,7 +207,7 @@ class RestoreItem:
 
     relation: str
     ranks: tuple[str, ...]
-    values: tuple[Slot, ...]
+    values: tuple[p.Slot, ...]
 
     @property
     def variables(self) -> frozenset[str]:
@@ -246,12 +235,12 @@ def places_of(name: str, items: Iterable[Item]) -> Iterator[tuple[AtomItem, int]
     """The atoms with a variable, and its columns there."""
     for item in items:
         for at, arg in enumerate(item.args if isinstance(item, AtomItem) else ()):
-            if isinstance(item, AtomItem) and isinstance(arg, Slot) and arg.name == name:
+            if isinstance(item, AtomItem) and isinstance(arg, p.Slot) and arg.name == name:
                 yield item, at
 
 
-def variables_of_exprs(exprs: Iterable[Expr]) -> frozenset[str]:
-    return frozenset().union(*map(slots, exprs))
+def variables_of_exprs(exprs: Iterable[p.Expr]) -> frozenset[str]:
+    return frozenset().union(*map(p.slots, exprs))
 
 
 def item_may_fail(item: Item) -> bool:
@@ -271,16 +260,16 @@ def fails_inside(item: NotItem | EitherItem | AggregateItem) -> bool:
     return any(item_may_fail(part) for inner in item.alternatives for part in inner)
 
 
-def _bool(op: str, left: Expr, right: Expr) -> Expr:
-    return Apply(op, (left, right), "bool")
+def _bool(op: str, left: p.Expr, right: p.Expr) -> p.Expr:
+    return p.Apply(op, (left, right), "bool")
 
 
-def either(tests: Iterable[Expr]) -> Expr:
-    return reduce(lambda one, other: Apply("lor", (one, other), "bool"), tests)
+def either(tests: Iterable[p.Expr]) -> p.Expr:
+    return reduce(lambda one, other: p.Apply("lor", (one, other), "bool"), tests)
 
 
-def every(tests: Iterable[Expr]) -> Expr:
-    return reduce(lambda one, other: Apply("land", (one, other), "bool"), tests)
+def every(tests: Iterable[p.Expr]) -> p.Expr:
+    return reduce(lambda one, other: p.Apply("land", (one, other), "bool"), tests)
 
 
 # Aggregates in bodies: their branches, their places in the order, and their costs.
@@ -288,7 +277,9 @@ def every(tests: Iterable[Expr]) -> Expr:
 
 # Makes the steps of a conjunction inside: of its items, the variables that are bound outside, those
 # that are asked for, whether bindings count each time, and for how many rows.
-StepsOf = Callable[[Sequence[Item], frozenset[str], frozenset[str], bool, float], tuple[Step, ...]]
+StepsOf = Callable[
+    [Sequence[Item], frozenset[str], frozenset[str], bool, float], tuple[p.Step, ...]
+]
 
 # The overhead of an aggregate for each row, in values tried.
 ASKED = 1.0
@@ -331,15 +322,15 @@ def next_due(
 
 
 def as_gather(
-    items: Sequence[Item], head: Sequence[Expr]
-) -> tuple[list[Conjunction], tuple[Gather, ...], tuple[Expr, ...]] | None:
+    items: Sequence[Item], head: Sequence[p.Expr]
+) -> tuple[list[Conjunction], tuple[p.Gather, ...], tuple[p.Expr, ...]] | None:
     """Turns a body that is one uncorrelated count or sum into an aggregate of the head: its
     alternatives, the aggregate, and the head. None for other bodies."""
     whole = [item for item in items if isinstance(item, AggregateItem)]
     if len(whole) != 1 or whole[0].kind not in ("count", "sum") or whole[0].reads:
         return None
     (item,) = whole
-    known: dict[str, Expr] = {item.slot.name: item.slot}
+    known: dict[str, p.Expr] = {item.slot.name: item.slot}
     left = [each for each in items if each is not item]
     while left:
         found = [
@@ -347,28 +338,28 @@ def as_gather(
             for each in left
             if isinstance(each, Equation) and not each.may_fail
             for slot, value in each.ways()
-            if slot.name not in known and slots(value) <= known.keys()
+            if slot.name not in known and p.slots(value) <= known.keys()
         ]
         if not found:
             return None
         each, slot, value = found[0]
         known[slot.name] = with_values(value, known)
         left.remove(each)
-    gather = Gather(item.kind, item.targets, item.slot.name, item.slot.type, item.span)
+    gather = p.Gather(item.kind, item.targets, item.slot.name, item.slot.type, item.span)
     return list(item.alternatives), (gather,), tuple(with_values(term, known) for term in head)
 
 
-def with_values(expr: Expr, known: Mapping[str, Expr]) -> Expr:
+def with_values(expr: p.Expr, known: Mapping[str, p.Expr]) -> p.Expr:
     """An expression with variables replaced by expressions."""
-    if isinstance(expr, Slot):
+    if isinstance(expr, p.Slot):
         return known.get(expr.name, expr)
-    if isinstance(expr, Apply):
+    if isinstance(expr, p.Apply):
         args = tuple(with_values(arg, known) for arg in expr.args)
-        return Apply(expr.function, args, expr.type, expr.span)
+        return p.Apply(expr.function, args, expr.type, expr.span)
     return expr
 
 
-def aggregate_branch(steps: StepsOf, item: AggregateItem, result: Slot, rows: float) -> Branch:
+def aggregate_branch(steps: StepsOf, item: AggregateItem, result: p.Slot, rows: float) -> p.Branch:
     """The branch that computes an aggregate for `rows` rows."""
     reads = item.reads
     targets = variables_of_exprs(item.targets)
@@ -388,7 +379,7 @@ def aggregate_branch(steps: StepsOf, item: AggregateItem, result: Slot, rows: fl
         bag = item.kind in ("count", "sum", "mean")
         part = item.alternatives[0]
         inner = (steps(part, reads, live - reads, bag, rows),)
-    reduction = Reduction(
+    reduction = p.Reduction(
         item.kind, item.targets, result.name, result.type, bindings, exports, item.span
     )
-    return Branch("aggregate", tuple(sorted(reads)), inner, reduction)
+    return p.Branch("aggregate", tuple(sorted(reads)), inner, reduction)

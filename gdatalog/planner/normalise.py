@@ -12,13 +12,8 @@ from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import neighbours
-from gdatalog.planner.check.walk import (
-    conjunction,
-    contains_head_aggregate,
-    count_variables,
-    variables,
-)
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -64,8 +59,8 @@ class Normaliser:
 
     def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
         """The variables that also occur outside the node; names are unique in a rule."""
-        inside = count_variables([node])
-        return frozenset(name for name, n in inside.items() if n < self.occurrences[name])
+        inside = w.count_variables([node])
+        return frozenset(name for name, count in inside.items() if count < self.occurrences[name])
 
     def _literal(self, literal: s.Literal) -> list[Item]:
         found: list[Item] = []
@@ -142,7 +137,7 @@ class Normaliser:
                 else:
                     found.append(TestItem(Apply("lnot", (test,), "bool", literal.span)))
                 return
-            case s.Compare(rest=((op, right),)) if shared.issuperset(variables(body)):
+            case s.Compare(rest=((op, right),)) if shared.issuperset(w.variables(body)):
                 self._compare(_NEGATED[op], body.first, right, body, found)
                 return
         self.negative = not self.negative
@@ -207,7 +202,7 @@ class Normaliser:
         so that no expression is deep. (Not over aggregates of the head, which come after all
         items.)"""
         left = self.expression(chain.first, found)
-        cut = not contains_head_aggregate(chain)
+        cut = not w.contains_head_aggregate(chain)
         for at, (op, operand) in enumerate(chain.rest, 1):
             args = (left, self.expression(operand, found))
             left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
@@ -234,7 +229,9 @@ class Normaliser:
                         items.append(Equation(slot, again, may_fail=may_fail(again)))
             alternatives.append(tuple(items))
             made = {target.name for target in targets if isinstance(target, Slot)}
-            names = (n for n in variables_of(items) if not n.startswith("~") or n in made)
+            names = (
+                name for name in variables_of(items) if not name.startswith("~") or name in made
+            )
             bindings.append(tuple(sorted(names)))
         self.negative = outside
         slot = self._new(aggregate_type(expr.kind, targets))
@@ -268,7 +265,7 @@ class Normaliser:
             if len(own) < len(alternatives) or not shared <= bound or item_may_fail(either):
                 return body, []
             found.append(either)
-        return conjunction(rest, body.span), found
+        return w.conjunction(rest, body.span), found
 
     def type_of(self, name: str) -> TypeName:
         return self.types[name] if name in self.types else self.fresh[name]

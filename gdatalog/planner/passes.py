@@ -20,19 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from gdatalog.plan import (
-    Assign,
-    Branch,
-    Compact,
-    Guard,
-    Join,
-    RangeBound,
-    Reuse,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-)
+from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, binds, participants, reads
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
@@ -43,10 +31,10 @@ from gdatalog.records import replace
 
 
 def reuse_lists(
-    steps: Sequence[Step], atoms: Sequence[AtomState], comparisons: Comparisons
-) -> tuple[Step, ...]:
+    steps: Sequence[p.Step], atoms: Sequence[AtomState], comparisons: Comparisons
+) -> tuple[p.Step, ...]:
     """The steps, where each level names the earlier list that it can start from."""
-    joins = [step for step in steps if isinstance(step, Join)]
+    joins = [step for step in steps if isinstance(step, p.Join)]
     if sum(len(join.participants) > 1 for join in joins) < 2:
         return tuple(steps)
     lists = {
@@ -54,10 +42,10 @@ def reuse_lists(
         for join in joins
     }
     made_of: dict[str, list[object]] = {}  # of the levels that are reused: the parts of their lists
-    reads: dict[str, tuple[Join, list[object]]] = {}
+    reads: dict[str, tuple[p.Join, list[object]]] = {}
     holding: dict[object, list[int]] = {}  # for each list, the earlier levels that it is part of
     for at, join in enumerate(joins):
-        best: tuple[Join, list[object]] | None = None
+        best: tuple[p.Join, list[object]] | None = None
         shares = Counter(
             number for part in set(lists[join.variable]) for number in holding.get(part, ())
         )
@@ -83,9 +71,9 @@ def reuse_lists(
         if best is not None:
             reads[join.variable] = best
             made_of[best[0].variable] = best[1]
-    done: list[Step] = []
+    done: list[p.Step] = []
     for step in steps:
-        if not isinstance(step, Join):
+        if not isinstance(step, p.Join):
             done.append(step)
             continue
         mine = lists[step.variable]
@@ -94,22 +82,22 @@ def reuse_lists(
     return tuple(done)
 
 
-def _reader(step: Join, earlier: Join, parts: list[object], mine: list[object]) -> Join:
+def _reader(step: p.Join, earlier: p.Join, parts: list[object], mine: list[object]) -> p.Join:
     covers = tuple(place for place, part in enumerate(mine) if part in parts)
     implied = tuple(
         at
         for at, cut in enumerate(step.cuts)
         if cut in earlier.cuts or any((place, at) in step.implied for place in covers)
     )
-    return replace(step, reuse=Reuse(earlier.variable, covers, implied))
+    return replace(step, reuse=p.Reuse(earlier.variable, covers, implied))
 
 
-def _made(step: Join, mine: list[object], parts: list[object] | None) -> list[Step]:
+def _made(step: p.Join, mine: list[object], parts: list[object] | None) -> list[p.Step]:
     """A level whose list is reused has only the shared participants; the others are looked up."""
     if parts is None:
         return [step]
     kept = [place for place, part in enumerate(mine) if part in parts]
-    others = tuple(p for place, p in enumerate(step.participants) if place not in kept)
+    others = tuple(each for place, each in enumerate(step.participants) if place not in kept)
     if not others:
         return [step]
     reuse = step.reuse
@@ -121,10 +109,10 @@ def _made(step: Join, mine: list[object], parts: list[object] | None) -> list[St
         implied=tuple((kept.index(place), at) for place, at in step.implied if place in kept),
         reuse=reuse,
     )
-    return [level, Seek(Slot(step.variable, step.type), others)]
+    return [level, p.Seek(p.Slot(step.variable, step.type), others)]
 
 
-def _list(step: Join, place: int, atoms: Sequence[AtomState]) -> object:
+def _list(step: p.Join, place: int, atoms: Sequence[AtomState]) -> object:
     """What identifies a participant's list; None if the trie continues below it."""
     part = step.participants[place]
     atom = atoms[part.trie]
@@ -133,29 +121,29 @@ def _list(step: Join, place: int, atoms: Sequence[AtomState]) -> object:
     return atom.trie(), atom.prefix()
 
 
-def _implied(cut: RangeBound, step: Join, comparisons: Comparisons) -> bool:
+def _implied(cut: p.RangeBound, step: p.Join, comparisons: Comparisons) -> bool:
     if cut in step.cuts:
         return True
     bound = cut.bound
-    return isinstance(bound, Slot) and comparisons.implies(step.variable, cut.op, bound.name)
+    return isinstance(bound, p.Slot) and comparisons.implies(step.variable, cut.op, bound.name)
 
 
 # Dead-variable projection.
 
 
 def compact_rows(
-    steps: Sequence[Step],
-    tries: Sequence[TrieRef],
+    steps: Sequence[p.Step],
+    tries: Sequence[p.TrieRef],
     live: frozenset[str],
     recursive: Collection[str] = (),
     given: Sequence[str] = (),
-) -> tuple[Step, ...]:
+) -> tuple[p.Step, ...]:
     """The steps, with a `Compact` before each join at which a variable has died.
 
     `recursive`: the relations that change in the current fixpoint. `given`: the variables that are
     bound before the first step.
     """
-    if any(isinstance(step, Join) and step.reuse is not None for step in steps):
+    if any(isinstance(step, p.Join) and step.reuse is not None for step in steps):
         return tuple(steps)  # a list to be reused must not change
     lasts = _lasts(steps)
     bound: list[str] = list(given)
@@ -165,10 +153,10 @@ def compact_rows(
     for name in bound:
         ends.setdefault(lasts.get(name, -1), []).append(name)
     computed: dict[str, frozenset[str]] = {}  # computed variables, and those they are computed from
-    done: list[Step] = []
+    done: list[p.Step] = []
     for at, step in enumerate(steps):
         ended += (name for name in ends.pop(at - 1, ()) if name not in live)
-        if isinstance(step, Join) and bound and ended:
+        if isinstance(step, p.Join) and bound and ended:
             needed = {name for name in bound if name in live or lasts.get(name, -1) >= at}
             newly = [name for name in ended if not _determined(name, needed, computed)]
             if newly:
@@ -177,19 +165,19 @@ def compact_rows(
                 keep = tuple(name for name in bound if name in needed)
                 rest = steps[at:]
                 lasting = all(tries[trie].relation not in recursive for trie in _used(rest))
-                done.append(Compact(keep, lasting))
+                done.append(p.Compact(keep, lasting))
         done.append(step)
         for name in binds(step):
             bound.append(name)
             ends.setdefault(max(at, lasts.get(name, -1)), []).append(name)
-        if isinstance(step, Assign) or (
-            isinstance(step, Branch) and step.reduction is not None and not step.reduction.exports
+        if isinstance(step, p.Assign) or (
+            isinstance(step, p.Branch) and step.reduction is not None and not step.reduction.exports
         ):
             computed[binds(step)[0]] = reads(step)
     return tuple(done)
 
 
-def _lasts(steps: Sequence[Step]) -> dict[str, int]:
+def _lasts(steps: Sequence[p.Step]) -> dict[str, int]:
     """The last step that needs each variable: it reads the variable, or descends in a trie from the
     variable's position."""
     walks: dict[int, int] = {}
@@ -213,10 +201,10 @@ def _determined(name: str, by: Collection[str], computed: Mapping[str, frozenset
     )
 
 
-def _used(steps: Sequence[Step]) -> set[int]:
+def _used(steps: Sequence[p.Step]) -> set[int]:
     """The tries that steps read."""
     every = list(all_steps(tuple(steps)))
-    guarded = {step.trie for step in every if isinstance(step, Guard)}
+    guarded = {step.trie for step in every if isinstance(step, p.Guard)}
     return guarded | {part.trie for step in every for part in participants(step)}
 
 

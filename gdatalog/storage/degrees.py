@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import DeviceOps, DeviceStore, KnownRows, brought
-from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.rows import Columns, RowPacking, firsts
 from gdatalog.storage.spill import Spill, gathered
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
@@ -336,3 +336,47 @@ def _place(keys: Array, key: int, side: str) -> int:
     if key > info.max:
         return len(keys)
     return int(np.searchsorted(keys, keys.dtype.type(key), side=side))  # type: ignore[call-overload]  # a NumPy scalar of the keys' type
+
+
+# How often values occur.
+
+# Rows in one batch of counting, for columns with so few possible values that the counts stay in the
+# cache.
+COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
+
+
+def estimated(sample: Sequence[Array], step: int) -> int:
+    """Estimates the number of distinct combinations of values from a sample of every `step`-th
+    row."""
+    counts = runs_of(np.sort(mixed(sample)))
+    return int(how_many(counts, len(sample[0]), step))
+
+
+def runs_of(key: Array) -> Array:
+    """How often each value of a sorted array occurs."""
+    return np.diff(np.append(np.flatnonzero(firsts(key)), len(key)))
+
+
+def mixed(keys: Sequence[Array]) -> Array:
+    """An integer for each row: equal for equal rows, and almost always different for others."""
+    packing = RowPacking.of(keys)
+    if packing is not None:
+        return packing.pack(keys)
+    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
+    for key in keys:
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += key.astype(np.int64).view(np.uint64)
+    return mixed
+
+
+def counts_between(key: Array, low: int, high: int) -> Array:
+    """How often each value from `low` to `high` occurs."""
+    span = high - low + 1
+    if span > MOST_COUNTED:
+        return np.bincount(key if low == 0 else key.astype(np.int64) - low)
+    counts = np.zeros(span, dtype=np.int64)
+    for start in range(0, len(key), COUNTED):  # NumPy's copies of a batch stay in the cache
+        piece = key[start : start + COUNTED].astype(np.int64)
+        piece -= low
+        counts += np.bincount(piece, minlength=span)
+    return counts

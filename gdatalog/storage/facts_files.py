@@ -21,6 +21,7 @@ from gdatalog.storage import (
     LoadOptions,
     check_delimiter,
     options_of_text,
+    text_files,
 )
 from gdatalog.storage.data_files import PACKED
 from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
@@ -28,17 +29,6 @@ from gdatalog.storage.frames import table_of_file, with_row_ids
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
-from gdatalog.storage.text_files import (
-    PIECE,
-    UTF16,
-    Block,
-    blocks_of,
-    bytes_of_block,
-    each_block,
-    lines_between,
-    raw_of_text,
-    report_size,
-)
 
 # Returns the set to add the texts of a file to.
 TextsFor = Callable[[TextSetFunctions], TextSet]
@@ -163,14 +153,14 @@ class _FactsText:
         if len(blocks) == 1:
             yield self._table(blocks[0])
             return
-        report_size(blocks[-1][1])
+        text_files.report_size(blocks[-1][1])
         with open(self.path, "rb", buffering=0) as file:  # a tab in any block decides for all
-            delimiter = self._cut_by(iter(partial(file.read, PIECE), b""))
+            delimiter = self._cut_by(iter(partial(file.read, text_files.PIECE), b""))
         known = replace(self, delimiter=delimiter)
-        for block in each_block(blocks):
+        for block in text_files.each_block(blocks):
             yield known._table(block, blocks)
 
-    def _table(self, block: Block, blocks: Sequence[Block] = ()) -> Table:
+    def _table(self, block: text_files.Block, blocks: Sequence[text_files.Block] = ()) -> Table:
         """The rows of one of several blocks, or of the whole file."""
         plain = self.positions is None and not self.options.mends
         found = self._cut(block, bool(blocks)) if plain else None
@@ -181,18 +171,18 @@ class _FactsText:
             raw = replace(raw, whole=lambda: (self._raw(each, True) for each in blocks))
         return table_of_file(raw, self._options(block))
 
-    def _blocks(self) -> list[Block]:
+    def _blocks(self) -> list[text_files.Block]:
         """Blocks of whole lines. A single block if the file is small or compressed, or if line
         breaks may be within quotes."""
         path = self.path
         if self.quoted or path.lower().endswith(PACKED) or not os.path.isfile(path):
             return [(0, 0)]
         try:
-            return blocks_of(path)
+            return text_files.blocks_of(path)
         except OSError:  # reading it reports the error
             return [(0, 0)]
 
-    def _options(self, block: Block) -> LoadOptions:
+    def _options(self, block: text_files.Block) -> LoadOptions:
         # Columns match by position: the names of the header may even be equal.
         header = self.header and not block[0]
         return replace(self.options, header=header, columns=self.declared.columns)
@@ -205,18 +195,18 @@ class _FactsText:
         is_csv = self.quoted or format_of(self.path, "facts") == "csv"
         return "," if is_csv and several and not any(b"\t" in piece for piece in pieces) else "\t"
 
-    def _raw(self, block: Block, several: bool) -> Raw:
+    def _raw(self, block: text_files.Block, several: bool) -> Raw:
         """The cells of a block, as texts."""
         first_line = 1
         if several:
             with open(self.path, "rb", buffering=0) as file:
                 last = max(at for at in self.lines if at <= block[0])
-                first_line = self.lines[last] + lines_between(file, last, block[0])
+                first_line = self.lines[last] + text_files.lines_between(file, last, block[0])
             self.lines[block[0]] = first_line
-            data = bytes_of_block(self.path, block)
+            data = text_files.bytes_of_block(self.path, block)
         else:
             data = read_bytes(self.path).removeprefix(MARK)
-        raw = raw_of_text(
+        raw = text_files.raw_of_text(
             data,
             self._options(block),
             self._cut_by([data]),
@@ -226,7 +216,7 @@ class _FactsText:
         )
         return replace(raw, names=None)
 
-    def _cut(self, block: Block, several: bool) -> Table | None:
+    def _cut(self, block: text_files.Block, several: bool) -> Table | None:
         """The rows of a plain block, split in one pass, without the texts of columns that are not
         `kept`."""
         path, declared = self.path, self.declared
@@ -234,7 +224,9 @@ class _FactsText:
             return None
         try:
             with open(path, "rb", buffering=0) as file:
-                delimiter = check_delimiter(self._cut_by(iter(partial(file.read, PIECE), b"")))
+                delimiter = check_delimiter(
+                    self._cut_by(iter(partial(file.read, text_files.PIECE), b""))
+                )
                 start = block[0]
                 if not start:
                     found = self._rows_begin(file, delimiter)
@@ -244,7 +236,7 @@ class _FactsText:
                 end = block[1] if several else os.fstat(file.fileno()).st_size
                 length = end - file.seek(start)
                 if not several:
-                    report_size(length)
+                    text_files.report_size(length)
                 blank = declared.types == ("symbol",) and not self.quoted
                 # Other columns are read in any case: a value of another type is an error.
                 wanted = [
@@ -278,4 +270,4 @@ class _FactsText:
             if end < 0 or not names or odd or not wide:
                 return None
             start = end + 1
-        return None if head.startswith(UTF16) else start
+        return None if head.startswith(text_files.UTF16) else start

@@ -19,7 +19,6 @@ from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Coded, Version, VersionHistory, stacked
-from gdatalog.storage.remote import RemoteStatistics
 from gdatalog.storage.row_store import FEW, RowBits, RowStore, held_by
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -62,7 +61,9 @@ class Relation:
         self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
         # How often the rows were scanned for constants, by the constants' columns.
         self.scans: dict[frozenset[int], int] = {}
-        self.statistics = _statistics_of(store)(store, types, self._tries)
+        deferred = isinstance(store, parts.DeferredRows)
+        kind = parts.DeferredStatistics if deferred else Statistics
+        self.statistics = kind(store, types, self._tries)
         self.version = Version()
         self.lineage: VersionHistory[Relation] = VersionHistory()
         self.news: tuple[Relation, ...] = ()  # the rows added to the relation that this one extends
@@ -427,12 +428,6 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
-
-
-def _statistics_of(store: RowStore) -> type[Statistics]:
-    if isinstance(store, remote.RemoteRows):
-        return RemoteStatistics
-    return parts.DeferredStatistics if isinstance(store, parts.DeferredRows) else Statistics
 
 
 def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:

@@ -6,25 +6,19 @@ surveys them for the planner. Code that needs columns on this machine fetches th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import permutations
 from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 
 from gdatalog.records import dataclass
 from gdatalog.storage import TypedColumns
-from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles, mask
+from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Span
-from gdatalog.storage.statistics import Statistics, estimated, runs_of
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Tests, Trie, TrieName
-from gdatalog.values import TypeName
+from gdatalog.storage.trie import Tests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +134,11 @@ class RemoteRows(RowStore):
                 self._survey = self.keeper.survey(self)
             return self._survey
 
+    @property
+    def step(self) -> int:
+        """One of so many rows is in the survey's sample."""
+        return max(1, self.at_most // max(1, len(self.survey.sample[0])))
+
     def know(self, survey: Survey) -> None:
         """Caches statistics that were computed elsewhere."""
         self._survey = survey
@@ -206,106 +205,6 @@ class RemoteRows(RowStore):
             self._blocks = [block for block in blocks if len(block[0])]
             self.on_host = True
             self.keeper.fetched(self)
-
-
-# Statistics of rows on other machines, from one survey and its sample.
-
-
-class RemoteStatistics(Statistics):
-    """The statistics of rows on other machines: from a survey, until they are fetched."""
-
-    def __init__(
-        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
-    ) -> None:
-        super().__init__(store, types, tries)
-        self._whole: RemoteGraph | None = None
-
-    @property
-    def _rows(self) -> RemoteRows | None:
-        """The rows, if they have not been fetched."""
-        return (
-            self._store if isinstance(self._store, RemoteRows) and self._store.unfetched else None
-        )
-
-    @property
-    def graph(self) -> Any:
-        rows = self._rows
-        if rows is None or not self._edges:
-            return super().graph
-        if self._whole is None:
-            self._whole = RemoteGraph(rows)
-        return self._whole
-
-    @property
-    def loopless(self) -> bool:
-        rows = self._rows
-        if rows is None:
-            return super().loopless
-        return bool(self.rises) or (self._edges and not rows.survey.loops)
-
-    @property
-    def rises(self) -> frozenset[tuple[int, int]]:
-        if self._rows is None:
-            return super().rises
-        pairs = permutations(range(len(self._types)), 2)
-        return frozenset(pair for pair in pairs if self.ascends(*pair))
-
-    def counted(self, columns: frozenset[int]) -> bool:
-        return self._rows is None and super().counted(columns)
-
-    def _count(self, columns: frozenset[int]) -> int:
-        rows = self._rows
-        if rows is None or len(columns) in (0, len(self._types)):
-            return super()._count(columns)
-        if len(columns) == 1:
-            return rows.survey.distinct[min(columns)]
-        sample = rows.survey.sample
-        return min(rows.at_most, estimated([sample[at] for at in sorted(columns)], _step(rows)))
-
-    def degrees(self, column: int, tests: Tests = (), ranked: bool = False) -> Degrees:
-        rows = self._rows
-        if rows is None or tests or ranked:
-            return super().degrees(column, tests, ranked)
-        return rows.survey.degrees[column]
-
-    def _new_degrees(self, column: int, tests: Tests, ranked: bool) -> Degrees:
-        rows = self._rows
-        if rows is None:
-            return super()._new_degrees(column, tests, ranked)
-        if ranked:
-            return rows.keeper.ranked_degrees(rows, column, tests)
-        sample = rows.survey.sample
-        key, step = sample[column][mask(sample, tests)], _step(rows)
-        if not len(key):
-            return Degrees.of(key)
-        values = min(rows.survey.distinct[column], len(key) * step)
-        return Degrees.of_sample(runs_of(np.sort(key)), step, len(key) * step, values)
-
-    def _quantiles(self, column: int) -> Quantiles:
-        rows = self._rows
-        if rows is None:
-            return super()._quantiles(column)
-        survey = rows.survey
-        keys = np.sort(survey.sample[column])
-        # The survey has the least and the greatest key.
-        ends = [end for end in survey.spans[column] if not len(keys) or end not in keys[[0, -1]]]
-        keys = np.sort(np.append(keys, ends).astype(np.int64)) if ends else keys
-        return Quantiles(keys, rows.at_most, survey.distinct[column], True)
-
-    def _less(self, left: int, right: int) -> bool:
-        rows = self._rows
-        return super()._less(left, right) if rows is None else (left, right) in rows.survey.rises
-
-    def lists(self, column: int, tests: Tests = (), ranked: bool = False) -> AdjacencyLists | None:
-        return super().lists(column, tests, ranked) if self._rows is None else None
-
-    def set(self) -> Array | None:
-        return super().set() if self._rows is None else None
-
-
-def _step(rows: RemoteRows) -> int:
-    """One of so many rows is in the sample."""
-    return max(1, rows.at_most // max(1, len(rows.survey.sample[0])))
 
 
 class RemoteGraph:

@@ -1,7 +1,8 @@
 """Statistics of a relation, for the planner: each is computed on first use and cached.
 
 One costs a pass over a column or two, or a sort of a sample, never a sort of all rows. Those of
-many rows on a device are computed there (`degrees.py`).
+many rows on a device are computed there (`degrees.py`). Those of rows on other machines come from a
+survey and its sample (`remote.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,13 @@ import numpy as np
 
 from gdatalog.cancellation import current_watch
 from gdatalog.storage import degrees
-from gdatalog.storage.degrees import (
-    AdjacencyLists,
-    Degrees,
-    Quantiles,
-    how_many,
-    values_by_hash,
-)
+from gdatalog.storage.degrees import AdjacencyLists, Degrees, Quantiles, runs_of
 from gdatalog.storage.graph import EdgeStatistics
 from gdatalog.storage.keys import key_of
 from gdatalog.storage.on_device import DeviceStore, KnownRows, brought, is_on_host
+from gdatalog.storage.remote import RemoteGraph, RemoteRows
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, RowPacking, firsts, row_firsts
+from gdatalog.storage.rows import Columns, row_firsts
 from gdatalog.storage.spill import is_spilled
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Tests, Trie, TrieName
@@ -43,9 +39,6 @@ DENSE, WIDE = 2, 4  # most possible values for each row that are counted, or sor
 FIRST = 16  # rows that are compared first
 MANY = 1_000_000  # rows: the values of more are only counted if they are sorted
 RARE = 2  # a sample with more values for each one that recurs says little
-# Rows in one batch of counting, for columns with so few possible values that the counts stay in the
-# cache.
-COUNTED, MOST_COUNTED = 1 << 18, 1 << 16
 
 
 class Statistics:
@@ -68,7 +61,9 @@ class Statistics:
     @property
     def graph(self) -> Any:
         """The rows as edges, if both columns have the same type."""
-        there = self._there
+        there, remote = self._there, self._remote
+        if remote is not None and self._edges:
+            return self._once("remote graph", lambda: RemoteGraph(remote))
         if there is None or not self._edges:
             return self.graph_here
         return there.graph
@@ -87,9 +82,15 @@ class Statistics:
         return None if device_rows is None or device_rows.count < FETCHED else device_rows
 
     @property
+    def _remote(self) -> RemoteRows | None:
+        """The rows on other machines, until they are fetched: a survey has their statistics."""
+        store = self._store
+        return store if isinstance(store, RemoteRows) and store.unfetched else None
+
+    @property
     def _here(self) -> bool:
         """Whether the rows may be analysed on the host."""
-        return self._store.on_host or self._there is None
+        return self._store.on_host or (self._there is None and self._remote is None)
 
     @property
     def rows(self) -> int:
@@ -151,6 +152,8 @@ class Statistics:
 
     def counted(self, columns: frozenset[int]) -> bool:
         """Whether `distinct` is exact."""
+        if self._remote is not None:
+            return False
         if len(columns) == len(self._types) or self.rows == 0:
             return True
         if self._indexed(columns) is not None:
@@ -165,6 +168,12 @@ class Statistics:
             return min(1, self.rows)
         if len(columns) == len(self._types):
             return self.rows
+        remote = self._remote
+        if remote is not None and len(columns) == 1:
+            return remote.survey.distinct[min(columns)]
+        if remote is not None:
+            some = [remote.survey.sample[at] for at in sorted(columns)]
+            return min(self.rows, degrees.estimated(some, remote.step))
         known = [self._kept[at, (), False] for at in columns if (at, (), False) in self._kept]
         if known and len(columns) == 1:
             return int(known[0].powers[0])
@@ -188,11 +197,11 @@ class Statistics:
                 return int(self.degrees(min(columns)).powers[0])
         step = max(1, self.rows // self._wanted)
         sample = [self._every(step, column) for column in sorted(columns)]
-        counts = runs_of(np.sort(_mixed(sample)))
+        counts = runs_of(np.sort(degrees.mixed(sample)))
         often = np.count_nonzero(counts > 1)
         if len(keys) == 1 and len(counts) > RARE * often and not is_spilled(keys[0]):
-            return min(self.rows, values_by_hash(keys[0], self.rows // SAMPLE))
-        return int(how_many(counts, len(sample[0]), step))
+            return min(self.rows, degrees.values_by_hash(keys[0], self.rows // SAMPLE))
+        return int(degrees.how_many(counts, len(sample[0]), step))
 
     def _every(self, step: int, column: int) -> Array:
         """A systematic sample of a column: every `step`-th key. Cached, because each key is a cache
@@ -210,9 +219,22 @@ class Statistics:
 
         `ranked`: of both directions of every edge, with tests on ranks.
         """
+        if self._remote is not None and not tests and not ranked:
+            return self._remote.survey.degrees[column]
         return self._once((column, tests, ranked), lambda: self._new_degrees(column, tests, ranked))
 
     def _new_degrees(self, column: int, tests: Tests, ranked: bool) -> Degrees:
+        remote = self._remote
+        if remote is not None and ranked:
+            return remote.keeper.ranked_degrees(remote, column, tests)
+        if remote is not None:
+            survey, step = remote.survey, remote.step
+            key = survey.sample[column][degrees.mask(survey.sample, tests)]
+            if not len(key):
+                return Degrees.of(key)
+            rows = len(key) * step
+            values = min(survey.distinct[column], rows)
+            return Degrees.of_sample(runs_of(np.sort(key)), step, rows, values)
         if ranked:
             assert self.graph is not None
             counts = self.graph.degrees(column, tests)
@@ -249,7 +271,7 @@ class Statistics:
         if not self._sampled:
             low, high = int(key.min()), int(key.max())
             if high - low <= DENSE * len(key):
-                return Degrees.of(_counts(key, low, high))
+                return Degrees.of(degrees.counts_between(key, low, high))
             if high - low <= WIDE * len(key) and not is_spilled(key):
                 return Degrees.of(runs_of(np.sort(key)))
         if len(key) <= SHORT:
@@ -289,6 +311,14 @@ class Statistics:
         return self._once((column, "quantiles"), lambda: self._quantiles(column))
 
     def _quantiles(self, column: int) -> Quantiles:
+        remote = self._remote
+        if remote is not None:
+            survey = remote.survey
+            keys = np.sort(survey.sample[column])
+            # The survey has the least and the greatest key.
+            ends = [e for e in survey.spans[column] if not len(keys) or e not in keys[[0, -1]]]
+            keys = np.sort(np.append(keys, ends).astype(np.int64)) if ends else keys
+            return Quantiles(keys, self.rows, survey.distinct[column], True)
         values = int(self.degrees(column).powers[0])
         there = self._there
         if there is not None:
@@ -313,6 +343,8 @@ class Statistics:
         there = self._there
         if there is not None:
             return degrees.ascends(there, left, right)
+        if self._remote is not None:
+            return (left, right) in self._remote.survey.rises
         a, b = self._keys[left], self._keys[right]
         # usually a few rows decide
         return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())
@@ -363,7 +395,7 @@ class Statistics:
 
         Comparisons of the columns cut the lists, except `!=`, which excludes too little to matter.
         """
-        if len(self._types) != 2:
+        if len(self._types) != 2 or self._remote is not None:
             return None
         if ranked:
             if column == 1:
@@ -414,40 +446,3 @@ class Statistics:
         """The values of a relation of one column, if they are sorted."""
         one = len(self._types) == 1 and self._sorted and self._here
         return self._keys[0] if one else None
-
-
-def estimated(sample: Sequence[Array], step: int) -> int:
-    """Estimates the number of distinct combinations of values from a sample of every `step`-th
-    row."""
-    counts = runs_of(np.sort(_mixed(sample)))
-    return int(how_many(counts, len(sample[0]), step))
-
-
-def runs_of(key: Array) -> Array:
-    """How often each value of a sorted array occurs."""
-    return np.diff(np.append(np.flatnonzero(firsts(key)), len(key)))
-
-
-def _mixed(keys: Sequence[Array]) -> Array:
-    """An integer for each row: equal for equal rows, and almost always different for others."""
-    packing = RowPacking.of(keys)
-    if packing is not None:
-        return packing.pack(keys)
-    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
-    for key in keys:
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-        mixed += key.astype(np.int64).view(np.uint64)
-    return mixed
-
-
-def _counts(key: Array, low: int, high: int) -> Array:
-    """How often each value from `low` to `high` occurs."""
-    span = high - low + 1
-    if span > MOST_COUNTED:
-        return np.bincount(key if low == 0 else key.astype(np.int64) - low)
-    counts = np.zeros(span, dtype=np.int64)
-    for start in range(0, len(key), COUNTED):  # NumPy's copies of a batch stay in the cache
-        piece = key[start : start + COUNTED].astype(np.int64)
-        piece -= low
-        counts += np.bincount(piece, minlength=span)
-    return counts

@@ -20,7 +20,7 @@ import numpy as np
 
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.records import dataclass, replace
-from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.degrees import Degrees, runs_of
 from gdatalog.storage.duplicates import group_rows, row_numbers
 from gdatalog.storage.graph import Ranking, passes
 from gdatalog.storage.remote import Survey
@@ -33,7 +33,6 @@ from gdatalog.storage.rows import (
     in_sorted,
     sorted_set,
 )
-from gdatalog.storage.statistics import runs_of
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog import plan as p
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
@@ -21,33 +22,12 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
 from gdatalog.engine.device import CPU, compiled_function
-from gdatalog.engine.fixpoint import StratumRun
+from gdatalog.engine.fixpoint import StratumRun, spans
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.fixpoint.partitioned import OFTEN
-from gdatalog.engine.fixpoint.spans import (
-    GroupCodes,
-    Known,
-    Uncoded,
-    group_codes,
-    group_spans,
-    passed_on,
-    span_of_column,
-)
 from gdatalog.engine.metrics import Way
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
-from gdatalog.plan import (
-    Apply,
-    Assign,
-    Expr,
-    Generate,
-    Join,
-    JoinPlan,
-    RulePlan,
-    Seek,
-    Slot,
-    TrieRef,
-)
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
@@ -79,9 +59,9 @@ class InPlace(StratumRun):
     def __init__(self, stratum: Stratum, inputs: StratumInputs):
         super().__init__(stratum, inputs)
         self.kept: list[BestRelation] = []
-        self.plans: list[RulePlan] = []
+        self.plans: list[p.RulePlan] = []
         self.follows: list[Follow] = []
-        self.known: Known = {}  # the ranges of groups
+        self.known: spans.Known = {}  # the ranges of groups
         self.seen: dict[int, StepCounts] = {}  # by id of the step, if counted
 
     @cached_property
@@ -115,12 +95,12 @@ class InPlace(StratumRun):
             self.plans.append(plan)
             self.follows += self._follows(plan)
 
-    def _follows(self, plan: RulePlan) -> list[Follow]:
+    def _follows(self, plan: p.RulePlan) -> list[Follow]:
         head = list(plan.head)
         optimum = next(each.optimum for each in self.kept if each.name == plan.relation)
         if plan.gathers:
             (gather,) = plan.gathers
-            if head[optimum] != Slot(gather.variable, gather.type):
+            if head[optimum] != p.Slot(gather.variable, gather.type):
                 raise _Left("the head computes with the aggregate")
             head[optimum] = gather.targets[0]
         found = []
@@ -131,13 +111,13 @@ class InPlace(StratumRun):
             found.append(Follow(join, plan.relation, tuple(head), onwards))
         return found
 
-    def _leads_on(self, join: JoinPlan, value: Expr) -> bool:
+    def _leads_on(self, join: p.JoinPlan, value: p.Expr) -> bool:
         """Whether a value is a sum of the one that a rule starts from."""
         assert join.given is not None
         source = next(each for each in self.kept if each.name == join.given.relation)
         known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
         for step in join.steps:
-            if isinstance(step, Assign):
+            if isinstance(step, p.Assign):
                 known[step.variable] = motion(step.expr, known, source.kind)
         moves = motion(value, known, source.kind)
         return isinstance(moves, Moving) and not moves.bends
@@ -163,7 +143,7 @@ class InPlace(StratumRun):
         try:
             with self.context.limits.watch.work("joining", self.name, unit="values"):
                 return self._run_in_place()
-        except (_Left, Uncoded, Unprintable, GiveUp):
+        except (_Left, spans.Uncoded, Unprintable, GiveUp):
             return None
         finally:
             self.context.limits.charge("best values", 0)
@@ -173,15 +153,15 @@ class InPlace(StratumRun):
         rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
         scope = self.context.scope
-        self.known = group_spans(self.kept, rows, self.follows, self._data, scope)
+        self.known = spans.group_spans(self.kept, rows, self.follows, self._data, scope)
         # Up to so many codes are used as the groups' numbers.
         size = self.size + sum(count for _, count in rows.values())
         spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
         most = min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
-        split = passed_on(self.kept, self.follows)
-        if split is not None and group_codes(split, self.known).total <= most:
+        split = spans.passed_on(self.kept, self.follows)
+        if split is not None and spans.group_codes(split, self.known).total <= most:
             self.kept = list(split)
-        codes = group_codes(self.kept, self.known)
+        codes = spans.group_codes(self.kept, self.known)
         if not codes.total:
             return self.finished()
         numbered = codes.total > most
@@ -203,7 +183,7 @@ class InPlace(StratumRun):
         return found
 
     def _as_whole(
-        self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
+        self, codes: spans.GroupCodes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
     ) -> None:
         """Evaluates all groups together."""
         limits = self.context.limits
@@ -240,7 +220,7 @@ class InPlace(StratumRun):
             values.ascending,
         )
 
-    def _by_units(self, codes: GroupCodes, rows: Mapping[str, Rows], ordered: bool) -> int:
+    def _by_units(self, codes: spans.GroupCodes, rows: Mapping[str, Rows], ordered: bool) -> int:
         """Evaluates groups by partition value, separately; returns the number of threads."""
         limits = self.context.limits
         seeds, costs, splits = codes.seeds(rows)
@@ -267,7 +247,7 @@ class InPlace(StratumRun):
         return threads
 
     def _keep_all(
-        self, codes: GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
+        self, codes: spans.GroupCodes, parts: Callable[[], Iterator[Part]], in_order: bool
     ) -> None:
         """The rows of all relations: of `parts`, each decoded separately."""
         account = self.context.limits.account
@@ -292,7 +272,9 @@ class InPlace(StratumRun):
                 relation = Relation.of_blocks(table.columns, table.types, blocks, count, True)
             table.settle(relation)
 
-    def _loops(self, codes: GroupCodes, numbered: bool, beside: Mapping[str, Array]) -> LoopCall:
+    def _loops(
+        self, codes: spans.GroupCodes, numbered: bool, beside: Mapping[str, Array]
+    ) -> LoopCall:
         """The loops, to be called with further arguments."""
         context = self.context
         tries = [self._index(f.join, at) for f in self.follows for at in range(len(f.join.tries))]
@@ -302,7 +284,7 @@ class InPlace(StratumRun):
         given = {"places": codes.places, **beside}
         return LoopCall.of(function, printed, tries, context.scope, given)
 
-    def _index(self, join: JoinPlan, number: int) -> Trie:
+    def _index(self, join: p.JoinPlan, number: int) -> Trie:
         """A loose trie, if the lists below a known value are only scanned."""
         ref = join.tries[number]
         relation = self.inputs.relation(ref.relation)
@@ -334,18 +316,18 @@ class InPlace(StratumRun):
             else:
                 known[slot.name] = self._fixed(self.known[source.name, at], slot.type)
         for step in join.steps:
-            if isinstance(step, Join):
+            if isinstance(step, p.Join):
                 part = step.participants[0]
                 span = self._data(join.tries[part.trie], part.depth)
                 known[step.variable] = self._fixed(span, step.type)
-            elif isinstance(step, Assign):
+            elif isinstance(step, p.Assign):
                 known[step.variable] = found = motion(step.expr, known, target.kind)
                 if step.may_fail and not _sure(step.expr, found):
                     raise _Left("a computation may fail")
-            elif isinstance(step, Generate) and step.may_fail:
+            elif isinstance(step, p.Generate) and step.may_fail:
                 raise _Left("a computation may fail")
         for step in all_steps(join.steps):
-            for expr in expressions(step) if not isinstance(step, Assign) else ():
+            for expr in expressions(step) if not isinstance(step, p.Assign) else ():
                 if not _harmless(expr):
                     raise _Left("a computation may fail")
         for expr in follow.head:
@@ -353,8 +335,8 @@ class InPlace(StratumRun):
                 raise _Left("a computation may fail")
         return motion(follow.head[target.optimum], known, target.kind)
 
-    def _data(self, ref: TrieRef, depth: int) -> Span | None:
-        return span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
+    def _data(self, ref: p.TrieRef, depth: int) -> Span | None:
+        return spans.span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
     def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
         if keys is None or kind == "symbol":
@@ -378,7 +360,7 @@ class InPlace(StratumRun):
 
     # ------------------------------------------------------------------------------------ telling
 
-    def _raise_for_ever(self, codes: GroupCodes, code: int, split: int | None) -> None:
+    def _raise_for_ever(self, codes: spans.GroupCodes, code: int, split: int | None) -> None:
         for number, each in enumerate(self.kept):
             base, end, _ = codes.of(number)
             if base <= code < end:
@@ -411,36 +393,36 @@ def worsen(kept: Sequence[BestRelation], moves: Sequence[Motion]) -> bool:
     return same and all(isinstance(m, Moving) and m.worsens for m in moves)
 
 
-def _only_walked(join: JoinPlan, number: int) -> bool:
+def _only_walked(join: p.JoinPlan, number: int) -> bool:
     """Whether a trie's root is searched and all below is scanned."""
-    ref: TrieRef = join.tries[number]
+    ref: p.TrieRef = join.tries[number]
     if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
         return False
     for step in all_steps(join.steps):
-        mine = [p for p in participants(step) if p.trie == number]
+        mine = [each for each in participants(step) if each.trie == number]
         if not mine:
             continue
-        walked = isinstance(step, Seek)
+        walked = isinstance(step, p.Seek)
         if mine[0].depth > 0:
-            walked = isinstance(step, Join) and len(step.participants) == 1 and not step.reuse
-        if isinstance(step, Join) and {at for _, at in step.implied} != {*range(len(step.cuts))}:
+            walked = isinstance(step, p.Join) and len(step.participants) == 1 and not step.reuse
+        if isinstance(step, p.Join) and {at for _, at in step.implied} != {*range(len(step.cuts))}:
             walked = False
         if not walked:
             return False
     return True
 
 
-def _harmless(expr: Expr) -> bool:
+def _harmless(expr: p.Expr) -> bool:
     """Whether an expression cannot fail for any values."""
-    if not isinstance(expr, Apply):
+    if not isinstance(expr, p.Apply):
         return True
     plain = expr.function in PLAIN | {"=", "!=", "<", "<=", ">", ">="}
     return plain and expr.type != "float" and all(map(_harmless, expr.args))
 
 
-def _sure(expr: Expr, moves: Motion) -> bool:
+def _sure(expr: p.Expr, moves: Motion) -> bool:
     """Whether an expression cannot fail: of ints, or of floats that stay far from infinity."""
-    if not isinstance(expr, Apply):
+    if not isinstance(expr, p.Apply):
         return True
     if expr.function not in PLAIN or not all(_sure(arg, moves) for arg in expr.args):
         return False

@@ -19,21 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope, evaluate
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.session.prepared import no_column
-from gdatalog.plan import (
-    Assign,
-    Constant,
-    Expr,
-    Generate,
-    Join,
-    JoinPlan,
-    Parameter,
-    RulePlan,
-    Slot,
-    TrieRef,
-)
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought
@@ -49,8 +38,8 @@ if TYPE_CHECKING:
 
 Known = dict[RelationColumn, Span | None]  # None: no values
 # What a rule derives for a relation's columns: expressions over the bindings of a join.
-Head = tuple[str, Mapping[int, Expr], JoinPlan]
-DataSpan = Callable[[TrieRef, int], Span | None]  # of a level of a finished relation's index
+Head = tuple[str, Mapping[int, p.Expr], p.JoinPlan]
+DataSpan = Callable[[p.TrieRef, int], Span | None]  # of a level of a finished relation's index
 Spans = dict[str, dict[int, Span | None]]  # by relation and column; None: unknown
 ANY = (-(1 << 63), (1 << 63) - 1)  # of values of which nothing is known
 
@@ -65,17 +54,17 @@ def widen_by_rules(
     """Widens the ranges of columns by what rules derive, until none changes. `unknown`: the range
     of values of which nothing is known."""
 
-    def derived(expr: Expr, join: JoinPlan) -> Span | None:
-        if isinstance(expr, Constant | Parameter):
+    def derived(expr: p.Expr, join: p.JoinPlan) -> Span | None:
+        if isinstance(expr, p.Constant | p.Parameter):
             keys, _ = evaluate(expr, no_column, 1, scope)
             return int(keys[0]), int(keys[0])
         found: list[Span | None] = []
-        if isinstance(expr, Slot) and join.given is not None:
+        if isinstance(expr, p.Slot) and join.given is not None:
             columns = [
                 (join.given.relation, at) for at, s in enumerate(join.given.slots) if s == expr
             ]
             found = [known[column] for column in columns if column in known]
-        if isinstance(expr, Slot) and not found:
+        if isinstance(expr, p.Slot) and not found:
             found = [data(*place) for place in _places(expr.name, join)]
         if None in found:
             return None
@@ -93,10 +82,10 @@ def widen_by_rules(
     widen(known, flows)
 
 
-def _places(variable: str, join: JoinPlan) -> Iterator[tuple[TrieRef, int]]:
+def _places(variable: str, join: p.JoinPlan) -> Iterator[tuple[p.TrieRef, int]]:
     """The index levels in which a variable's values stand."""
     for step in join.steps:
-        if isinstance(step, Join | Assign | Generate) and step.variable == variable:
+        if isinstance(step, p.Join | p.Assign | p.Generate) and step.variable == variable:
             for part in step.participants:
                 if not join.tries[part.trie].ranked:
                     yield join.tries[part.trie], part.depth
@@ -111,7 +100,7 @@ def spans_of(
     held: Mapping[str, Sequence[RowsByColumn]],
     arities: Mapping[str, int],
     columns: Mapping[str, int],
-    tries: Mapping[TrieRef, Trie],
+    tries: Mapping[p.TrieRef, Trie],
     scope: Scope,
 ) -> Spans:
     """The ranges of the relations' columns, which `columns` partition, for these initial rows."""
@@ -162,7 +151,7 @@ def limits_of(spans: Mapping[int, Span | None]) -> Array:
 
 
 def expected_spaces(
-    plans: Iterable[RulePlan],
+    plans: Iterable[p.RulePlan],
     before: Mapping[str, KeySpace | None],
     relation: Callable[[str], Relation],
     scope: Scope,
@@ -176,7 +165,7 @@ def expected_spaces(
     joins = [(plan.relation, join) for plan in plans for join in plan.joins]
     heads = [(name, dict(enumerate(join.outputs)), join) for name, join in joins]
 
-    def data(ref: TrieRef, depth: int) -> Span | None:
+    def data(ref: p.TrieRef, depth: int) -> Span | None:
         at = ref.columns[depth]
         if ref.relation in before:
             return known.get((ref.relation, at), ANY)
@@ -400,7 +389,7 @@ def grouped(trie: Trie, order: Sequence[int]) -> RowsByColumn:
     return RowsByColumn(first.values, starts, columns, xp)
 
 
-def copied(plan: RulePlan, split: int) -> TrieRef | None:
+def copied(plan: p.RulePlan, split: int) -> p.TrieRef | None:
     """The trie that holds exactly a rule's output, by the partition column; None if the rule does
     more than copying rows."""
     if len(plan.joins) != 1 or plan.gathers:
@@ -411,13 +400,13 @@ def copied(plan: RulePlan, split: int) -> TrieRef | None:
     (ref,) = join.tries
     columns: dict[str, int] = {}
     for step in join.steps:
-        if not isinstance(step, Join) or len(step.participants) != 1:
+        if not isinstance(step, p.Join) or len(step.participants) != 1:
             return None
         if len({cut for _, cut in step.implied}) != len(step.cuts):
             return None
         columns[step.variable] = ref.columns[step.participants[0].depth]
-    asked = [output.name for output in join.outputs if isinstance(output, Slot)]
+    asked = [output.name for output in join.outputs if isinstance(output, p.Slot)]
     if sorted(asked) != sorted(columns) or ref.tests or ref.ranked or ref.weighted:
         return None
     ordered = [columns[asked[at]] for at in order_by(split, len(asked))]
-    return TrieRef(ref.relation, "full", tuple(ordered))
+    return p.TrieRef(ref.relation, "full", tuple(ordered))

@@ -23,21 +23,8 @@ from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, attempt, r
 from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.host_tries import too_large
 from gdatalog.plan import RulePlan
+from gdatalog.plan import stratum as st
 from gdatalog.plan.placement import Local, OnWorkers
-from gdatalog.plan.stratum import (
-    BitmapRounds,
-    Fallback,
-    InPlaceLattice,
-    Key,
-    LinearRule,
-    OnTheHost,
-    Partitioned,
-    Rewrite,
-    SemiNaive,
-    Strategy,
-    StratumPlan,
-    Worklist,
-)
 from gdatalog.plan.tuning import (
     CONDITIONS,
     Bytes,
@@ -84,7 +71,7 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
         here = replace(inputs, context=replace(context, device=CPU))
         with context.limits.account.other_limit(default_limit()):
             found = _planned(stratum, here, counted)
-        rewrites = (*found.plan.rewrites, OnTheHost(context.device.name))
+        rewrites = (*found.plan.rewrites, st.OnTheHost(context.device.name))
         return replace(found, plan=replace(found.plan, rewrites=rewrites))
 
     def finished(name: str) -> Relation | None:
@@ -110,20 +97,20 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
 
     if too_large([plan for _, plan in ready.planned], finished, context):
         return on_host()
-    bitmaps = (one for one in ready.plan.strategies[1:] if isinstance(one, BitmapRounds))
+    bitmaps = (one for one in ready.plan.strategies[1:] if isinstance(one, st.BitmapRounds))
     strategies = [ready.plan.strategy, *bitmaps]
     return by_size(0)
 
 
 def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     before: list[tuple[CheckedRule, RulePlan]] = []
-    rewrites: tuple[Rewrite, ...] = ()
+    rewrites: tuple[st.Rewrite, ...] = ()
     linear = linear_of(stratum, inputs)
     if linear is not None:
         before = rule_plans(StratumRun(linear.first, inputs))
         stratum, inputs = linear.later, linearised(linear, inputs)
         (name,) = stratum.relations
-        rewrites = (LinearRule(name, first_of(inputs.schemas[name]).name),)
+        rewrites = (st.LinearRule(name, first_of(inputs.schemas[name]).name),)
     splits = PartitionedStratum(stratum, inputs)
     strategy, parts = _strategy(splits, counted)
     planned = rule_plans(StratumRun(*over(parts, stratum, inputs)))
@@ -131,16 +118,16 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     placed = None if context.cluster is None else context.cluster.placement(stratum, inputs)
     # On this machine: on several devices if it is partitioned, or may become so.
     device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
-    shared = splits.shared if Partitioned in (type(strategy), type(then)) else None
+    shared = splits.shared if st.Partitioned in (type(strategy), type(then)) else None
     here = Local(device.members[0] if shared is None else device.name, shared)
     later, first = tuple(plan for _, plan in planned), tuple(plan for _, plan in before)
     names, place = stratum.relations, placed or here
-    plan = StratumPlan(names, True, strategy, later, first, rewrites, place)
+    plan = st.StratumPlan(names, True, strategy, later, first, rewrites, place)
     rules = tuple(rule for rule, _ in (*before, *planned))
     return Ready(plan, stratum, inputs, rules, RUNNERS)
 
 
-def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, SplitStratum | None]:
+def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[st.Strategy, SplitStratum | None]:
     """The first strategy, and the rules of its rounds if they are split."""
     stratum, inputs, tuning = splits.stratum, splits.inputs, splits.context.tuning
     # Rounds run what compiled loops cannot, and what is too small to compile.
@@ -149,27 +136,27 @@ def _strategy(splits: PartitionedStratum, counted: bool) -> tuple[Strategy, Spli
     here = splits.context.device is CPU
     if splits.split is not None:
         columns, schemas = sorted(splits.columns.items()), inputs.schemas
-        keys = tuple(Key(name, at, schemas[name].columns[at]) for name, at in columns)
-        rounds = SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
-        partitioned = Partitioned(keys, counted, Fallback(unsuited, rounds))
-        first = SemiNaive((), Fallback(enough, partitioned)) if splits.small else partitioned
+        keys = tuple(st.Key(name, at, schemas[name].columns[at]) for name, at in columns)
+        rounds = st.SemiNaive() if here else _on_device(splits, split_stratum(stratum, inputs))
+        partitioned = st.Partitioned(keys, counted, st.Fallback(unsuited, rounds))
+        first = st.SemiNaive((), st.Fallback(enough, partitioned)) if splits.small else partitioned
         return first, None
     best = _in_place(splits)
     if best is not None:
-        in_place = InPlaceLattice(Fallback(unsuited, SemiNaive()))
-        return SemiNaive((), Fallback(enough, in_place)) if best.small else in_place, None
+        in_place = st.InPlaceLattice(st.Fallback(unsuited, st.SemiNaive()))
+        return st.SemiNaive((), st.Fallback(enough, in_place)) if best.small else in_place, None
     parts = split_stratum(stratum, inputs)
     projections = () if parts is None else parts.notes
     if not here:
         return _on_device(splits, parts), parts
     one = one_worklist(stratum, inputs)
     if one is None:
-        return SemiNaive(projections), parts
-    worklist = Worklist(Fallback(unsuited, SemiNaive(projections)))
+        return st.SemiNaive(projections), parts
+    worklist = st.Worklist(st.Fallback(unsuited, st.SemiNaive(projections)))
     if one.forced:
         return worklist, parts
     small = SmallRounds(tuning.worklist_rounds, tuning.worklist_round_rows)
-    return SemiNaive(projections, Fallback((small,), worklist)), parts
+    return st.SemiNaive(projections, st.Fallback((small,), worklist)), parts
 
 
 def _in_place(run: StratumRun) -> InPlace | None:
@@ -182,29 +169,29 @@ def _in_place(run: StratumRun) -> InPlace | None:
     return best if best.refusal is None else None
 
 
-def _on_device(run: StratumRun, parts: SplitStratum | None) -> Strategy:
+def _on_device(run: StratumRun, parts: SplitStratum | None) -> st.Strategy:
     """Rounds on the CPU first, and on the device once rules have enough rows for launches: there
     with bitmaps, if they apply to the rules."""
     projections = () if parts is None else parts.notes
-    rounds = SemiNaive(projections)
+    rounds = st.SemiNaive(projections)
     bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
-    marked = BitmapRounds(projections, Fallback((Unsuited(),), rounds))
+    marked = st.BitmapRounds(projections, st.Fallback((Unsuited(),), rounds))
     large = marked if bitmap.followers else rounds
     knobs, tuning = run.context.knobs, run.context.tuning
     first = (plan for _, plan in rule_plans(StratumRun(*over(parts, run.stratum, run.inputs))))
     cost = sum(join.cost for plan in first for join in plan.joins if join.given is None)
     if knobs.strategy == "auto" and knobs.dedup == "auto" and cost <= tuning.device_from:
         turns = LargeTurns(tuning.device_from, tuning.device_from_turn, run.context.memory)
-        return SemiNaive(projections, Fallback((turns,), large), on_host=True)
+        return st.SemiNaive(projections, st.Fallback((turns,), large), on_host=True)
     small = large is marked and bitmap.small
-    until = Fallback((TooManyRows(tuning.rounds_most),), marked)
-    return SemiNaive(projections, until) if small else large
+    until = st.Fallback((TooManyRows(tuning.rounds_most),), marked)
+    return st.SemiNaive(projections, until) if small else large
 
 
 # ---------------------------------------------------------------------------------- running
 
 
-def _rounds(strategy: SemiNaive, ready: Ready) -> Relations | None:
+def _rounds(strategy: st.SemiNaive, ready: Ready) -> Relations | None:
     until = () if strategy.fallback is None else strategy.fallback.when
 
     def run(way: tuple[Stratum, StratumInputs], passing: Collection[str]) -> Relations:
@@ -220,11 +207,13 @@ def _rounds(strategy: SemiNaive, ready: Ready) -> Relations | None:
         return _projected(strategy, ready, run)
 
 
-def _bitmap_rounds(strategy: BitmapRounds, ready: Ready) -> Relations | None:
+def _bitmap_rounds(strategy: st.BitmapRounds, ready: Ready) -> Relations | None:
     return _projected(strategy, ready, lambda way, passing: MarkedRounds(*way).run(passing))
 
 
-def _projected(strategy: SemiNaive | BitmapRounds, ready: Ready, run: Run) -> Relations | None:
+def _projected(
+    strategy: st.SemiNaive | st.BitmapRounds, ready: Ready, run: Run
+) -> Relations | None:
     """The output of rounds, for rules that dead-variable projection has split."""
     stratum, inputs = ready.stratum, ready.inputs
     parts = split_stratum(stratum, inputs) if strategy.projections else None
@@ -235,7 +224,7 @@ def _projected(strategy: SemiNaive | BitmapRounds, ready: Ready, run: Run) -> Re
     return found
 
 
-def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
+def _partitioned(strategy: st.Partitioned, ready: Ready) -> Relations | None:
     splits = PartitionedStratum(ready.stratum, ready.inputs)
     splits.split = Partitioning({key.relation: key.column for key in strategy.keys})
     if isinstance(ready.plan.placement, Local):
@@ -246,22 +235,22 @@ def _partitioned(strategy: Partitioned, ready: Ready) -> Relations | None:
     return None if counts is None else counted_relations(splits, counts)
 
 
-def _improved_in_place(_: InPlaceLattice, ready: Ready) -> Relations | None:
+def _improved_in_place(_: st.InPlaceLattice, ready: Ready) -> Relations | None:
     best = _in_place(StratumRun(ready.stratum, ready.inputs))
     return None if best is None else best.run()
 
 
-def _worklist(_: Worklist, ready: Ready) -> Relations | None:
+def _worklist(_: st.Worklist, ready: Ready) -> Relations | None:
     worklist = one_worklist(ready.stratum, ready.inputs)
     return None if worklist is None or worklist.split is None else worklist.run()
 
 
 RUNNERS: Runners = {
-    SemiNaive: _rounds,
-    BitmapRounds: _bitmap_rounds,
-    Partitioned: _partitioned,
-    InPlaceLattice: _improved_in_place,
-    Worklist: _worklist,
+    st.SemiNaive: _rounds,
+    st.BitmapRounds: _bitmap_rounds,
+    st.Partitioned: _partitioned,
+    st.InPlaceLattice: _improved_in_place,
+    st.Worklist: _worklist,
 }
 
 
@@ -286,7 +275,7 @@ def run_on_workers(ready: Ready, placement: OnWorkers) -> Relations:
         if not isinstance(found, CONDITIONS):
             return found
     main = ready.plan.main
-    counted = isinstance(main, Partitioned) and main.counted
+    counted = isinstance(main, st.Partitioned) and main.counted
     return cluster.fixpoint(ready.stratum, ready.inputs, placement, counted) or run_here(ready)
 
 

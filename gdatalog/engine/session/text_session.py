@@ -37,16 +37,7 @@ from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated, nodes_o
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
-from gdatalog.parser.syntax import (
-    Decl,
-    Directive,
-    Include,
-    ListParam,
-    Param,
-    Query,
-    Rule,
-    Statement,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import walk
@@ -61,7 +52,7 @@ class Ask:
     """One request of a program: an output, a printsize or a query."""
 
     name: str
-    directive: Directive | None
+    directive: s.Directive | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +61,16 @@ class SeenText:
     database would keep; `asking`: its queries and outputs."""
 
     program: Program  # named by its identity, so that it lives on
-    rules: tuple[Statement, ...]
-    asking: tuple[Statement, ...]
+    rules: tuple[s.Statement, ...]
+    asking: tuple[s.Statement, ...]
     outline: Outline
     sources: Mapping[str, Sequence[Source]]
     text: CheckedText
 
 
-def _asks(statement: Statement) -> bool:
-    return isinstance(statement, Query) or (
-        isinstance(statement, Directive) and statement.kind in ("output", "printsize")
+def _asks(statement: s.Statement) -> bool:
+    return isinstance(statement, s.Query) or (
+        isinstance(statement, s.Directive) and statement.kind in ("output", "printsize")
     )
 
 
@@ -117,7 +108,7 @@ class Session:
         symbols = self.context.scope.symbols
         if self.context.scope.bounded:
             check_program(self.program, self.texts, self.folders)
-        if any(isinstance(statement, Include) for statement in self.program.statements):
+        if any(isinstance(statement, s.Include) for statement in self.program.statements):
             self.program = expand_includes(
                 self.program,
                 lambda path, span: read_program(
@@ -160,7 +151,7 @@ class Session:
         )
         known = dict(schemas_of(self.stored) if self.known is None else self.known)
         # Files of undeclared relations are read first: their types come from the data.
-        decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
+        decls = [each for each in (*self.texts.outline(), *said) if isinstance(each, s.Decl)]
         declared = {name for decl in decls for name in decl.names}
         symbols = context.scope.symbols
         early = Inputs({}, sources, {}, symbols, self.policy, self.read, remote, self.warn)
@@ -180,12 +171,19 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
+<<<<<<< HEAD
         asks = tuple(filter(_asks, program.statements))
         context.limits.poll()
         asked = set(map(id, asks))
         rules = tuple(s for s in program.statements if id(s) not in asked)
         context.limits.poll()
         return SeenText(program, rules, asks, outline, sources, text)
+=======
+        rules = tuple(each for each in program.statements if not _asks(each))
+        return SeenText(
+            program, rules, tuple(filter(_asks, program.statements)), outline, sources, text
+        )
+>>>>>>> w-storage
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
@@ -193,7 +191,7 @@ class Session:
         except DataError as error:
             for node in chain.from_iterable(map(nodes_of, self.program.statements)):
                 for part in walk(node):
-                    if isinstance(part, Param | ListParam) and part.name == name:
+                    if isinstance(part, s.Param | s.ListParam) and part.name == name:
                         error.span = error.span or part.span
             raise
 
@@ -214,7 +212,9 @@ class Session:
         return replace(context, scope=scope, limit_sizes=self._limit_sizes())
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
-        own = {head.name for s in self.seen.rules if isinstance(s, Rule) for head in s.heads}
+        own = {
+            head.name for each in self.seen.rules if isinstance(each, s.Rule) for head in each.heads
+        }
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
         # Rewritten queries may read relations that no rule of the program reads.
@@ -273,7 +273,7 @@ class Session:
     @property
     def cautions(self) -> list[Caution]:
         """The cautions of this text and its evaluation, without those reported before."""
-        sources = {s.span.source for s in (*self.seen.rules, *self.seen.asking)}
+        sources = {each.span.source for each in (*self.seen.rules, *self.seen.asking)}
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
         return [*found, *self.context.scope.cautions.values()]
 
@@ -287,13 +287,13 @@ class Session:
         queries = {query.span: query.relation for query in self.own_queries()}
         found: list[Ask] = []
         for statement in self.program.statements:
-            if isinstance(statement, Query):
+            if isinstance(statement, s.Query):
                 found.append(Ask(queries[statement.span], None))
-            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
+            elif isinstance(statement, s.Directive) and statement.kind in ("output", "printsize"):
                 found += [Ask(name, statement) for name in statement.names]
-            elif isinstance(statement, Decl):
+            elif isinstance(statement, s.Decl):
                 for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
-                    directive = Directive(kind, statement.names, span=statement.span)
+                    directive = s.Directive(kind, statement.names, span=statement.span)
                     found += [Ask(name, directive) for name in statement.names]
         return found
 
@@ -308,7 +308,7 @@ class Session:
             )
         if queries:
             return queries[0].relation
-        own = [s for s in self.seen.rules if isinstance(s, Rule)]
+        own = [each for each in self.seen.rules if isinstance(each, s.Rule)]
         if own:
             return own[-1].heads[0].name
         if self.checked.last is None or not self.seen.rules:
@@ -358,7 +358,7 @@ class Session:
             yield
             return
         strata = evaluation.strata_of(evaluation.asked)
-        names = (atom.name for s in strata for rule in s.rules for atom in atoms(rule))
+        names = (atom.name for each in strata for rule in each.rules for atom in atoms(rule))
         ahead = self.inputs.read_ahead(dict.fromkeys(names), self.context.limits.spare)
         try:
             yield

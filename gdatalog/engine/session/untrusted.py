@@ -16,16 +16,7 @@ import numpy as np
 from gdatalog.engine.facts import Folders, to_stdout
 from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
-from gdatalog.parser.syntax import (
-    And,
-    Atom,
-    Decl,
-    Directive,
-    Include,
-    Or,
-    Program,
-    Statement,
-)
+from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import Node, children, names_of, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -74,7 +65,7 @@ def waits_too_long(text: str) -> bool:
     return len(text) * (1 + text.count("\n")) > SCANNED
 
 
-def check_program(program: Program, texts: ProgramTexts, folders: Folders) -> None:
+def check_program(program: s.Program, texts: ProgramTexts, folders: Folders) -> None:
     """Rejects a program that names a file or is too large, given the `texts` that are kept."""
     errors: list[Error] = []
     own = Outline.of(program.statements)
@@ -102,7 +93,7 @@ def _refused(what: str, most: int, span: Span) -> UsageError:
     )
 
 
-def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
+def _wrong_in(statement: s.Statement, folders: Folders) -> Iterator[Error]:
     if _names_a_file(statement, folders):
         yield UsageError(
             "an untrusted text may not read or write files",
@@ -110,11 +101,11 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
             hint="the host loads data, db.load(...); answers go to the host: ?- R. or "
             ".output R(IO=stdout)",
         )
-    if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
+    if isinstance(statement, s.Decl) and len(statement.columns) > COLUMNS:
         yield _refused(f"{len(statement.columns):,} columns", COLUMNS, statement.span)
     nodes = nodes_of(statement)
     parts = [part for node in nodes for part in walk(node)]
-    atoms = [part for part in parts if isinstance(part, Atom)]
+    atoms = [part for part in parts if isinstance(part, s.Atom)]
     for atom in atoms:
         if len(atom.args) > COLUMNS:
             yield _refused(f"{len(atom.args):,} columns", COLUMNS, atom.span)
@@ -126,11 +117,11 @@ def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
         yield _refused(f"a body of {found:,} alternatives", ALTERNATIVES, statement.span)
 
 
-def _names_a_file(statement: Statement, folders: Folders) -> bool:
-    if isinstance(statement, Decl):
+def _names_a_file(statement: s.Statement, folders: Folders) -> bool:
+    if isinstance(statement, s.Decl):
         return not {"input", "output"}.isdisjoint(statement.qualifiers)
-    if not isinstance(statement, Directive):
-        return isinstance(statement, Include)
+    if not isinstance(statement, s.Directive):
+        return isinstance(statement, s.Include)
     shown = to_stdout(statement) or (folders.out == "-" and statement.path is None)
     return statement.kind == "input" or (statement.kind == "output" and not shown)
 
@@ -138,9 +129,9 @@ def _names_a_file(statement: Statement, folders: Folders) -> bool:
 def _alternatives(node: Node) -> int:
     """The number of alternatives of a body, or of the negation or aggregate inside with most."""
     match node:
-        case Or():
+        case s.Or():
             return sum(map(_alternatives, node.items))
-        case And():
+        case s.And():
             return prod(map(_alternatives, node.items))
         case _:
             return max((_alternatives(below) for below in children(node)), default=1)

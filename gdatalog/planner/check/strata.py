@@ -12,15 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum, as_rule, either, own_name, text_of
-from gdatalog.planner.check.walk import (
-    Node,
-    atoms_in,
-    children,
-    conjuncts,
-    contains_head_aggregate,
-    head_aggregates,
-    variables,
-)
+from gdatalog.planner.check import walk as w
 from gdatalog.records import dataclass
 
 
@@ -52,11 +44,11 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
     if rule.body is None:
         return
-    kinds = [part.kind for part in head_aggregates(rule.head) if part.kind not in ("min", "max")]
+    kinds = [part.kind for part in w.head_aggregates(rule.head) if part.kind not in ("min", "max")]
     yield from _steps(rule, rule.body, f"the aggregate {kinds[-1]}" if kinds else "")
 
 
-def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -> Iterator[Step]:
+def _steps(rule: CheckedRule, node: w.Node, through: str, negated: bool = False) -> Iterator[Step]:
     match node:
         case s.Atom(name):
             yield Step(rule.head.name, name, node, rule, through, negated)
@@ -66,7 +58,7 @@ def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -
             through = f"the aggregate {kind}"
         case _:
             pass
-    for child in children(node):
+    for child in w.children(node):
         yield from _steps(rule, child, through, isinstance(node, s.Not))
 
 
@@ -198,7 +190,7 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
     below = [
         rule
         for rule in rules.get(step.body, ())
-        if inside.isdisjoint(a.name for a in atoms_in(rule.body))
+        if inside.isdisjoint(a.name for a in w.atoms_in(rule.body))
     ]
     if below and step.body != step.head:
         base = f"{step.body}_base"
@@ -235,11 +227,13 @@ def _by_min(step: Step) -> str | None:
     texts = [text_of(arg) for arg in args]
     texts[computed[0]] = f"min({texts[computed[0]]})"
     kept = [
-        item for item in conjuncts(body) if not any(atom is step.atom for atom in atoms_in(item))
+        item
+        for item in w.conjuncts(body)
+        if not any(atom is step.atom for atom in w.atoms_in(item))
     ]
-    held = {name for item in kept if not isinstance(item, s.Compare) for name in variables(item)}
+    held = {name for item in kept if not isinstance(item, s.Compare) for name in w.variables(item)}
     kept = [
-        item for item in kept if not isinstance(item, s.Compare) or variables(item).keys() <= held
+        item for item in kept if not isinstance(item, s.Compare) or w.variables(item).keys() <= held
     ]
     rule = as_rule(f"{head.name}({', '.join(texts)})", map(text_of, kept))
     return rule if kept and len(rule) <= LONGEST else None
@@ -263,6 +257,6 @@ def _aggregate_after(step: Step) -> str:
 
 def _leaves_out_values(step: Step) -> bool:
     """Whether the cycle reads no column that the head aggregates: it needs no values to go on."""
-    values = [at for at, arg in enumerate(step.rule.head.args) if contains_head_aggregate(arg)]
+    values = [at for at, arg in enumerate(step.rule.head.args) if w.contains_head_aggregate(arg)]
     read = [step.atom.args[at] for at in values]
     return bool(values) and all(isinstance(a, s.Var) and own_name(a.name) == "_" for a in read)

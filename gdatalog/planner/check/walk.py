@@ -1,4 +1,7 @@
-"""Walks over syntax: variables, substitution, and what a statement says of which relations."""
+"""Walks over syntax: variables, substitution, and what a statement says of which relations.
+
+Some modules import this one as `w`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Automorphisms are permutations of the variables that leave the conjunction uncha
 come in orbits, and one solution of each orbit is enough. `Symmetries.restrictions` returns the `<`
 between variables that select it (Grochow and Kellis): the first variable of an orbit has the
 orbit's least value, and so on for the automorphisms that fix that variable.
+
+Other modules import this one as `e`.
 """
 
 from __future__ import annotations
@@ -16,16 +18,8 @@ from math import factorial
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
+from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Item,
-    NotItem,
-    RestoreItem,
-    TestItem,
-    variables_of,
-)
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 from gdatalog.values import TypeName
@@ -39,54 +33,54 @@ def rankable(size: RelationStatistics) -> bool:
     return size.graph is not None and (bool(size.rises) or size.graph.symmetric)
 
 
-def edge_of(item: Item) -> Pair | None:
+def edge_of(item: n.Item) -> Pair | None:
     """The variables of an atom with two different variables; None for other items."""
     match item:
-        case AtomItem(_, (Slot(a), Slot(b))) if a != b:
+        case n.AtomItem(_, (Slot(a), Slot(b))) if a != b:
             return a, b
         case _:
             return None
 
 
-def edges_in(items: Iterable[Item]) -> list[AtomItem]:
-    return [item for item in items if isinstance(item, AtomItem) and edge_of(item) is not None]
+def edges_in(items: Iterable[n.Item]) -> list[n.AtomItem]:
+    return [item for item in items if isinstance(item, n.AtomItem) and edge_of(item) is not None]
 
 
-def pairs_of(items: Iterable[Item]) -> set[Names]:
+def pairs_of(items: Iterable[n.Item]) -> set[Names]:
     """The pairs of variables that edges connect."""
     return {frozenset(edge) for item in items if (edge := edge_of(item)) is not None}
 
 
-def operator(item: Item) -> str | None:
+def operator(item: n.Item) -> str | None:
     """The operator of a comparison between two variables' keys; None for other items."""
     match item:
-        case TestItem(Apply("!=", (Slot(a), Slot(b)))) if a != b:
+        case n.TestItem(Apply("!=", (Slot(a), Slot(b)))) if a != b:
             return "!="
-        case TestItem(Apply("<" | "<=" | ">" | ">=" as op, (Slot(a, kind), Slot(b)))) if a != b:
+        case n.TestItem(Apply("<" | "<=" | ">" | ">=" as op, (Slot(a, kind), Slot(b)))) if a != b:
             return None if kind == "symbol" else op
     return None
 
 
-def ends(item: Item) -> Pair:
+def ends(item: n.Item) -> Pair:
     match item:
-        case TestItem(Apply(_, (Slot(a), Slot(b)))):
+        case n.TestItem(Apply(_, (Slot(a), Slot(b)))):
             return a, b
     raise AssertionError(item)
 
 
-def unlike_neighbours(items: Sequence[Item], sizes: Statistics) -> set[Names]:
+def unlike_neighbours(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that share an atom of a relation without loops."""
     return pairs_of(i for i in edges_in(items) if sizes(i.relation, i.version).loopless)
 
 
-def unlike_pairs(items: Sequence[Item], sizes: Statistics) -> set[Names]:
+def unlike_pairs(items: Sequence[n.Item], sizes: Statistics) -> set[Names]:
     """Pairs of variables that differ in every solution."""
     comparisons = Comparisons(items, rising(items, sizes))
     strict = {frozenset(pair) for pair, strict in comparisons.below.items() if strict}
     return strict | comparisons.unequal | unlike_neighbours(items, sizes)
 
 
-def strict_order(items: Sequence[Item], sizes: Statistics) -> set[Pair] | None:
+def strict_order(items: Sequence[n.Item], sizes: Statistics) -> set[Pair] | None:
     """The strict order of the variables; None if compared variables may be equal."""
     comparisons = Comparisons(items, rising(items, sizes))
     unlike = unlike_pairs(items, sizes)
@@ -119,24 +113,24 @@ def has_triangle(names: Iterable[str], near: Collection[Names]) -> bool:
     )
 
 
-def types_of(items: Sequence[Item]) -> dict[str, TypeName]:
+def types_of(items: Sequence[n.Item]) -> dict[str, TypeName]:
     """The types of the variables that atoms bind."""
     return {
         arg.name: arg.type
         for item in items
-        if isinstance(item, AtomItem)
+        if isinstance(item, n.AtomItem)
         for arg in item.args
         if isinstance(arg, Slot)
     }
 
 
-def in_order(items: Sequence[Item]) -> list[str]:
+def in_order(items: Sequence[n.Item]) -> list[str]:
     """The variables, in the order of the text; variables outside atoms come last."""
-    return list(dict.fromkeys([*types_of(items), *sorted(variables_of(items))]))
+    return list(dict.fromkeys([*types_of(items), *sorted(n.variables_of(items))]))
 
 
-def comparison(op: str, left: str, right: str, kind: TypeName = "int") -> TestItem:
-    return TestItem(Apply(op, (Slot(left, kind), Slot(right, kind)), "bool"))
+def comparison(op: str, left: str, right: str, kind: TypeName = "int") -> n.TestItem:
+    return n.TestItem(Apply(op, (Slot(left, kind), Slot(right, kind)), "bool"))
 
 
 def rank(name: str) -> str:
@@ -144,9 +138,9 @@ def rank(name: str) -> str:
     return name + "'"
 
 
-def ranked(item: Item) -> Item:
+def ranked(item: n.Item) -> n.Item:
     """The same atom or comparison over ranks."""
-    if isinstance(item, AtomItem):
+    if isinstance(item, n.AtomItem):
         args = tuple(Slot(rank(name), "int") for name in edge_of(item) or ())
         return replace(item, args=args, ranked=True)
     a, b = ends(item)
@@ -178,24 +172,24 @@ class Literal:
         return self.shape, tuple(sorted(names) if self.unordered else names)
 
 
-def literals_of(items: Sequence[Item], sizes: Statistics | None) -> list[Literal] | None:
+def literals_of(items: Sequence[n.Item], sizes: Statistics | None) -> list[Literal] | None:
     """The items as literals; None if automorphisms do not support one of them. Without `sizes`, all
     relations are symmetric."""
     outside = frozenset().union(*(item.variables for item in items))
     found = []
     for item in items:
-        if isinstance(item, (AggregateItem, RestoreItem)):
+        if isinstance(item, (n.AggregateItem, n.RestoreItem)):
             return None
         unordered = plain = False
         match item:
-            case TestItem(Apply("!=", (Slot(a), Slot(b)))):
+            case n.TestItem(Apply("!=", (Slot(a), Slot(b)))):
                 found.append(Literal("!=", (a, b), unordered=True))
                 continue
-            case TestItem(Apply(op, (one, other), kind)):
+            case n.TestItem(Apply(op, (one, other), kind)):
                 plain = isinstance(one, Slot) and isinstance(other, Slot)
                 if op in (">", ">="):
-                    item = TestItem(Apply(FLIPPED[op], (other, one), kind))
-            case AtomItem(relation, args, version):
+                    item = n.TestItem(Apply(FLIPPED[op], (other, one), kind))
+            case n.AtomItem(relation, args, version):
                 plain = all(isinstance(arg, Slot) for arg in args)
                 unordered = plain and len(args) == 2
                 if unordered and sizes is not None:
@@ -205,14 +199,14 @@ def literals_of(items: Sequence[Item], sizes: Statistics | None) -> list[Literal
     return found
 
 
-def _with_holes(item: Item, outside: frozenset[str]) -> tuple[Hashable, tuple[str, ...]]:
+def _with_holes(item: n.Item, outside: frozenset[str]) -> tuple[Hashable, tuple[str, ...]]:
     """The shape of an item, and the variables in its holes."""
     holes: list[str] = []
     return _shape(item, outside, holes, {}), tuple(holes)
 
 
 @lru_cache(512)
-def _plain(item: Item) -> tuple[Hashable, tuple[str, ...]]:
+def _plain(item: n.Item) -> tuple[Hashable, tuple[str, ...]]:
     """The same for items without local variables or constants; a cache cannot tell 1 from 1.0."""
     return _with_holes(item, item.variables)
 
@@ -224,8 +218,8 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
             holes.append(node.name)
             return "hole", node.type
         return "own", own.setdefault(node.name, len(own)), node.type
-    if isinstance(node, NotItem):
-        return NotItem, _shape(node.alternatives, outside, holes, own)
+    if isinstance(node, n.NotItem):
+        return n.NotItem, _shape(node.alternatives, outside, holes, own)
     if isinstance(node, tuple):
         return tuple(_shape(part, outside, holes, own) for part in node)
     if isinstance(node, frozenset):
@@ -237,7 +231,7 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
 
 
 def restrictions_of(
-    items: Sequence[Item],
+    items: Sequence[n.Item],
     sizes: Statistics,
     by_degree: bool = False,
     last: Sequence[str] = (),
@@ -252,7 +246,7 @@ def restrictions_of(
     if literals is None:
         return None
     types, unlike = types_of(items), unlike_pairs(items, sizes)
-    atoms = [item for item in items if isinstance(item, AtomItem)]
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
 
     def distinct(a: str, b: str) -> bool:
         ordered = by_degree or types.get(a, "symbol") != "symbol"
@@ -297,7 +291,7 @@ class Symmetries:
                 kinds[name].append((literal.under(same), where))
         numbers: dict[Hashable, int] = {}
         told = {name: frozenset(Counter(found).items()) for name, found in kinds.items()}
-        self._kinds = {n: numbers.setdefault(each, len(numbers)) for n, each in told.items()}
+        self._kinds = {name: numbers.setdefault(each, len(numbers)) for name, each in told.items()}
         self._steps = MOST_STEPS
 
     def extend(self, start: Mapping[str, str]) -> dict[str, str] | None:

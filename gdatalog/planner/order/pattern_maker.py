@@ -13,20 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf, prod
 
 from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.planner import items as n
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Equation,
-    GenerateItem,
-    Item,
-    NotItem,
-    RestoreItem,
-    TestItem,
-    given_out,
-    item_may_fail,
-)
 from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, Params, RelationStatistics
 from gdatalog.planner.order.pattern import (
     Aggregated,
@@ -48,7 +37,7 @@ class PatternMaker:
 
     def __init__(
         self,
-        items: Sequence[Item],
+        items: Sequence[n.Item],
         outer: Collection[str],
         live: Collection[str],
         outputs: Sequence[str],
@@ -60,7 +49,7 @@ class PatternMaker:
         self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
         # Variables that aggregates bind: equations do not solve for these.
-        self.given_out = given_out(items)
+        self.given_out = n.given_out(items)
         # by variable: comparisons with constants and parameters
         self.bounds: dict[int, list[tuple[str, Expr]]] = {}
         self.pattern.outputs = tuple(self.place[name] for name in asked)
@@ -137,41 +126,41 @@ class PatternMaker:
         self.pattern.atoms.append(found)
         self.pattern.links.append(found.mask)
 
-    def item(self, item: Item, cost: float | None = None) -> None:
+    def item(self, item: n.Item, cost: float | None = None) -> None:
         """Adds an item other than an atom. `cost`: the cost for each row of an aggregate that can
         be placed freely."""
         pattern = self.pattern
         whole = self.mask(item.variables)
         pattern.links.append(whole)
-        if item_may_fail(item):
+        if n.item_may_fail(item):
             pattern.risky |= whole
         match item:
-            case TestItem():
+            case n.TestItem():
                 self._test(item.test, whole)
-            case NotItem():
+            case n.NotItem():
                 pattern.tests.append((whole, NEGATED))
                 pattern.filters.append(whole)
-            case Equation(may_fail=False):
+            case n.Equation(may_fail=False):
                 for slot, value in item.ways():
                     if slot.name not in self.given_out:
                         pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
                 pattern.equal.append(whole)
-            case Equation(left=Slot(name=name)):
+            case n.Equation(left=Slot(name=name)):
                 pattern.computed |= self.mask((name,))
                 pattern.late.append((self.place[name], self.mask(slots(item.right))))
-            case GenerateItem(slot=slot):
+            case n.GenerateItem(slot=slot):
                 values = item.size()
                 values = RANGE if values == inf else float(values)
                 pattern.given.append(
                     GivenValues(self.place[slot.name], self.mask(item.sources), values)
                 )
-            case RestoreItem():
+            case n.RestoreItem():
                 ranks = self.mask(item.ranks)
                 pattern.equations += [(self.place[value.name], ranks) for value in item.values]
-            case AggregateItem():
+            case n.AggregateItem():
                 self._aggregate(item, cost)
 
-    def _aggregate(self, item: AggregateItem, cost: float | None) -> None:
+    def _aggregate(self, item: n.AggregateItem, cost: float | None) -> None:
         pattern, at = self.pattern, self.place[item.slot.name]
         needs = self.mask(item.reads)
         pattern.computed |= self.mask([slot.name for slot in (item.slot, *item.exports)])
@@ -261,7 +250,7 @@ ROUNDS = 3
 
 
 def in_canonical_order(
-    items: Sequence[Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
+    items: Sequence[n.Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
 ) -> list[str]:
     """The variables of the items; `asked` are in the order of the answer."""
     names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
@@ -298,19 +287,19 @@ def _ranks(texts: dict[str, str]) -> dict[str, int]:
     return {name: places[text] for name, text in texts.items()}
 
 
-def _shape(item: Item) -> tuple[str, list[str]]:
+def _shape(item: n.Item) -> tuple[str, list[str]]:
     """An item without the names of its variables; and its variables in order of appearance."""
     variables: list[str] = []
     match item:
-        case AtomItem():
+        case n.AtomItem():
             args = " ".join(_expr(arg, variables) for arg in item.args)
             return f"{item.relation} {item.version} {item.ranked} {args}", variables
-        case TestItem():
+        case n.TestItem():
             return _expr(item.test, variables), variables
-        case Equation():
+        case n.Equation():
             sides = f"{_expr(item.left, variables)} = {_expr(item.right, variables)}"
             return sides, variables
-        case GenerateItem():
+        case n.GenerateItem():
             values = " ".join(
                 _expr(value, variables) for value in (*item.values, *(item.span or ()))
             )

@@ -24,57 +24,25 @@ from itertools import pairwise
 
 from gdatalog.plan import Slot
 from gdatalog.plan.tuning import Tuning
+from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import Comparisons, rising
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Equation,
-    Item,
-    RestoreItem,
-    TestItem,
-    item_may_fail,
-    variables_of,
-)
 from gdatalog.planner.order import RelationStatistics, Statistics
-from gdatalog.planner.order.edges import (
-    Names,
-    Pair,
-    Symmetries,
-    chains_of,
-    comparison,
-    edge_of,
-    edges_in,
-    ends,
-    has_triangle,
-    in_order,
-    literals_of,
-    operator,
-    pairs_of,
-    rank,
-    rankable,
-    ranked,
-    restrictions_of,
-    share_of,
-    strict_order,
-    types_of,
-    unlike_neighbours,
-    unlike_pairs,
-)
+from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
 
 
-def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
+def without_implied(items: Sequence[n.Item], sizes: Statistics) -> tuple[n.Item, ...]:
     """The items without tests `x != y` that an atom or another comparison implies."""
-    unequal = [item for item in items if operator(item) == "!="]
+    unequal = [item for item in items if e.operator(item) == "!="]
     if not unequal:
         return tuple(items)
     tests = set(unequal)
     others = [item for item in items if item not in tests]
     below = Comparisons(others, rising(others, sizes)).below
-    loopless = unlike_neighbours(others, sizes)
+    loopless = e.unlike_neighbours(others, sizes)
     implied = set()
     for item in unequal:
-        a, b = ends(item)
+        a, b = e.ends(item)
         if below.get((a, b)) or below.get((b, a)):
             implied.add(item)
         elif frozenset((a, b)) in loopless and (a, b) not in below and (b, a) not in below:
@@ -86,16 +54,21 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 
 
 def in_degree_order(
-    items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool, inputs: PlanInputs
-) -> tuple[Item, ...]:
+    items: Sequence[n.Item],
+    outer: e.Names,
+    live: e.Names,
+    bag: bool,
+    restores: bool,
+    inputs: PlanInputs,
+) -> tuple[n.Item, ...]:
     """The items, with the chains over a graph in degree order if that is sound.
 
     At most one graph is rewritten, since ranks of different graphs do not compare. The caller
     decides whether restoring values pays; without `restores`, nothing that needs it is done.
     """
-    if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
+    if any(isinstance(i, n.RestoreItem) or (isinstance(i, n.AtomItem) and i.ranked) for i in items):
         return tuple(items)
-    edges = Counter(item.relation for item in items if isinstance(item, AtomItem))
+    edges = Counter(item.relation for item in items if isinstance(item, n.AtomItem))
     for relation, count in edges.items():
         if count >= 3:  # a triangle has three
             found = _Chains(items, relation, outer, inputs).ranked(live, bag, restores)
@@ -108,47 +81,47 @@ class _Chains:
     """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
 
     def __init__(
-        self, items: Sequence[Item], relation: str, outer: Names, inputs: PlanInputs
+        self, items: Sequence[n.Item], relation: str, outer: e.Names, inputs: PlanInputs
     ) -> None:
         self.sizes = inputs.sizes
         self.tuning = inputs.tuning
         self.relation = relation
         self.atoms = [
             item
-            for item in edges_in(items)
+            for item in e.edges_in(items)
             if item.relation == relation and item.variables.isdisjoint(outer)
         ]
-        names = variables_of(self.atoms)
-        self.names = list(dict.fromkeys(name for a in self.atoms for name in edge_of(a) or ()))
+        names = n.variables_of(self.atoms)
+        self.names = list(dict.fromkeys(name for a in self.atoms for name in e.edge_of(a) or ()))
         self.tests = [
             item
             for item in items
-            if isinstance(item, TestItem) and operator(item) and item.variables <= names
+            if isinstance(item, n.TestItem) and e.operator(item) and item.variables <= names
         ]
         own = {*self.atoms, *self.tests}
         self.late = [item for item in items if item not in own]
         self.size = inputs.sizes(relation, "full")
 
-    def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
+    def ranked(self, live: e.Names, bag: bool, restores: bool) -> tuple[n.Item, ...] | None:
         """The items with ranks in place of the graph's vertices; None if that is not sound."""
-        order = strict_order([*self.atoms, *self.tests], self.sizes)
+        order = e.strict_order([*self.atoms, *self.tests], self.sizes)
         if not order:
             return None
-        chains = chains_of(order)
-        needed = (live | variables_of(self.late)) & frozenset(self.names)
+        chains = e.chains_of(order)
+        needed = (live | n.variables_of(self.late)) & frozenset(self.names)
         if chains is None or (needed and not restores):
             return None
-        if not self._promising(chains, needed, bag) or not rankable(self.size):
+        if not self._promising(chains, needed, bag) or not e.rankable(self.size):
             return None
         assert self.size.graph is not None
         if self.size.graph.skew < self.tuning.degree_skew:
             return None
-        unequal = [item for item in self.tests if operator(item) == "!="]
-        rest: list[Item] = [*self.atoms, *unequal]
-        rest += [comparison("!=", a, b) for a, b in sorted(order)]
-        literals = literals_of(rest, None)
+        unequal = [item for item in self.tests if e.operator(item) == "!="]
+        rest: list[n.Item] = [*self.atoms, *unequal]
+        rest += [e.comparison("!=", a, b) for a, b in sorted(order)]
+        literals = e.literals_of(rest, None)
         assert literals is not None
-        symmetries = Symmetries(literals, self.names)
+        symmetries = e.Symmetries(literals, self.names)
         chained = frozenset(name for chain in chains for name in chain)
         stay = {name: name for name in self.names if name in chained or name in needed}
         for chain in chains:
@@ -158,31 +131,31 @@ class _Chains:
         restored = [chain for chain in chains if not needed.isdisjoint(chain)]
         restored += [(name,) for name in self.names if name in needed - chained]
         return (
-            *map(ranked, self.atoms),
-            *map(ranked, unequal),
-            *(ranked(comparison("<", a, b)) for chain in chains for a, b in pairwise(chain)),
+            *map(e.ranked, self.atoms),
+            *map(e.ranked, unequal),
+            *(e.ranked(e.comparison("<", a, b)) for chain in chains for a, b in pairwise(chain)),
             *(self._restore(names) for names in restored),
             *self.late,
         )
 
-    def _restore(self, names: Sequence[str]) -> RestoreItem:
-        types = types_of(self.atoms)
+    def _restore(self, names: Sequence[str]) -> n.RestoreItem:
+        types = e.types_of(self.atoms)
         values = tuple(Slot(name, types[name]) for name in names)
-        return RestoreItem(self.relation, tuple(map(rank, names)), values)
+        return n.RestoreItem(self.relation, tuple(map(e.rank, names)), values)
 
-    def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
+    def _promising(self, chains: Sequence[Sequence[str]], needed: e.Names, bag: bool) -> bool:
         """Whether degree order may be faster on skewed degrees."""
-        near = pairs_of(self.atoms)
-        if not any(has_triangle(chain, near) for chain in chains):
+        near = e.pairs_of(self.atoms)
+        if not any(e.has_triangle(chain, near) for chain in chains):
             return False
         for chain in chains:
             if not bag and not needed.isdisjoint(chain) and not needed.issuperset(chain):
                 return False  # the rest of the chain only needs a witness
         return all(map(self._can_wait, self.late))
 
-    def _can_wait(self, item: Item) -> bool:
+    def _can_wait(self, item: n.Item) -> bool:
         """Whether an item can be evaluated after values are restored at no great cost."""
-        if isinstance(item, AtomItem):
+        if isinstance(item, n.AtomItem):
             size = self.sizes(item.relation, item.version)
             vertices = self.size.distinct(frozenset((0,)))
             return len(item.variables) == len(item.args) and all(
@@ -190,101 +163,103 @@ class _Chains:
                 and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
                 for at, arg in enumerate(item.args)
             )
-        return isinstance(item, (AggregateItem, Equation))
+        return isinstance(item, (n.AggregateItem, n.Equation))
 
 
 # ----------------------------------------------------------------------------- one of each
 
 
 def one_of_each(
-    items: Sequence[Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
-) -> tuple[tuple[Item, ...], int]:
+    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
+) -> tuple[tuple[n.Item, ...], int]:
     """Items with fewer solutions, and the number of original solutions that each stands for.
 
     Only for a count of all solutions, or of the solutions for each value of `fixed` variables: the
     choice from an orbit has no meaning.
     """
-    counted = any(isinstance(item, AtomItem) and item.counted for item in items)
-    if any(map(item_may_fail, items)) or (len(variables_of(items)) < 3 and not counted):
+    counted = any(isinstance(item, n.AtomItem) and item.counted for item in items)
+    if any(map(n.item_may_fail, items)) or (len(n.variables_of(items)) < 3 and not counted):
         return tuple(items), 1
     by_degree = None if fixed else _by_degree(items, sizes, tuning)
     return by_degree or _by_value(items, sizes, fixed)
 
 
 def _by_value(
-    items: Sequence[Item], sizes: Statistics, fixed: Collection[str]
-) -> tuple[tuple[Item, ...], int]:
+    items: Sequence[n.Item], sizes: Statistics, fixed: Collection[str]
+) -> tuple[tuple[n.Item, ...], int]:
     """For any body: restrictions compare values, whose type must have an order."""
-    types = types_of(items)
-    found = restrictions_of(items, sizes, fixed=fixed)
+    types = e.types_of(items)
+    found = e.restrictions_of(items, sizes, fixed=fixed)
     if found is None:
         return tuple(items), 1
-    tests = [comparison("<", a, b, types[a]) for a, b in found.pairs]
+    tests = [e.comparison("<", a, b, types[a]) for a, b in found.pairs]
     return (*items, *tests), found.orbit
 
 
 def _by_degree(
-    items: Sequence[Item], sizes: Statistics, tuning: Tuning
-) -> tuple[tuple[Item, ...], int] | None:
+    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning
+) -> tuple[tuple[n.Item, ...], int] | None:
     """For a body of one graph's edges and comparisons: in degree order.
 
     Existing comparisons can be dropped if each orbit has the same number of solutions that satisfy
     them, whatever the order.
     """
-    atoms = edges_in(items)
-    tests = [item for item in items if isinstance(item, TestItem) and operator(item)]
+    atoms = e.edges_in(items)
+    tests = [item for item in items if isinstance(item, n.TestItem) and e.operator(item)]
     size = sizes(atoms[0].relation, atoms[0].version) if atoms else None
     if (
         size is None
-        or not rankable(size)
+        or not e.rankable(size)
         or len(atoms) + len(tests) < len(items)
         or len({atom.relation for atom in atoms}) > 1
-        or not variables_of(tests) <= variables_of(atoms)
+        or not n.variables_of(tests) <= n.variables_of(atoms)
         or any(atom.ranked for atom in atoms)
     ):
         return None
-    order = strict_order(items, sizes)
+    order = e.strict_order(items, sizes)
     if order is None:
         return None
-    unlike = unlike_pairs(items, sizes)
-    unequal = [item for item in tests if operator(item) == "!="]
-    apart = unlike_neighbours(atoms, sizes)  # implied by atoms
-    unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
-    literals = literals_of([*atoms, *unequal], None)
+    unlike = e.unlike_pairs(items, sizes)
+    unequal = [item for item in tests if e.operator(item) == "!="]
+    apart = e.unlike_neighbours(atoms, sizes)  # implied by atoms
+    unequal += [
+        e.comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart
+    ]
+    literals = e.literals_of([*atoms, *unequal], None)
     assert literals is not None
-    names = in_order(atoms)
-    near = pairs_of(atoms)
-    symmetries = Symmetries(literals, names)
+    names = e.in_order(atoms)
+    near = e.pairs_of(atoms)
+    symmetries = e.Symmetries(literals, names)
     found = symmetries.restrictions(
         lambda a, b: frozenset((a, b)) in unlike, lambda a, b: frozenset((a, b)) in near
     )
     share: int | None = found.orbit
     if order:
-        ends = frozenset(name for pair in order for name in pair) | symmetries.moved()
-        share = share_of(order, [name for name in names if name in ends], found)
+        moved = frozenset(name for pair in order for name in pair) | symmetries.moved()
+        share = e.share_of(order, [name for name in names if name in moved], found)
     if (
         share is None
         or not found.pairs
         or not _degrees_help(found.pairs, near, atoms, size, tuning)
     ):
         return None
-    tests = [*unequal, *(comparison("<", a, b) for a, b in found.pairs)]
-    return (*map(ranked, atoms), *map(ranked, tests)), share
+    tests = [*unequal, *(e.comparison("<", a, b) for a, b in found.pairs)]
+    return (*map(e.ranked, atoms), *map(e.ranked, tests)), share
 
 
 def _degrees_help(
-    pairs: Sequence[Pair],
-    near: Collection[Names],
-    atoms: Sequence[AtomItem],
+    pairs: Sequence[e.Pair],
+    near: Collection[e.Names],
+    atoms: Sequence[n.AtomItem],
     size: RelationStatistics,
     tuning: Tuning,
 ) -> bool:
     """Whether degree order is better than the order of values."""
-    if "symbol" in types_of(atoms).values():
+    if "symbol" in e.types_of(atoms).values():
         return True  # symbols have no order that can cut lists
-    below = Comparisons([comparison("<", a, b) for a, b in pairs]).below
+    below = Comparisons([e.comparison("<", a, b) for a, b in pairs]).below
     compared = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
     skewed = size.graph.skew >= tuning.degree_skew
-    return skewed and has_triangle(names, {pair for pair in near if pair in compared})
+    return skewed and e.has_triangle(names, {pair for pair in near if pair in compared})

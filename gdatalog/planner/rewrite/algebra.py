@@ -21,40 +21,21 @@ from functools import partial
 from math import inf
 
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.items import (
-    AggregateItem,
-    AtomItem,
-    Conjunction,
-    EitherItem,
-    Equation,
-    Item,
-    NotItem,
-    TestItem,
-    item_may_fail,
-    may_be_early,
-    places_of,
-    variables_of,
-)
 from gdatalog.planner.order import Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
+from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.elimination import Elimination
-from gdatalog.planner.rewrite.orbits import (
-    bodies_to_split,
-    graph_of,
-    halves,
-    partly_restricted,
-    split_by_degree,
-)
 from gdatalog.planner.rewrite.parts import are_mixed, is_cyclic, label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
 from gdatalog.records import dataclass, field, replace
 
 MOST_NEGATED = 4
-_COUNTED = AtomItem | TestItem | NotItem | EitherItem | Equation
+_COUNTED = n.AtomItem | n.TestItem | n.NotItem | n.EitherItem | n.Equation
 
 
 # For GPUs, which enumerate faster than these estimates assume, but rows of bits less so: each lane
@@ -86,7 +67,7 @@ Found = tuple[tuple[JoinPlan, ...], tuple[Term, ...], float]
 
 
 def signed_sum(
-    items: Conjunction,
+    items: n.Conjunction,
     enumerated: JoinPlan,
     inputs: PlanInputs,
     algebra: Algebra,
@@ -101,7 +82,7 @@ def signed_sum(
     if algebra.mode == "never" or not _rewritable(items, sizes):
         return None
     enough = work_of(enumerated, sizes, live)
-    rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem))
+    rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, n.AtomItem))
     most = max(rows, default=0)
 
     def found(enough: float) -> Found | None:
@@ -111,7 +92,7 @@ def signed_sum(
 
     mixed = are_mixed(items) and is_cyclic(items)
     fewest = tuning.algebra_walks - mixed
-    if most < tuning.algebra_rows or len(variables_of(items)) < fewest:
+    if most < tuning.algebra_rows or len(n.variables_of(items)) < fewest:
         return found(enough)
     # Formulas do not see correlations such as clustering, and none between relations: sample walks
     # instead. A sum that costs less than the formulas' estimate does not need them.
@@ -129,7 +110,7 @@ def signed_sum(
 
 
 def _cheaper(
-    items: Conjunction, enough: float, inputs: PlanInputs, algebra: Algebra, live: tuple[str, ...]
+    items: n.Conjunction, enough: float, inputs: PlanInputs, algebra: Algebra, live: tuple[str, ...]
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
     forced = algebra.mode not in ("auto", "never")
@@ -175,11 +156,11 @@ def _cheapest(
 
 def _large_first(terms: Iterable[Signed]) -> list[Signed]:
     """Terms with many variables first: small ones may reuse their tables."""
-    return sorted(terms, key=lambda each: -len(variables_of(each[1])))
+    return sorted(terms, key=lambda each: -len(n.variables_of(each[1])))
 
 
 def _split(
-    items: Conjunction, none: Elimination, whole: Elimination | None, enough: float, forced: bool
+    items: n.Conjunction, none: Elimination, whole: Elimination | None, enough: float, forced: bool
 ) -> Elimination | None:
     """The cheapest sum whose largest term is split into the bindings in which some variable is
     light and those in which it is heavy; None if it does not cost much less than the best sum,
@@ -187,15 +168,15 @@ def _split(
     least = enough if whole is None else whole.cost
     if least < none.inputs.tuning.algebra_split and not forced:
         return None
-    bodies = bodies_to_split(items, none.inputs.sizes)
+    bodies = orbits.bodies_to_split(items, none.inputs.sizes)
     if not bodies:
         return None
-    with graph_of(items, none.inputs.sizes).rank_walks():
+    with orbits.graph_of(items, none.inputs.sizes).rank_walks():
         return _split_bodies(bodies, none, least, forced)
 
 
 def _split_bodies(
-    bodies: Sequence[tuple[Conjunction, int]], none: Elimination, least: float, forced: bool
+    bodies: Sequence[tuple[n.Conjunction, int]], none: Elimination, least: float, forced: bool
 ) -> Elimination | None:
     found: _Halves | None = None
     for body, orbit in bodies:
@@ -222,19 +203,19 @@ class _Halves:
     """A split of a term, `times` over: its light half, and the sums of the heavy half and of both,
     after other terms."""
 
-    light: Conjunction
+    light: n.Conjunction
     times: int
     heavy: Elimination
     both: Elimination
 
 
 def _halved(
-    term: Conjunction, times: int, start: Elimination, least: float, forced: bool
+    term: n.Conjunction, times: int, start: Elimination, least: float, forced: bool
 ) -> _Halves | None:
     """The cheapest split of a term, after `start`; None if all cost more than `least`."""
     best: _Halves | None = None
     sums = partial(_sums, sizes=start.inputs.sizes, live=(), large=True)
-    for ways in split_by_degree(term, start.inputs.sizes):
+    for ways in orbits.split_by_degree(term, start.inputs.sizes):
         for light, heavy in ways:
             first = _cheapest(sums(heavy), start, least, forced, times)
             if first is None:
@@ -246,26 +227,26 @@ def _halved(
     return best
 
 
-def _rewritable(items: Sequence[Item], sizes: Statistics) -> bool:
+def _rewritable(items: Sequence[n.Item], sizes: Statistics) -> bool:
     if not all(isinstance(item, _COUNTED) for item in items):
         return False
-    if any(map(item_may_fail, items)):
+    if any(map(n.item_may_fail, items)):
         return False
-    atoms = [item for item in items if isinstance(item, AtomItem)]
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
     full = all(atom.version == "full" and not atom.ranked for atom in atoms)
     return full and not any(sizes(atom.relation, atom.version).assumed for atom in atoms)
 
 
 def _sums(
-    items: Conjunction, sizes: Statistics, live: tuple[str, ...], large: bool
+    items: n.Conjunction, sizes: Statistics, live: tuple[str, ...], large: bool
 ) -> Iterator[list[Signed]]:
     """The signed sums to compare: negated atoms kept or as differences, with all symmetry breaking
     or with part of it; for `large` counts also the sum of two equal halves."""
     for expanded in _expansions(items):
         sums: list[list[Signed]] = [[(1, items)]]
         if not expanded and not live:
-            sums += [[(orbit, body)] for body, orbit in partly_restricted(items, sizes)]
-            sums += halves(items, sizes) if large else ()
+            sums += [[(orbit, body)] for body, orbit in orbits.partly_restricted(items, sizes)]
+            sums += orbits.halves(items, sizes) if large else ()
         for bodies in sums:
             each = [
                 (times, terms)
@@ -276,21 +257,21 @@ def _sums(
                 yield [(times * sign, term) for times, terms in each for sign, term in terms]
 
 
-def _wholes(items: Conjunction) -> Iterator[list[Signed]]:
+def _wholes(items: n.Conjunction) -> Iterator[list[Signed]]:
     """The signed sums with negated atoms as differences and all `!=` kept."""
-    negated = [item for item in items if isinstance(item, NotItem)]
+    negated = [item for item in items if isinstance(item, n.NotItem)]
     if all(map(is_difference, negated)) and len(negated) <= MOST_NEGATED:
         yield differences(items, negated)
 
 
-def _expansions(items: Sequence[Item]) -> list[Collection[Item]]:
+def _expansions(items: Sequence[n.Item]) -> list[Collection[n.Item]]:
     """The sets of negated atoms to turn into differences: all, or none."""
     negated = [item for item in items if is_difference(item)]
     return [(), tuple(negated)] if 0 < len(negated) <= MOST_NEGATED else [()]
 
 
 def _terms(
-    items: Conjunction, expanded: Collection[Item], sizes: Statistics, live: tuple[str, ...]
+    items: n.Conjunction, expanded: Collection[n.Item], sizes: Statistics, live: tuple[str, ...]
 ) -> list[Signed] | None:
     terms: list[Signed] = []
     for sign, body in differences(items, expanded):
@@ -311,33 +292,33 @@ ROWS = "~rows"
 class Tabled:
     """A body that reads tables, the rules that derive them, and their sizes and cost."""
 
-    items: Conjunction
+    items: n.Conjunction
     rules: tuple[RulePlan, ...]
     sizes: Statistics
     cost: float
 
 
 def tabled(
-    items: Conjunction,
-    plan_join: Callable[[Conjunction, frozenset[str]], JoinPlan],
+    items: n.Conjunction,
+    plan_join: Callable[[n.Conjunction, frozenset[str]], JoinPlan],
     inputs: PlanInputs,
     algebra: Algebra,
 ) -> Tabled | None:
     """The body with tables in place of counts; None if no count becomes a table. `plan_join` plans
     the join of a body grouped by some variables."""
     sizes = inputs.sizes
-    read: list[Item] = []
+    read: list[n.Item] = []
     rules: list[RulePlan] = []
     tables: dict[str, Assumed] = {}
     cost = 0.0
     for item in items:
-        if not isinstance(item, AggregateItem) or not _may_be_tabled(item):
+        if not isinstance(item, n.AggregateItem) or not _may_be_tabled(item):
             read.append(item)
             continue
         (name,) = item.reads
         (body,) = item.alternatives
         types = types_of(body)
-        atoms = (i for i in body if isinstance(i, AtomItem))
+        atoms = (i for i in body if isinstance(i, n.AtomItem))
         rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
         found = None
         if name in types and (rows >= inputs.tuning.algebra_rows or algebra.mode != "auto"):
@@ -352,11 +333,11 @@ def tabled(
         gathers = (Gather("count", (), count.name, "int", item.span),)
         numbers = (tuple(range(len(joins))),)
         rules.append(RulePlan(table, joins, (key, count), (key,), gathers, numbers, ((),), terms))
-        places = places_of(name, body)
+        places = n.places_of(name, body)
         every = (sizes(a.relation, a.version).distinct(frozenset((at,))) for a, at in places)
         values = max(1, int(min(work, *every)))
         tables[table] = Assumed(values, values, 2, each=(values, values))
-        alternatives = ((AtomItem(table, (key, count)),),)
+        alternatives = ((n.AtomItem(table, (key, count)),),)
         read.append(replace(item, alternatives=alternatives, bindings=((count.name,),)))
         cost += work
     if not rules:
@@ -374,6 +355,6 @@ def pays(plan: RulePlan, other: RulePlan, found: Tabled) -> bool:
     return found.cost + sum(work_of(join, found.sizes) for join in plan.joins) < before
 
 
-def _may_be_tabled(item: AggregateItem) -> bool:
+def _may_be_tabled(item: n.AggregateItem) -> bool:
     alone = len(item.reads) == len(item.alternatives) == 1 and not item.exports
-    return item.kind == "count" and alone and may_be_early(item)
+    return item.kind == "count" and alone and n.may_be_early(item)

@@ -17,15 +17,7 @@ from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema
-from gdatalog.planner.check.walk import (
-    Node,
-    atoms_in,
-    conjunction,
-    conjuncts,
-    count_variables,
-    rebuild,
-    walk,
-)
+from gdatalog.planner.check import walk as w
 from gdatalog.records import replace
 
 Kept = Mapping[str, tuple[int, ...]]  # the columns that are kept, by relation
@@ -37,7 +29,7 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     read: dict[str, set[int]] = {}
     for stratum in checked.strata:
         for rule in stratum.rules:
-            times = count_variables((*rule.head.args, rule.body))
+            times = w.count_variables((*rule.head.args, rule.body))
             for atom, counted in _atoms(rule.body, rule.aggregated):
                 if atom.name in names:
                     read.setdefault(atom.name, set()).update(
@@ -52,13 +44,13 @@ def columns_read(checked: Checked, names: Collection[str]) -> Kept:
     }
 
 
-def _atoms(node: Node | None, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
+def _atoms(node: w.Node | None, counted: bool) -> Iterator[tuple[s.Atom, bool]]:
     """The atoms of a body, and whether the multiplicity of each matters."""
-    for part in walk(node):
+    for part in w.walk(node):
         if isinstance(part, s.Atom):
             yield part, counted
         elif isinstance(part, s.Aggregate):
-            yield from ((atom, True) for atom in atoms_in(part.body))
+            yield from ((atom, True) for atom in w.atoms_in(part.body))
 
 
 def reading_only(checked: Checked, kept: Kept) -> Checked:
@@ -79,7 +71,7 @@ def _schema(schema: Schema, kept: tuple[int, ...]) -> Schema:
 
 
 def _rule(rule: CheckedRule, kept: Kept) -> CheckedRule:
-    if rule.body is None or not any(atom.name in kept for atom in atoms_in(rule.body)):
+    if rule.body is None or not any(atom.name in kept for atom in w.atoms_in(rule.body)):
         return rule
     return replace(rule, body=_literal(rule.body, kept))
 
@@ -88,7 +80,7 @@ def _literal(node: s.Literal, kept: Kept) -> s.Literal:
     if isinstance(node, s.Atom):
         places = kept.get(node.name)
         return node if places is None else replace(node, args=tuple(node.args[p] for p in places))
-    return rebuild(node, partial(_literal, kept=kept))
+    return w.rebuild(node, partial(_literal, kept=kept))
 
 
 # Rules that need only the number of rows of a relation for each value of a column.
@@ -113,19 +105,21 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     if rule.body is None:
         return rule
     nodes = (*rule.head.args, rule.body)
-    read = [atom for atom in atoms_in(*nodes) if atom.name in columns]
+    read = [atom for atom in w.atoms_in(*nodes) if atom.name in columns]
     if not read:
         return rule
-    uses = count_variables(nodes)
-    items = conjuncts(rule.body)
+    uses = w.count_variables(nodes)
+    items = w.conjuncts(rule.body)
     changed = tuple(_counted(item, columns, uses) for item in items)
     rewritten = [item for item, before in zip(changed, items, strict=True) if item is not before]
     if None in changed or len(rewritten) != 1 or len(read) != 1:
         return None
-    kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, s.HeadAggregate)}
+    kinds = {
+        p.kind for arg in rule.head.args for p in w.walk(arg) if isinstance(p, s.HeadAggregate)
+    }
     if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(rewritten[0], s.Not)):
         return None
-    body = conjunction((item for item in changed if item is not None), rule.body.span)
+    body = w.conjunction((item for item in changed if item is not None), rule.body.span)
     head = replace(rule.head, args=tuple(map(_summed, rule.head.args)))
     return replace(rule, head=head, body=body, types={**rule.types, _NUMBER.name: "int"})
 
@@ -134,14 +128,14 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     """Whether, for some column of each relation, counts are enough for the rule."""
     return all(
         bool(atom.args) and counted_rule(rule, {atom.name: _asked(rule, atom)}) is not None
-        for atom in atoms_in(rule.body)
+        for atom in w.atoms_in(rule.body)
         if atom.name in names
     )
 
 
 def _asked(rule: CheckedRule, atom: s.Atom) -> int:
     """The first column of an atom that the rest of the rule reads; 0 if there is none."""
-    uses = count_variables((*rule.head.args, rule.body))
+    uses = w.count_variables((*rule.head.args, rule.body))
     asked = [at for at, arg in enumerate(atom.args) if not _unused(arg, uses)]
     return asked[0] if asked else 0
 
@@ -170,4 +164,4 @@ def _summed(arg: Any) -> Any:
     """An argument of the head with sums of counts in place of counts."""
     if isinstance(arg, s.HeadAggregate) and arg.kind == "count":
         return s.HeadAggregate("sum", (_NUMBER,), arg.span)
-    return rebuild(arg, _summed)
+    return w.rebuild(arg, _summed)

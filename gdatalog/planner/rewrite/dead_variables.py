@@ -25,16 +25,7 @@ from itertools import chain, combinations, permutations
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
-from gdatalog.planner.check.walk import (
-    N,
-    Node,
-    conjunction,
-    conjuncts,
-    connected,
-    rebuild,
-    variables,
-    walk,
-)
+from gdatalog.planner.check import walk as w
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
@@ -105,11 +96,11 @@ class RuleSplitting:
 
     def _alternatives(self, rule: CheckedRule) -> list[CheckedRule]:
         """A rule for each alternative, if one of them can be split."""
-        kinds = set(map(type, walk(rule.body)))
+        kinds = set(map(type, w.walk(rule.body)))
         if rule.body is None or s.Or not in kinds or s.Aggregate in kinds:
             return [rule]
         rules = [
-            replace(rule, body=conjunction(parts, rule.span))
+            replace(rule, body=w.conjunction(parts, rule.span))
             for parts in alternatives_of(rule.body)
         ]
         return rules if any(cuts_of(part, self._recursive) for part in rules) else [rule]
@@ -130,7 +121,7 @@ class RuleSplitting:
         dies = "dies" if len(cut.dead) == 1 else "die"
         head, part = format_node(rule.head), format_node(atom)
         self.notes.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
-        return self._split(replace(rule, body=conjunction((atom, *cut.rest), rule.span)))
+        return self._split(replace(rule, body=w.conjunction((atom, *cut.rest), rule.span)))
 
     def _part(self, rule: CheckedRule, cut: Cut) -> s.Atom:
         """The atom that replaces a part; derives a new relation unless a rule already has the same
@@ -147,7 +138,7 @@ class RuleSplitting:
         self.estimates.made[name] = self._estimate(cut)
         head = _atom(name, cut.live, rule)
         own = CheckedRule(
-            head, conjunction(cut.part, rule.span), {**rule.types, **cut.types}, rule.span
+            head, w.conjunction(cut.part, rule.span), {**rule.types, **cut.types}, rule.span
         )
         self.rules.append(self._split(own))
         return head
@@ -158,7 +149,7 @@ class RuleSplitting:
         if not cuts or rule.body is None:
             return None
         work = [self._work(rule, cut) for cut in cuts]
-        whole = self._cost(conjuncts(rule.body), names_in(rule.head.args))
+        whole = self._cost(w.conjuncts(rule.body), names_in(rule.head.args))
         if not self.always and min(work) > WORTH * whole:
             return None
         return cuts[work.index(min(work))]
@@ -240,18 +231,18 @@ def _numbered(
 ) -> tuple[Signature, dict[str, int]]:
     numbers: dict[str, int] = {}
     for literal in order:
-        for name in variables(literal):
+        for name in w.variables(literal):
             numbers.setdefault(name, len(numbers))
     names = {name: f"v{number}" for name, number in numbers.items()}
     texts = tuple(format_node(_renamed(literal, names)) for literal in order)
     return (texts, tuple(sorted(numbers[name] for name in live))), numbers
 
 
-def _renamed(node: N, names: Mapping[str, str]) -> N:
+def _renamed(node: w.N, names: Mapping[str, str]) -> w.N:
     """The node with renamed variables; "v" for those without a new name."""
     if isinstance(node, s.Var):
         return replace(node, name=names.get(node.name, "v"))
-    return rebuild(node, lambda part: _renamed(part, names))
+    return w.rebuild(node, lambda part: _renamed(part, names))
 
 
 # Ways to split a rule: some atoms first, after which a variable is dead.
@@ -277,11 +268,11 @@ def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
     """The ways to split a rule in two; `recursive`: whether a relation has a delta."""
     if rule.body is None:
         return []
-    literals = conjuncts(rule.body)
+    literals = w.conjuncts(rule.body)
     atoms = atoms_of(literals)
     if not 2 <= len(atoms) <= MOST_ATOMS or not any(recursive(a.name) for a in atoms):
         return []
-    if any(isinstance(part, (s.Aggregate, s.Or)) for part in walk(rule.body)):
+    if any(isinstance(part, (s.Aggregate, s.Or)) for part in w.walk(rule.body)):
         return []
     sizes = range(1, len(atoms))
     plain_ones = [atom for atom in atoms if plain(atom)]
@@ -289,7 +280,7 @@ def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
         _cut(rule, literals, chosen, recursive)
         for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
         if any(recursive(atom.name) for atom in chosen)
-        and len(connected(map(names_of, chosen))) == 1
+        and len(w.connected(map(names_of, chosen))) == 1
     )
     return [cut for cut in cuts if cut is not None]
 
@@ -321,25 +312,25 @@ def _tests(rule: CheckedRule, literal: s.Literal, bound: frozenset[str]) -> bool
     """Whether a literal only tests variables that atoms bind; its other variables are local."""
     if not isinstance(literal, TESTS) or not plain(literal):
         return False
-    outside = [*rule.head.args, *(p for p in conjuncts(rule.body) if p is not literal)]
+    outside = [*rule.head.args, *(p for p in w.conjuncts(rule.body) if p is not literal)]
     return names_in([literal]) & (names_in(outside) | bound) <= bound
 
 
 def plain(literal: s.Literal) -> bool:
     """Whether a literal computes nothing, so that it can be evaluated earlier."""
     computes = (s.FunctionCall, s.Chain, s.Cast, s.Aggregate)
-    return not any(isinstance(part, computes) for part in walk(literal))
+    return not any(isinstance(part, computes) for part in w.walk(literal))
 
 
 def atoms_of(literals: Sequence[s.Literal]) -> list[s.Atom]:
     return [literal for literal in literals if isinstance(literal, s.Atom)]
 
 
-def names_in(nodes: Iterable[Node]) -> frozenset[str]:
-    return frozenset(name for node in nodes for name in variables(node))
+def names_in(nodes: Iterable[w.Node]) -> frozenset[str]:
+    return frozenset(name for node in nodes for name in w.variables(node))
 
 
 def _in_order(rule: CheckedRule) -> list[str]:
     """A rule's variables in order of appearance, the head's first."""
-    nodes = [*rule.head.args, *conjuncts(rule.body)]
-    return list(dict.fromkeys(name for node in nodes for name in variables(node)))
+    nodes = [*rule.head.args, *w.conjuncts(rule.body)]
+    return list(dict.fromkeys(name for node in nodes for name in w.variables(node)))

@@ -17,14 +17,7 @@ from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
 from gdatalog.planner.order import Assumed, OfEdges
 from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
-from gdatalog.planner.rewrite.orbits import (
-    LocalCounts,
-    Peak,
-    in_ranks,
-    local_counts,
-    peaks,
-    turned_images,
-)
+from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
 from gdatalog.planner.rewrite.suffix import Suffixes
@@ -50,7 +43,7 @@ class Elimination(CountJoins):
         best = self.copied()
         rests = [best._without_hanging(items)]
         best._add(best._cheapest(rests[0]), term)
-        alike = items if self.live else in_ranks(items, self.sizes, self.inputs.tuning)
+        alike = items if self.live else orbits.in_ranks(items, self.sizes, self.inputs.tuning)
         for cycles, peaked in ((False, False), (True, False), (True, True)) if self.tally else ():
             if peaked and best.cost - self.cost < self.inputs.tuning.algebra_peaks:
                 break
@@ -141,26 +134,28 @@ class Elimination(CountJoins):
         entries = max(rows) if len(key) == 2 else self._values(key[0], part)
         return is_cyclic(part) and entries <= self.entries
 
-    def _local_counts(self, part: Sequence[Item], key: tuple[str, ...]) -> LocalCounts | None:
+    def _local_counts(
+        self, part: Sequence[Item], key: tuple[str, ...]
+    ) -> orbits.LocalCounts | None:
         if not self._is_local(part, key):
             return None
-        return local_counts(tuple(part), key, self.sizes, self._builder())
+        return orbits.local_counts(tuple(part), key, self.sizes, self._builder())
 
     def _by_peaks(
         self, part: Conjunction, key: tuple[str, ...], term: Term
     ) -> Iterator[Elimination]:
         """Ways to add a table as a sum over the variables that have the greatest value."""
-        for cases in peaks(part, key, self.sizes):
+        for cases in orbits.peaks(part, key, self.sizes):
             way = self.copied()
             if all(way._add_peak(case, term) for case in cases):
                 yield way
 
-    def _add_peak(self, case: Peak, term: Term) -> bool:
+    def _add_peak(self, case: orbits.Peak, term: Term) -> bool:
         """Adds what one case contributes to a table; False if its images are in no single trie."""
         live = tuple(sorted({name for image in case.images for name in image}))
         inner = replace(self.copied(), live=live, whole_lists=True)
         join = inner._by_value(case.items)
-        images = turned_images(join, case.images)
+        images = orbits.turned_images(join, case.images)
         if images is None:
             return False
         self._take(inner)

@@ -21,21 +21,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, own_name
+from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components
-from gdatalog.planner.check.walk import (
-    N,
-    Node,
-    atoms_in,
-    conjunction,
-    contains_aggregate,
-    disjunction,
-    head_aggregates,
-    rebuild,
-    variables,
-    walk,
-)
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
@@ -105,7 +94,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _atoms(rule: CheckedRule) -> list[s.Atom]:
-    return atoms_in(*rule.head.args, rule.body)
+    return w.atoms_in(*rule.head.args, rule.body)
 
 
 def _reads(rule: CheckedRule) -> set[str]:
@@ -219,7 +208,7 @@ class RuleExpansion:
         self.alternatives = 1
         self.parts = 0  # syntax nodes added
         self.made = 0
-        kinds = {part.kind for part in head_aggregates(rule.head)}
+        kinds = {part.kind for part in w.head_aggregates(rule.head)}
         self.counting = not kinds.isdisjoint(COUNTING)
         self.aggregated = not kinds <= {"min", "max"}  # the rule may not have `;`
 
@@ -227,10 +216,10 @@ class RuleExpansion:
         match literal:
             case s.And():
                 items = [self.literal(item, positive) for item in literal.items]
-                return conjunction(items, literal.span)
+                return w.conjunction(items, literal.span)
             case s.Or():
                 items = [self.literal(item, positive) for item in literal.items]
-                return disjunction(items, literal.span)
+                return w.disjunction(items, literal.span)
             case s.Not():
                 body = self.literal(literal.body, positive=False)
                 return body.body if isinstance(body, s.Not) else replace(literal, body=body)
@@ -241,7 +230,7 @@ class RuleExpansion:
                 return literal
 
     def _aggregates(self, literal: s.Literal) -> None:
-        for atom in atoms_in(literal) if contains_aggregate(literal) else ():
+        for atom in w.atoms_in(literal) if w.contains_aggregate(literal) else ():
             if atom.name in self.definitions:
                 self._made_for(atom, "an aggregate ranges over its rows")
                 return
@@ -255,14 +244,14 @@ class RuleExpansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
-        parts = self.parts + sum(len(list(walk(each.body))) for each in definitions)
+        parts = self.parts + sum(len(list(w.walk(each.body))) for each in definitions)
         if parts > MOST_PARTS:
             self._made_for(atom, "this rule would be too long")
             return atom
         self.parts = parts
         self.alternatives *= len(definitions)
         found = [self._instance(definition, atom) for definition in definitions]
-        return disjunction(found, atom.span) if len(found) > 1 else found[0]
+        return w.disjunction(found, atom.span) if len(found) > 1 else found[0]
 
     def _made_for(self, atom: s.Atom, why: str) -> None:
         message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
@@ -280,7 +269,7 @@ class RuleExpansion:
         """The body of one rule in place of an atom."""
         head, body = definition.head, definition.body
         exported = {
-            name for part in walk(body) if isinstance(part, s.Aggregate) for name in part.exports
+            name for part in w.walk(body) if isinstance(part, s.Aggregate) for name in part.exports
         }
         put: dict[str, s.Expr] = {}
         equal: list[tuple[s.Expr, s.Expr]] = []
@@ -295,7 +284,7 @@ class RuleExpansion:
                 put[own.name] = given
             elif not isinstance(own, s.Const) or own != given:
                 equal.append((given, own))
-        for name in dict.fromkeys((*variables(head), *variables(body))):
+        for name in dict.fromkeys((*w.variables(head), *w.variables(body))):
             if name not in put:
                 self.made += 1
                 new = f"{own_name(name)}~i{self.made}"
@@ -304,14 +293,16 @@ class RuleExpansion:
         items = [] if body is None else [_substituted(body, put)]
         for given, own in equal:
             items.append(s.Compare(given, (("=", _substituted(own, put)),), atom.span))
-        return conjunction(items, atom.span) if items else s.Test(s.Const("bool", True, atom.span))
+        return (
+            w.conjunction(items, atom.span) if items else s.Test(s.Const("bool", True, atom.span))
+        )
 
 
-def _substituted(node: N, put: Mapping[str, s.Expr]) -> N:
+def _substituted(node: w.N, put: Mapping[str, s.Expr]) -> w.N:
     if isinstance(node, s.Var):
         new = put[node.name]
         return replace(new, span=node.span)  # type: ignore[return-value]  # any expression for a variable
-    changed = rebuild(node, lambda part: _substituted(part, put))
+    changed = w.rebuild(node, lambda part: _substituted(part, put))
     if isinstance(changed, s.Aggregate):
         names = {old: new.name for old, new in put.items() if isinstance(new, s.Var)}
         return replace(
@@ -327,7 +318,7 @@ def _adds_no_variable(definition: CheckedRule) -> bool:
     head, body = definition.head, definition.body
     if not all(isinstance(arg, s.Var) for arg in head.args) or body is None:
         return False
-    return variables(head).keys() >= set(_binding(body))
+    return w.variables(head).keys() >= set(_binding(body))
 
 
 def _branches(body: s.Literal | None) -> bool:
@@ -341,9 +332,9 @@ def _branches(body: s.Literal | None) -> bool:
             return False
 
 
-def _binding(node: Node) -> Iterator[str]:
+def _binding(node: w.Node) -> Iterator[str]:
     """The variables that a literal can bind, without those local to negations and aggregates."""
-    for part in walk(node, s.Not, s.Aggregate):
+    for part in w.walk(node, s.Not, s.Aggregate):
         if isinstance(part, s.Var):
             yield part.name
         elif isinstance(part, s.Aggregate):

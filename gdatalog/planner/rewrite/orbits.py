@@ -23,31 +23,10 @@ from itertools import combinations, permutations
 from gdatalog.plan import Apply, Constant, JoinPlan, Slot
 from gdatalog.plan.nest import entries
 from gdatalog.plan.tuning import Tuning
+from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.items import (
-    AtomItem,
-    Conjunction,
-    Item,
-    TestItem,
-    item_may_fail,
-    variables_of,
-)
 from gdatalog.planner.order import Statistics
-from gdatalog.planner.order.edges import (
-    Restrictions,
-    comparison,
-    edges_in,
-    ends,
-    literals_of,
-    operator,
-    pairs_of,
-    rankable,
-    ranked,
-    restrictions_of,
-    types_of,
-    unlike_neighbours,
-    unlike_pairs,
-)
+from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
@@ -62,43 +41,43 @@ MOST_WALKED = 1 << 24  # rows of a graph whose lists of ranks are walked
 class Restricted:
     """The restrictions that select one solution of each orbit of a body. `by_degree`: on ranks."""
 
-    items: tuple[Item, ...]
-    found: Restrictions
+    items: tuple[n.Item, ...]
+    found: e.Restrictions
     by_degree: bool
 
-    def whole(self, pairs: Sequence[tuple[str, str]]) -> tuple[Item, ...]:
+    def whole(self, pairs: Sequence[tuple[str, str]]) -> tuple[n.Item, ...]:
         """The items with a `<` for each pair; over ranks if by degree."""
-        types = types_of(self.items)
-        less = (comparison("<", a, b, "int" if self.by_degree else types[a]) for a, b in pairs)
+        types = e.types_of(self.items)
+        less = (e.comparison("<", a, b, "int" if self.by_degree else types[a]) for a, b in pairs)
         whole = (*self.items, *less)
-        return tuple(map(ranked, whole)) if self.by_degree else whole
+        return tuple(map(e.ranked, whole)) if self.by_degree else whole
 
 
-def has_ranks(items: Sequence[Item], sizes: Statistics) -> bool:
+def has_ranks(items: Sequence[n.Item], sizes: Statistics) -> bool:
     """Whether the items are edges of one symmetric graph and `!=` tests, so that ranks can replace
     their values."""
-    edges = edges_in(items)
-    tests = [item for item in items if operator(item) == "!="]
+    edges = e.edges_in(items)
+    tests = [item for item in items if e.operator(item) == "!="]
     relations = {(atom.relation, atom.version) for atom in edges}
     return (
         len(edges) + len(tests) == len(items)
         and len(relations) == 1
         and not any(atom.ranked for atom in edges)
-        and all(rankable(sizes(*each)) and not sizes(*each).rises for each in relations)
+        and all(e.rankable(sizes(*each)) and not sizes(*each).rises for each in relations)
     )
 
 
 def restricted(
-    items: Sequence[Item], sizes: Statistics, by_degree: bool = False
+    items: Sequence[n.Item], sizes: Statistics, by_degree: bool = False
 ) -> Restricted | None:
     """The restrictions of the items; None if automorphisms are not supported."""
-    found = None if any(map(item_may_fail, items)) else restrictions_of(items, sizes, by_degree)
+    found = None if any(map(n.item_may_fail, items)) else e.restrictions_of(items, sizes, by_degree)
     return None if found is None else Restricted(tuple(items), found, by_degree)
 
 
 def partly_restricted(
-    items: Sequence[Item], sizes: Statistics
-) -> Iterator[tuple[tuple[Item, ...], int]]:
+    items: Sequence[n.Item], sizes: Statistics
+) -> Iterator[tuple[tuple[n.Item, ...], int]]:
     """Restricted items, and the number of solutions each solution stands for, after each step of
     symmetry breaking. The automorphisms of later steps remain.
 
@@ -109,9 +88,9 @@ def partly_restricted(
     found = restricted(items, sizes, has_ranks(items, sizes))
     if found is None:
         return
-    atoms = [item for item in items if isinstance(item, AtomItem)]
-    tested = {frozenset(ends(item)) for item in items if operator(item) == "!="}
-    tested -= unlike_neighbours(atoms, sizes)
+    atoms = [item for item in items if isinstance(item, n.AtomItem)]
+    tested = {frozenset(e.ends(item)) for item in items if e.operator(item) == "!="}
+    tested -= e.unlike_neighbours(atoms, sizes)
     decides = False
     for ways, body, orbit in _steps(found):
         if not tested.isdisjoint(frozenset(pair) for pair in combinations(ways, 2)):
@@ -120,7 +99,7 @@ def partly_restricted(
             yield body, orbit
 
 
-def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, int]]:
+def _steps(found: Restricted) -> Iterator[tuple[Collection[str], n.Conjunction, int]]:
     """The steps of symmetry breaking: an orbit of variables, the items with all restrictions so
     far, and the number of solutions that each stands for."""
     pairs: list[tuple[str, str]] = []
@@ -132,52 +111,52 @@ def _steps(found: Restricted) -> Iterator[tuple[Collection[str], Conjunction, in
         yield ways, found.whole(pairs), orbit
 
 
-def graph_of(items: Conjunction, sizes: Statistics) -> RankedEdges:
+def graph_of(items: n.Conjunction, sizes: Statistics) -> RankedEdges:
     """The graph whose edges a body has."""
     found: RankedEdges | None = next(
-        sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)
+        sizes(i.relation, i.version).graph for i in items if isinstance(i, n.AtomItem)
     )
     assert found is not None
     return found
 
 
-def bodies_to_split(items: Conjunction, sizes: Statistics) -> list[tuple[Conjunction, int]]:
+def bodies_to_split(items: n.Conjunction, sizes: Statistics) -> list[tuple[n.Conjunction, int]]:
     """The items of a count over one graph as edges between ranks, with the number of bindings that
     each stands for: all symmetries may be left, or those after any step of symmetry breaking."""
     found = restricted(items, sizes, True) if has_ranks(items, sizes) else None
-    rows = [sizes(i.relation, i.version).rows for i in items if isinstance(i, AtomItem)]
+    rows = [sizes(i.relation, i.version).rows for i in items if isinstance(i, n.AtomItem)]
     if found is None or not rows or rows[0] > MOST_WALKED:
         return []
     return [(found.whole(()), 1), *((body, orbit) for _, body, orbit in _steps(found))]
 
 
 def split_by_degree(
-    body: Conjunction, sizes: Statistics
-) -> Iterator[list[tuple[Conjunction, Conjunction]]]:
+    body: n.Conjunction, sizes: Statistics
+) -> Iterator[list[tuple[n.Conjunction, n.Conjunction]]]:
     """Splits of a body over ranks, for each variable that has no bound, by several degrees: its
     bindings in which the variable has a lower degree, and the others."""
     steps = sorted(graph_of(body, sizes).degree_steps.items())
-    rows = next(sizes(i.relation, i.version).rows for i in body if isinstance(i, AtomItem))
+    rows = next(sizes(i.relation, i.version).rows for i in body if isinstance(i, n.AtomItem))
     least = (rows**0.5 / divisor for divisor in HEAVY)
     ranks = [next((rank for degree, rank in steps if degree > each), None) for each in least]
     some = [Constant(rank, "int") for rank in dict.fromkeys(ranks) if rank is not None]
     isomorphic = Isomorphic(sizes, {})
-    bounded = variables_of(item for item in body if len(item.variables) == 1)
-    free = sorted(types_of(body).keys() - bounded)
+    bounded = n.variables_of(item for item in body if len(item.variables) == 1)
+    free = sorted(e.types_of(body).keys() - bounded)
     names = {isomorphic.key(body, (name,)): name for name in free}
     for slot in (Slot(name, "int") for name in names.values()):
-        tests = [[TestItem(Apply(op, (slot, r), "bool")) for op in ("<", ">=")] for r in some]
+        tests = [[n.TestItem(Apply(op, (slot, r), "bool")) for op in ("<", ">=")] for r in some]
         yield [((*body, light), (*body, heavy)) for light, heavy in tests]
 
 
-def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
+def halves(items: n.Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
     """A count as twice the bindings with one variable less than another, plus those with both
     equal; for pairs that an automorphism exchanges and that may be equal."""
     by_degree = has_ranks(items, sizes)
-    types = types_of(items)
-    unlike = unlike_pairs(items, sizes)
+    types = e.types_of(items)
+    unlike = e.unlike_pairs(items, sizes)
     isomorphic, seen = Isomorphic(sizes, {}), set[Hashable]()
-    if literals_of(items, sizes) is None:
+    if e.literals_of(items, sizes) is None:
         return
     for a, b in combinations(sorted(types), 2):
         if frozenset((a, b)) in unlike or not (by_degree or types[a] == types[b] != "symbol"):
@@ -186,10 +165,10 @@ def halves(items: Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
         if key in seen or key != isomorphic.key(items, (b, a)):
             continue
         seen.add(key)
-        less = (*items, comparison("<", a, b, "int" if by_degree else types[a]))
+        less = (*items, e.comparison("<", a, b, "int" if by_degree else types[a]))
         equal = merged(items, {b: a}, sizes)
         rest = [] if equal is None else [(1, equal)]
-        yield [(2, tuple(map(ranked, less)) if by_degree else less), *rest]
+        yield [(2, tuple(map(e.ranked, less)) if by_degree else less), *rest]
 
 
 # ----------------------------------------------------------------------------- local counts
@@ -212,29 +191,29 @@ class Peak:
     """The matches in which certain variables are the greatest of their orbit: a body in which these
     are one variable, and the images of the key at whose values each match counts."""
 
-    items: Conjunction
+    items: n.Conjunction
     images: tuple[tuple[str, ...], ...]
 
 
-def in_ranks(items: Conjunction, sizes: Statistics, tuning: Tuning) -> Conjunction:
+def in_ranks(items: n.Conjunction, sizes: Statistics, tuning: Tuning) -> n.Conjunction:
     """The items with ranks in place of values, if degrees are skewed enough for that to help."""
     if not has_ranks(items, sizes):
         return items
-    graphs = [sizes(i.relation, i.version).graph for i in items if isinstance(i, AtomItem)]
-    symbols = "symbol" in types_of(items).values()  # symbols have no order that can cut lists
+    graphs = [sizes(i.relation, i.version).graph for i in items if isinstance(i, n.AtomItem)]
+    symbols = "symbol" in e.types_of(items).values()  # symbols have no order that can cut lists
     helps = all(g is not None and (symbols or g.skew >= tuning.degree_skew) for g in graphs)
-    return tuple(map(ranked, items)) if helps else items
+    return tuple(map(e.ranked, items)) if helps else items
 
 
 def local_counts(
-    items: Conjunction, key: tuple[str, ...], sizes: Statistics, builder: PlanBuilder
+    items: n.Conjunction, key: tuple[str, ...], sizes: Statistics, builder: PlanBuilder
 ) -> LocalCounts | None:
     """The counts of a body by one variable, or by two that share an atom; None if no automorphism
     moves the key, or if values would need a lookup."""
     found = restricted(items, sizes)
     if found is None or not found.found.moves:
         return None
-    if len(key) == 1 and not all(i.ranked for i in items if isinstance(i, AtomItem)):
+    if len(key) == 1 and not all(i.ranked for i in items if isinstance(i, n.AtomItem)):
         return None  # values may be sparse; ranks are dense
     told = _images(key, found.found.moves)
     if told is None:
@@ -282,13 +261,13 @@ def turned_images(
 MOST_PEAKS = 6  # variables of a body whose peaks are found
 
 
-def peaks(items: Conjunction, key: tuple[str, ...], sizes: Statistics) -> Iterator[list[Peak]]:
+def peaks(items: n.Conjunction, key: tuple[str, ...], sizes: Statistics) -> Iterator[list[Peak]]:
     """The matches of a body by which variables of an orbit have the greatest value, for each orbit
     whose variables may be equal. The automorphisms of the body map these to each other, so one
     case of each kind is enough. The body must be edges between ranks of one graph."""
-    names = sorted(variables_of(items))
-    edges = pairs_of(i for i in items if isinstance(i, AtomItem) and i.ranked)
-    relations = {i.relation for i in items if isinstance(i, AtomItem)}
+    names = sorted(n.variables_of(items))
+    edges = e.pairs_of(i for i in items if isinstance(i, n.AtomItem) and i.ranked)
+    relations = {i.relation for i in items if isinstance(i, n.AtomItem)}
     if len(edges) < len(items) or len(relations) > 1 or len(names) > MOST_PEAKS:
         return
     ways = [dict(zip(names, image, strict=True)) for image in permutations(names)]
@@ -311,7 +290,7 @@ def _kinds(orbit: Sequence[str], group: Sequence[Mapping[str, str]]) -> Iterator
 
 
 def _peak(
-    items: Conjunction,
+    items: n.Conjunction,
     key: tuple[str, ...],
     peak: Names,
     orbit: Sequence[str],
@@ -324,7 +303,7 @@ def _peak(
     body = merged(items, dict.fromkeys(peak - {top}, top), sizes)
     if body is None:
         return None
-    body = (*body, *(comparison(">", top, other) for other in orbit if other not in peak))
+    body = (*body, *(e.comparison(">", top, other) for other in orbit if other not in peak))
     # Each set that the peak is mapped to has one image of the key: the first by name.
     least: dict[Names, tuple[str, ...]] = {}
     for way in group:

@@ -24,16 +24,7 @@ from gdatalog.planner.order.edges import ends, operator, types_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.rewrite.parts import (
-    behind,
-    binds,
-    fills_first,
-    is_relation,
-    neighbours,
-    outer_loops,
-    shared_variables,
-    within_bounds,
-)
+from gdatalog.planner.rewrite import parts
 from gdatalog.planner.rewrite.quotients import Isomorphic
 from gdatalog.records import dataclass, field, replace
 
@@ -122,7 +113,7 @@ class CountJoins:
         for each in tallies:
             inner = self._filling(builder, each, rows)
             made.append(Tally(each.table, each.key, tuple(sorted(each.reads)), inner))
-        at = behind(steps, first)
+        at = parts.behind(steps, first)
         steps = (*steps[:at], *made, *steps[at:])
         return JoinPlan(builder.tries(), steps, (), True, cost=builder.cost)
 
@@ -149,7 +140,7 @@ class CountJoins:
             return self._by_value(items)
         restricted, orbit = one_of_each(items, self.sizes, self.inputs.tuning)
         best = self._builder().counting(restricted, orbit=orbit)
-        core = sorted(shared_variables(items))
+        core = sorted(parts.shared_variables(items))
         if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
             return best
         least = enumerated = work_of(best, self.sizes)
@@ -160,8 +151,8 @@ class CountJoins:
             less = Counter(
                 ends(item)[operator(item) in (">", ">=")] for item in body if operator(item)
             )
-            for first in outer_loops(
-                sorted(shared_variables(body), key=lambda n: (less[n], n)), body
+            for first in parts.outer_loops(
+                sorted(parts.shared_variables(body), key=lambda n: (less[n], n)), body
             ):
                 beside = enumerated >= BESIDE_FROM
                 for found in self._tallied(body, first, seen, beside=beside):
@@ -207,7 +198,7 @@ class CountJoins:
 
     def _joins_by_others(self, items: Conjunction) -> Iterator[JoinPlan]:
         """Joins with tables below a variable that is not live."""
-        core = shared_variables(items)
+        core = parts.shared_variables(items)
         if not self.tally or len(core) > MOST_CORE or len(components(items, ())) > 1:
             return
         seen = set[Hashable]()
@@ -218,7 +209,7 @@ class CountJoins:
         """Live variables for the outer loop: each alone, and pairs that share an atom."""
         live = [name for name in self.live if name in types_of(items)]
         yield from ((name,) for name in live)
-        near = neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
+        near = parts.neighbours([item for item in items if isinstance(item, AtomItem)], set(live))
         yield from (pair for pair in combinations(live, 2) if pair[1] in near[pair[0]])
 
     def _tallied(
@@ -251,7 +242,7 @@ class CountJoins:
                 if shape not in keys:
                     keys[shape] = table = self._name()
                     values = self._values(key, part)
-                    given = within_bounds(items, reads)
+                    given = parts.within_bounds(items, reads)
                     matches = self._matches((*part, *given), reads, key, rows)
                     entries = max(1, int(min(rows * values, matches)))
                     each = (*(int(self._values(n, part)) for n in columns), 1)
@@ -263,7 +254,7 @@ class CountJoins:
                 held.add(key)
             if len(messages) > before:
                 plan = self._reading(items, rest, first, messages, rows)
-                if fills_first(plan, first):
+                if parts.fills_first(plan, first):
                     yield plan
 
     def _reading(
@@ -277,8 +268,8 @@ class CountJoins:
         """A join that fills tables below its outer loop, and reads them."""
         rest = list(rest)
         for name in first:
-            domain = next(item for item in items if binds(item, name, {}))
-            if not any(binds(item, name, self.tables) for item in rest):
+            domain = next(item for item in items if parts.binds(item, name, {}))
+            if not any(parts.binds(item, name, self.tables) for item in rest):
                 assert isinstance(domain, AtomItem)
                 rest.append(self._domain(domain, name))
         met = types_of([i for i in rest if getattr(i, "relation", "") not in self.tables])
@@ -305,7 +296,7 @@ class CountJoins:
         return replace(atom, args=tuple(args), once=True, counted=0)
 
     def _outer_rows(self, first: Sequence[str], items: Sequence[Item]) -> float:
-        within = within_bounds(items, frozenset(first))
+        within = parts.within_bounds(items, frozenset(first))
         if within:
             order = self._trial(within, NONE, frozenset(first), 1.0).search()
             return max(1.0, *order.estimates.values())
@@ -332,8 +323,8 @@ class CountJoins:
 
         The neighbours of a single loop variable are bound by the loop, so nothing hangs at them.
         """
-        shared = shared_variables(rest)
-        atoms = [i for i in rest if isinstance(i, AtomItem) and is_relation(i, self.tables)]
+        shared = parts.shared_variables(rest)
+        atoms = [i for i in rest if isinstance(i, AtomItem) and parts.is_relation(i, self.tables)]
         around = variables_of(atom for atom in atoms if not atom.variables.isdisjoint(outer))
         found: list[tuple[bool, int, str, tuple[str, list[Item], Hashable]]] = []
         for key in sorted(shared - outer):

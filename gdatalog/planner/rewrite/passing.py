@@ -21,16 +21,8 @@ from itertools import combinations
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
-from gdatalog.planner.check.walk import (
-    atoms_in,
-    children,
-    conjunction,
-    conjuncts,
-    contains_aggregate,
-    count_variables,
-    variables,
-)
 from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite import Columns
 from gdatalog.planner.rewrite.linear_recursion import composition
@@ -50,7 +42,7 @@ class RecursiveRule:
         them."""
         head = [self.rule.head.args[at] for at in columns]
         names = [arg.name for arg in head if isinstance(arg, s.Var)]
-        seen = count_variables((*self.rule.head.args, *self.atom.args, *self.rest))
+        seen = w.count_variables((*self.rule.head.args, *self.atom.args, *self.rest))
         return (
             head == [self.atom.args[at] for at in columns]
             and len(names) == len(head)
@@ -62,7 +54,7 @@ class RecursiveRule:
         head = [self.rule.head.args[at] for at in columns]
         args = [self.atom.args[at] for at in columns]
         known = _names(head)
-        known.update(n for item in self.rest if isinstance(item, s.Atom) for n in variables(item))
+        known.update(n for item in self.rest if isinstance(item, s.Atom) for n in w.variables(item))
         simple = all(is_plain(_inside(literal)) for literal in self.rest)
         return simple and is_plain(s.Atom("", (*head, *args))) and known >= _names(args)
 
@@ -72,7 +64,7 @@ def _inside(literal: s.Literal) -> s.Literal:
 
 
 def _names(args: Sequence[s.Expr]) -> set[str]:
-    return {name for arg in args for name in variables(arg)}
+    return {name for arg in args for name in w.variables(arg)}
 
 
 def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
@@ -81,18 +73,18 @@ def branches(rule: CheckedRule) -> Iterator[CheckedRule]:
         yield rule
         return
     for parts in alternatives_of(rule.body):
-        yield replace(rule, body=conjunction(parts, rule.body.span))
+        yield replace(rule, body=w.conjunction(parts, rule.body.span))
 
 
 def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[s.Atom]:
-    return [atom for atom in atoms_in(rule.body) if atom.name in names]
+    return [atom for atom in w.atoms_in(rule.body) if atom.name in names]
 
 
 def linear(rule: CheckedRule) -> RecursiveRule | None:
     """The rule as a RecursiveRule, if it reads its own relation once, in a conjunction."""
     if len(recursive_atoms(rule, [rule.head.name])) != 1:
         return None
-    items = conjuncts(rule.body)
+    items = w.conjuncts(rule.body)
     atom = next((i for i in items if isinstance(i, s.Atom) and i.name == rule.head.name), None)
     if atom is None:
         return None
@@ -114,7 +106,7 @@ def kept(
             for atom in recursive_atoms(rule, stratum.relations):
                 if not all(isinstance(arg, s.Var) and arg in atom.args for arg in wanted):
                     return None
-                if not any(atom is item for item in conjuncts(rule.body)):
+                if not any(atom is item for item in w.conjuncts(rule.body)):
                     return None  # inside a negation or an aggregate
                 known = places.get(atom.name)
                 if known is None:
@@ -165,7 +157,7 @@ def closures(stratum: Stratum, rules: Sequence[CheckedRule]) -> Iterator[list[Ch
     if not all(_distinct(rule.head) and _renamable(rule.body) for rule in exits):
         return
     steps = [step for rule in others for step in _steps(rule)]
-    ends = {_canonical(rule.head.args, conjuncts(rule.body)) for rule in exits}
+    ends = {_canonical(rule.head.args, w.conjuncts(rule.body)) for rule in exits}
     if None in steps or {step for step in steps if step != DOUBLES} - ends:
         return
     if DOUBLES not in steps and set(steps) != ends:
@@ -201,7 +193,7 @@ def _canonical(ends: Sequence[s.Expr], body: Sequence[s.Literal]) -> tuple[s.Lit
     """A body that leads from one variable to another, with canonical names."""
     names: dict[str, str] = {}
     for node in (*ends, *body):
-        for name in variables(node):
+        for name in w.variables(node):
             names.setdefault(name, f"{len(names)}")
     if not all(_renamable(literal) for literal in body):
         return None
@@ -220,14 +212,14 @@ def _grown(rule: CheckedRule, step: CheckedRule, at_end: bool) -> CheckedRule:
         new[arg.name] = end.name
     inner = s.Atom(rule.head.name, (x, y) if at_end else (y, z), rule.head.span)
     assert step.body is not None
-    items = [inner, *conjuncts(rename(step.body, new))]
+    items = [inner, *w.conjuncts(rename(step.body, new))]
     types = {**rule.types, **{new[name]: kind for name, kind in step.types.items()}}
-    return CheckedRule(rule.head, conjunction(items, rule.span), types, rule.span)
+    return CheckedRule(rule.head, w.conjunction(items, rule.span), types, rule.span)
 
 
 def _renamable(body: s.Literal | None) -> bool:
     """Bodies with aggregates cannot be renamed, because aggregates refer to variables by name."""
-    return body is not None and not contains_aggregate(body)
+    return body is not None and not w.contains_aggregate(body)
 
 
 def _distinct(head: s.Atom) -> bool:
@@ -250,7 +242,7 @@ class KnownBindings:
     def closes(self, literal: s.Literal) -> bool:
         """Whether all variables of a literal that computes nothing are bound with it."""
         bound = frozenset(self.bound)
-        return is_plain(literal) and bound_by(literal, bound) >= variables(literal).keys()
+        return is_plain(literal) and bound_by(literal, bound) >= w.variables(literal).keys()
 
     def ready(self, literal: s.Literal) -> bool:
         """Whether everything that a test, an equation, a list of values or a group of such reads is
@@ -265,7 +257,7 @@ class KnownBindings:
         return KnownBindings(
             self.bound - own,
             {name: value for name, value in self.constants.items() if name not in own},
-            [literal for literal in self.prefix if own.isdisjoint(variables(literal))],
+            [literal for literal in self.prefix if own.isdisjoint(w.variables(literal))],
             self.tested or tested,
         )
 
@@ -297,6 +289,6 @@ def is_plain(literal: s.Literal) -> bool:
         case s.And() | s.Or():
             return all(map(is_plain, literal.items))
         case s.Atom() | s.Distinct() | s.Compare() | s.Member():
-            return all(isinstance(part, s.Var | s.Const | s.Param) for part in children(literal))
+            return all(isinstance(part, s.Var | s.Const | s.Param) for part in w.children(literal))
         case _:
             return False

@@ -12,18 +12,10 @@ from typing import Any
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.check.walk import (
-    atoms_in,
-    conjunction,
-    conjuncts,
-    contains_head_aggregate,
-    rebuild,
-    variables,
-    walk,
-)
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
 from gdatalog.planner.rewrite.passing import KnownBindings, is_plain, recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
@@ -32,7 +24,7 @@ from gdatalog.records import dataclass, field, replace
 
 def loses_groups(rule: CheckedRule) -> bool:
     """Whether a constant for a column could leave a head with counts and no group."""
-    nodes = [part for arg in rule.head.args for part in walk(arg)]
+    nodes = [part for arg in rule.head.args for part in w.walk(arg)]
     kinds = {part.kind for part in nodes if isinstance(part, s.HeadAggregate)}
     return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
 
@@ -45,7 +37,7 @@ def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) ->
     def put(node: Any) -> Any:
         if isinstance(node, s.Var):
             return values.get(node.name, node)
-        return rebuild(node, put)
+        return w.rebuild(node, put)
 
     for at, constant in zip(columns, constants, strict=True):
         arg = rule.head.args[at]
@@ -59,8 +51,8 @@ def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) ->
         elif arg != constant:
             tests.append(s.Compare(arg, (("=", constant),), rule.head.span))
     head = replace(rule.head, args=tuple(map(put, rule.head.args)))
-    items = [*map(put, conjuncts(rule.body)), *tests]
-    body = conjunction(items, rule.span) if items else None
+    items = [*map(put, w.conjuncts(rule.body)), *tests]
+    body = w.conjunction(items, rule.span) if items else None
     return replace(rule, head=head, body=body)
 
 
@@ -142,7 +134,7 @@ class Attempt:
         for rule in self._rules(name):
             given_out = exported(rule)
             for at, arg in enumerate(rule.head.args):
-                if contains_head_aggregate(arg) or given_out & variables(arg).keys():
+                if w.contains_head_aggregate(arg) or given_out & w.variables(arg).keys():
                     columns.discard(at)
         return columns
 
@@ -200,7 +192,7 @@ class Attempt:
             columns = ()  # another atom needs the whole relation
         elif not columns:
             if inside or self.worth.home[name].recursive:
-                alone = len(conjuncts(rule.body)) == 1
+                alone = len(w.conjuncts(rule.body)) == 1
                 why = "none of its columns is known where " + (
                     "its own rules read it" if inside else "it is read"
                 )
@@ -236,11 +228,11 @@ class Attempt:
 
         def change(node: Any) -> Any:
             if isinstance(node, s.Atom):
-                node = rebuild(node, change)
+                node = w.rebuild(node, change)
                 name, dropped = self.final.get(node.name, (node.name, ()))
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
-            return node if isinstance(node, s.Var) else rebuild(node, change)
+            return node if isinstance(node, s.Var) else w.rebuild(node, change)
 
         return replace(rule, body=None if rule.body is None else change(rule.body))
 
@@ -268,14 +260,14 @@ class SidewaysPassing:
             case s.Or():
                 items = tuple(self.literal(item, known.copy()) for item in literal.items)
                 either = replace(literal, items=items)
-                relations = (atom.name for atom in atoms_in(literal))
+                relations = (atom.name for atom in w.atoms_in(literal))
                 if known.ready(either) and all(map(self.attempt.tells, relations)):
                     known.learn(either)
                 return either
             case s.Not():
                 return replace(literal, body=self.literal(literal.body, known.copy(tested=True)))
             case _:
-                changed = rebuild(literal, lambda part: self._expression(part, known))
+                changed = w.rebuild(literal, lambda part: self._expression(part, known))
                 if known.ready(changed):
                     known.learn(changed)
                 return changed
@@ -286,7 +278,7 @@ class SidewaysPassing:
                 inside = known.copy(tested=True, without=expr.locals)
                 return replace(expr, body=self.literal(expr.body, inside))
             case s.FunctionCall() | s.Chain():
-                return rebuild(expr, lambda part: self._expression(part, known))
+                return w.rebuild(expr, lambda part: self._expression(part, known))
             case _:
                 return expr
 
@@ -310,7 +302,7 @@ class SidewaysPassing:
                     return (2 if some else 6), 0
                 return (1, 0) if bound or not args else (4, self.attempt.rows(name))
             case s.Or() if known.ready(literal):
-                return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
+                return (3 if any(n in known.bound for n in w.variables(literal)) else 5), 0
             case _ if known.ready(literal):
                 return 0, 0
             case _:
@@ -319,5 +311,5 @@ class SidewaysPassing:
 
 def exported(rule: CheckedRule) -> set[str]:
     """The variables that aggregates bind."""
-    parts = walk(rule.body)
+    parts = w.walk(rule.body)
     return {name for part in parts if isinstance(part, s.Aggregate) for name in part.exports}

@@ -20,19 +20,8 @@ from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
 from gdatalog.planner.order import Statistics
+from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.cost import work_of
-from gdatalog.planner.order.edges import (
-    comparison,
-    edge_of,
-    ends,
-    in_order,
-    literals_of,
-    operator,
-    rank,
-    ranked,
-    restrictions_of,
-    types_of,
-)
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks
@@ -75,7 +64,7 @@ class Suffixes:
 
     def _choices(self) -> Iterator[Names]:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
-        if literals_of(self.items, self.inputs.sizes) is None:
+        if e.literals_of(self.items, self.inputs.sizes) is None:
             return
         isomorphic = Isomorphic(self.inputs.sizes, {})
         seen: set[object] = set()
@@ -92,7 +81,7 @@ class Suffixes:
     def _candidates(self) -> list[list[tuple[str, ...]]]:
         """The possible sets of two last variables, of three, and so on. If a set leaves the rest
         connected, so does each of its subsets: so sets grow variable by variable."""
-        names = [name for name in in_order(self.items) if name not in self.live]
+        names = [name for name in e.in_order(self.items) if name not in self.live]
         eligible = [name for name in names if self._eligible(name)]
         bound = [item for item in self.items if not unequal(item)]
         near, looked = neighbours(bound, set(variables_of(self.items))), 0
@@ -123,7 +112,7 @@ class Suffixes:
                 others = item.variables - {name}
                 if any(sum(o in i.variables for i in self.items) < 2 for o in others):
                     return False
-            elif operator(item) is None:
+            elif e.operator(item) is None:
                 return False
         return len(own) > 1 and any(len(atom.variables) > 1 for atom in atoms)
 
@@ -179,16 +168,16 @@ class Suffixes:
         if all are ranked; and the number of solutions that each one stands for."""
         items = self.items
         by_degree = not self.live and has_ranks(items, self.inputs.sizes)
-        found = restrictions_of(items, self.inputs.sizes, by_degree, sorted(last), self.live)
+        found = e.restrictions_of(items, self.inputs.sizes, by_degree, sorted(last), self.live)
         if found is None or not found.pairs:
             return items, last, 1
-        types = types_of(items)
+        types = e.types_of(items)
         kinds = dict.fromkeys(types, "int") if by_degree else types
-        less = [comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
+        less = [e.comparison("<", a, b, kinds[a]) for a, b in found.pairs]  # type: ignore[arg-type]  # each variable has a type by now
         whole = (*items, *less)
         if not by_degree:
             return whole, last, found.orbit
-        return tuple(map(ranked, whole)), frozenset(map(rank, last)), found.orbit
+        return tuple(map(e.ranked, whole)), frozenset(map(e.rank, last)), found.orbit
 
 
 def _measured(steps: Sequence[Step]) -> bool:
@@ -202,7 +191,7 @@ def _blocks(
 ) -> tuple[list[Conjunction], tuple[tuple[int, tuple[int, ...]], ...]]:
     """The distinct items of the blocks of all partitions; and the signed sum: the coefficient of
     each partition, and the numbers of its blocks."""
-    tests = {frozenset(ends(item)) for item in between}
+    tests = {frozenset(e.ends(item)) for item in between}
     names = sorted(last)
     numbers: dict[Collection[Item], int] = {}
     parts: list[Conjunction] = []
@@ -228,7 +217,7 @@ def _blocks(
 def _normal(item: Item, name: str, sizes: Statistics) -> Item:
     """An item with a normalised direction: an edge of a symmetric relation leads to the
     variable."""
-    pair = edge_of(item)
+    pair = e.edge_of(item)
     if not isinstance(item, AtomItem) or pair is None or pair[1] == name:
         return item
     symmetric = sizes(item.relation, item.version).symmetric
