@@ -171,19 +171,12 @@ class Session:
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
         text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
-<<<<<<< HEAD
         asks = tuple(filter(_asks, program.statements))
         context.limits.poll()
         asked = set(map(id, asks))
-        rules = tuple(s for s in program.statements if id(s) not in asked)
+        rules = tuple(each for each in program.statements if id(each) not in asked)
         context.limits.poll()
         return SeenText(program, rules, asks, outline, sources, text)
-=======
-        rules = tuple(each for each in program.statements if not _asks(each))
-        return SeenText(
-            program, rules, tuple(filter(_asks, program.statements)), outline, sources, text
-        )
->>>>>>> w-storage
 
     def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         try:
