@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import cells, depth, host_tries
+from gdatalog.engine import depth, host_tries
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.gpu_ops import transfers, trie_cache, walk
@@ -73,7 +73,7 @@ def forced(room: int | None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if room is not None:
             patch.setattr(host_tries, "too_large", lambda *_: True)
-            patch.setattr(cells, "room_for_slices", lambda *_: room)
+            patch.setattr(host_tries, "room_for_slices", lambda *_: room)
         patch.setattr(walk, "BLOCK_ROWS", 32)
         patch.setattr(transfers, "SMALLEST", 64)
         patch.setattr(transfers, "BUFFER", 64)

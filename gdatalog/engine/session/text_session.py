@@ -205,9 +205,11 @@ class Session:
         return replace(context, scope=scope, limit_sizes=self._limit_sizes())
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
+        self.context.limits.poll()
         own = {
             head.name for each in self.seen.rules if isinstance(each, s.Rule) for head in each.heads
         }
+        self.context.limits.poll()
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
         # Rewritten queries may read relations that no rule of the program reads.
