@@ -72,6 +72,7 @@ def cases() -> Iterator[Case]:
     for name in ("C4", "P4", "P5", "house"):
         yield Case("email-Enron", name, 0.3, SHAPES[name])
     yield Case("email-Enron", "q10", 2, SHAPES["q10"])
+    yield Case("cnr-2000", "house", 10, SHAPES["house"])
     for where in ("email-Enron", "ego-Twitter", "cnr-2000"):
         yield Case(where, "4 motifs", {"email-Enron": 0.2, "ego-Twitter": 1}.get(where, 2))
         yield Case(where, "5 motifs", 3 if where == "email-Enron" else 60)

@@ -332,9 +332,10 @@ class Sum:
         with run.limits.account.working("tables of counts", self._room(nest)):
             run._run(number, nest, breadth_first, depth_first)
             # Each edge counts in both directions.
-            self._total(counts, EXACT / 2 / join.orbit)
-            counts *= join.orbit
-            total = self._total(counts, EXACT / 2)
+            total = self._total(counts, EXACT / 2 / join.orbit)
+            if join.orbit > 1:
+                counts *= join.orbit
+                total = self._total(counts, EXACT / 2)
             if len(term.keys) == 2:
                 ref = entries(join)[term.images[0]].trie
                 edges = nest.tries[join.tries.index(ref)]
