@@ -1,7 +1,8 @@
 """How large the package is, and how far it is from what it shall be.
 
-python -m tests.code_size [--small]: lines of code are those that are not blank, comments or
-docstrings. `--small` lists short modules that only one other module imports.
+python -m tests.code_size [--small | --any | --rule]: lines of code are those that are not blank,
+comments or docstrings. `--small` lists short modules that only one other module imports, `--any`
+the modules that name `Any`, and `--rule` the classes that a plain rule meets.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import ast
 import io
 import re
 import sys
+import threading
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gdatalog"
@@ -128,21 +131,61 @@ def cuda_lines() -> int:
     return sum(bool(line.strip()) for text in plain for line in text.splitlines())
 
 
+def dynamic(modules: dict[str, Module]) -> Counter[str]:
+    """How often each module names `Any`."""
+    return Counter(
+        module.name
+        for module in modules.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and node.id == "Any"
+    )
+
+
+def met(edges: int) -> set[str]:
+    """The classes of the package whose methods run for one rule, from load to DataFrame."""
+    import numpy as np
+    import pandas as pd
+
+    import gdatalog
+
+    found: set[str] = set()
+    values = np.random.default_rng(1).integers(0, edges // 5, (edges, 2))
+    frame = pd.DataFrame(values, columns=["x", "y"]).drop_duplicates()
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_argcount and code.co_varnames[0] in {"self", "cls", "_cls"}:
+            owner = frame.f_locals.get(code.co_varnames[0])
+            of = owner if isinstance(owner, type) else type(owner)
+            if of.__module__.startswith("gdatalog"):
+                found.add(f"{of.__module__}.{of.__qualname__}")
+
+    def answer(rule: str) -> None:
+        db = gdatalog.connect(device="cpu")
+        db.load("E", frame)
+        db.query(rule).to_pandas()
+
+    answer("warm(x, y, z) <- E(x, y), E(y, z), E(x, z), x < z")  # imports are not counted
+    threading.setprofile(record)
+    sys.setprofile(record)
+    try:
+        answer("tr(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z")
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return found
+
+
 def report(modules: dict[str, Module]) -> Iterator[str]:
     python = sum(len(module.code) for module in modules.values())
     cuda = cuda_lines()
     lengths = [length for module in modules.values() for length in module.functions()]
     files = Counter({name: module.text.count("\n") for name, module in modules.items()})
-    dynamic = [
-        module.name
-        for module in modules.values()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Name) and node.id == "Any"
-    ]
+    untyped = dynamic(modules)
     yield f"lines of code: {python + cuda:,} ({python:,} of Python, {cuda:,} of CUDA)"
     yield f"modules: {len(modules)}; of more than 500 lines: {sum(n > 500 for n in files.values())}"
     yield f"lines of a function, median: {median(lengths):g} of {len(lengths):,} functions"
-    yield f"`Any`: {len(dynamic)} times in {len(set(dynamic))} modules"
+    yield f"`Any`: {untyped.total()} times in {len(untyped)} modules"
     found = doubled(modules)
     yield f"class names that stand more than once: {len(found)}"
     yield from (f"    {name}: {', '.join(places)}" for name, places in sorted(found.items()))
@@ -152,10 +195,21 @@ def report(modules: dict[str, Module]) -> Iterator[str]:
     yield f"modules under {SMALL} lines that one other imports: {len(list(small(modules)))}"
 
 
-if __name__ == "__main__":
-    found = package()
-    if sys.argv[1:] == ["--small"]:
-        for name, lines, importer in small(found):
-            print(f"{name} ({lines} lines): {importer}")
+def listed(option: str) -> Iterator[str]:
+    modules = package()
+    if option == "--small":
+        for name, lines, importer in small(modules):
+            yield f"{name} ({lines} lines): {importer}"
+    elif option == "--any":
+        yield from (f"{count:4} {name}" for name, count in dynamic(modules).most_common())
+    elif option == "--rule":
+        plain, compiled = met(300), met(200_000)
+        yield f"classes that a plain rule meets: {len(plain)}; over large data: {len(compiled)}"
+        yield from (f"    {name}" for name in sorted(plain))
+        yield from (f"    {name} (large data)" for name in sorted(compiled - plain))
     else:
-        print("\n".join(report(found)))
+        yield from report(modules)
+
+
+if __name__ == "__main__":
+    print("\n".join(listed(sys.argv[1] if len(sys.argv) > 1 else "")))
