@@ -1,12 +1,13 @@
-"""Expressions of a plan as source text: `cpu_ops.evaluate` computes columns, this one row.
+"""Prints the expressions of a plan, which compute the values of one row. (`cpu_ops.evaluate`
+computes whole columns.)
 
 The source depends on an expression's shape only. Constants, parameters and symbols are arguments,
 so that expressions of one shape share compiled code. Subexpressions without variables are computed
 beforehand and passed as constants. Functions of one string read a table, indexed by the string's
 code.
 
-Local names written here: `constN`, `floatN`, `valueN`; arguments: `consts`, `ranks`, `tableN`,
-`failedN`; and the names of `imports`.
+The source has the local names `constN`, `floatN` and `valueN`, the arguments `consts`, `ranks`,
+`tableN` and `failedN`, and the helpers in `imports`.
 
 exp, log and ^ of floats may differ from NumPy's in the last bit, as NumPy's own results do between
 processors; all other results are identical.
@@ -29,10 +30,10 @@ from gdatalog.storage.table import Array
 
 
 class Unprintable(Exception):
-    """The reason, worded for users, why an expression runs breadth-first only."""
+    """The reason, worded for users, why a plan runs breadth-first only."""
 
 
-# A function with more operands takes long to compile, and column-wise evaluation is done sooner.
+# A function with more operands takes longer to compile than NumPy takes to compute its columns.
 MOST_OPERANDS = 200
 
 
@@ -128,13 +129,13 @@ class ExpressionPrinter:
         self._values = 0
         self._operands = 0
 
-    # ------------------------------------------------------------------------------ what is asked
+    # ---------------------------------------------------------------------------------- interface
 
     def key(self, expr: Expr, names: Mapping[str, str], out: list[str], fail: str) -> str:
         """Source of an expression's int64 key, usable as an operand.
 
-        `names` maps variables to the local names of their keys. Statements that must run before are
-        appended to `out`; `fail` is the statement for a failed computation.
+        `names` maps variables to the local names of their keys. Appends to `out` the statements
+        that must run before. `fail` is the statement that runs if the computation fails.
         """
         place = _PrintContext(names, out, fail)
         return self._key(self._print(expr, place)).operand
@@ -181,7 +182,7 @@ class ExpressionPrinter:
 
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
-        # first: constants may add symbols, which ranks and tables must include
+        # Constants come first: they may add symbols, which ranks and tables must include.
         found = [(constant(expr, scope), what) for expr, what in self.constants]
         keys = [key if what == "key" else int(failed) for (key, failed), what in found]
         filled = [fill(expr, scope) for expr in self.tables]

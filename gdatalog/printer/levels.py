@@ -1,7 +1,7 @@
-"""Levels: loops over the intersection of a level's lists.
+"""Prints a level: the loop over the intersection of its lists.
 
-One list is walked in place. Several lists are intersected into a buffer (`lists.py`), which deeper
-levels with the same lists reuse. The last level of a count is measured without a loop
+The loop runs over a single list in place. Several lists are intersected into a buffer (`lists.py`),
+which deeper levels with the same lists reuse. The last level of a count needs no loop
 (`measure.py`).
 """
 
@@ -63,8 +63,9 @@ def print_join(here: Point) -> None:
 
 
 def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) -> None:
-    """Splits the first level into tasks. Units of work are its bindings or, if the next level
-    descends in the same trie, the bindings of both; workers take tasks until none is left."""
+    """Splits the loop of the first level into tasks, which workers take until none is left. A unit
+    of work is a binding of the level; or, if the next level descends in the same trie, a binding of
+    both levels."""
     nest, text, step = here.nest, here.text, here.join
     nest.tasks = True
     child = None
@@ -91,7 +92,7 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
     )
     with tasks(nest, here.leaf):
         if aligned:
-            # Each task builds the rows of bits of its list: so a list should be one task.
+            # Each task builds the rows of bits of its list, so that a list should be one task.
             with text.block(f"if not whole_lists({offsets}, base)"):
                 text.line("continue")
         text.line("s, e = base + start, base + stop")
@@ -119,9 +120,9 @@ def _loop(
 ) -> None:
     """The loop of a level, and everything inside.
 
-    `task`: the position from which units are counted, if the work can resume at each turn; with a
-    `child`, units are positions in that list. `last_first`: a tile that fills a table for each turn
-    starts with the last ranks, which have the highest degrees.
+    `task`: the position from which units are counted, if the work can resume at each turn.
+    `child`: units are positions in this list of the next level. `last_first`: each turn fills a
+    table; a tile starts with the last ranks, which have the highest degrees.
     """
     nest, text, step = here.nest, here.text, here.join
     term = Slot(step.variable, step.type)
@@ -195,7 +196,7 @@ def _loop(
             text.line(f"{among[walk.node]} = np.int64({nest.call('at', below, turn)})")
         for node, cursor in cursors.items():
             _, high = here.range_of(node)
-            # Lanes look up as many turns at once, from where the list begins.
+            # Each lane has a turn of its own, and searches from the start of the list.
             search = "lower" if nest.tile and not lanes else "seek"
             low = here.range_of(node)[0] if search == "lower" else cursor
             text.line(f"{cursor} = {nest.call(search, nest.values(node), low, high, name)}")
@@ -210,10 +211,8 @@ def _loop(
 
 
 def last_loop(here: Point, at: int) -> bool:
-    """Whether each lane may take turns of a level's loop on its own, because little work is below.
-
-    Each turn emits one row at most, or counts by the ends of one list.
-    """
+    """Whether each lane may take turns of a level's loop on its own, because there is little work
+    in a turn: it emits one row at most, or counts by the ends of one list."""
     leaf, left = here.leaf, here.loops_after(at)
     if not left or not leaf.by_lanes:
         return leaf.by_lanes
@@ -225,8 +224,9 @@ def last_loop(here: Point, at: int) -> bool:
 
 
 def spreads(here: Point) -> bool:
-    """Whether each lane should start a row of its own, and share the lists that these lead to: no
-    level has lists to intersect, which would take all lanes, unless the intersection is cached."""
+    """Whether each lane should start a row of its own; the lanes then share the lists that these
+    rows lead to. All levels must have one list, or a cached intersection: to intersect lists takes
+    all lanes."""
     by_lanes = here.nest.tile > 1 and here.leaf.by_lanes and not here.leaf.counts
     return by_lanes and _meets_none(here, here.at)
 
@@ -251,7 +251,7 @@ def _meets_none(here: Point, at: int) -> bool:
 
 
 def print_generate(here: Point, step: Generate) -> None:
-    """A variable takes each of the given values, without duplicates, or those of a range."""
+    """Prints the loop of a variable over the given values, without duplicates, or over a range."""
     nest, text = here.nest, here.text
     nest.split = True  # loops outside all lists are not split into tasks
     here.spread = False

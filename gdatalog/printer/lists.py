@@ -1,7 +1,7 @@
 """The lists of a level: cut to ranges, walked in place, or intersected into a buffer.
 
-A buffer is stored with the lists it intersects and the cuts it applies. A level can start from it
-if the level has all these lists and all these cuts.
+A buffer is stored with the lists that it intersects and the cuts that it applies. A deeper level
+that has all these lists and all these cuts can start from it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gdatalog.records import dataclass, field, replace
 STARTS = {">": "upper", ">=": "lower"}
 ENDS = {"<": "lower", "<=": "upper"}
 
-# Prefer to walk a root that the next level descends from, unless another root is smaller by more
-# than this factor: its lists are what the work is split into.
+# Prefer to walk a root that the next level descends from, since workers split its lists among them,
+# unless another root is smaller by more than this factor.
 LEADING = 4
 
 
 @dataclass(slots=True)
 class LevelLists:
-    """The lists of a level, without duplicates, each with the cuts (by number) that it implies.
+    """The lists of a level, without duplicates, each with the numbers of the cuts that it implies.
 
-    `roots` are nodes for lookups, if there is a list to walk: roots of tries, and all nodes of hash
-    tries.
+    `roots`: roots of tries, and all nodes of hash tries. Values are looked up in them if there is a
+    list to walk.
     """
 
     lists: dict[TrieNode, set[int]]
@@ -45,14 +45,14 @@ class LevelLists:
             kind = met.lists if node.terms and not nest.hashed(node) else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
         if nest.tile:
-            # A cut that one list implies holds for the intersection. Applying it to the other lists
-            # would cost a search, a chain of dependent loads.
+            # A cut that one list implies holds for the intersection. To apply it to the other lists
+            # would take a search, a chain of dependent loads.
             within = set().union(*met.lists.values())
             met.lists = {node: set(within) for node in met.lists}
         return met
 
     def uncut(self) -> LevelLists:
-        """The same lists without the level's cuts, in a buffer of no level."""
+        """The same lists without the cuts of this level, so that other levels can use a buffer."""
         return LevelLists(self.lists, {}, replace(self.step, cuts=(), variable=""))
 
     @property
@@ -79,7 +79,7 @@ class Walk:
 def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> Walk:
     """The walk over the intersection of a level's lists.
 
-    `below`: the nodes of the next level; the walk should lead to one of them.
+    `below`: the nodes of the next level; the best walk leads to one of them.
     """
     nest, step = here.nest, met.step
     if len(met.lists) < 2:
@@ -175,7 +175,8 @@ def cut_range(
 
 
 def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
-    """The existing intersection that covers the most lists of a level, cut to the level's cuts."""
+    """The lists, the buffer and the range of the existing intersection that covers the most lists
+    of a level; the range satisfies the level's cuts."""
     step = met.step
 
     def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
@@ -241,8 +242,8 @@ def set_by_marks(
     args: Sequence[str],
     *more: str,
 ) -> None:
-    """Assigns `plain` to a name; but if a list has been marked, what the function returns for
-    arguments, the list's marks, and more arguments."""
+    """Prints the assignment of `plain` to a name. If there may be marks of the list `marked`, also
+    prints a test for them, and a call of `function` with `args`, the marks and `more`."""
     nest, text = here.nest, here.text
     if marked is None:
         text.line(f"{name} = {plain}")
@@ -254,8 +255,8 @@ def set_by_marks(
 
 
 def in_order(here: Point, nodes: Collection[TrieNode]) -> list[TrieNode]:
-    """The order in which lists are intersected: marked lists first, since the other list is then
-    scanned once with one lookup for each value; then the shortest, which leave few values."""
+    """The order in which lists are intersected. Marked lists come first: each value of the other
+    list then takes one lookup. Then the shortest, which leave few values."""
 
     def place(node: TrieNode) -> tuple[bool, int, str]:
         longest = here.nest.tries[node.trie].levels[node.depth].longest
@@ -265,15 +266,14 @@ def in_order(here: Point, nodes: Collection[TrieNode]) -> list[TrieNode]:
 
 
 def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
-    """A buffer for an intersection; its size is that of the first two lists, which leave the
-    most."""
+    """A buffer for an intersection, with room for the values that its first two lists can leave."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
 def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
-    """The array of marks of a list, and the value that it starts from; or those of a `buffer`,
-    whose values are a subset of the list."""
+    """The array of marks of a list, or of a `buffer` with some of its values; and the value that
+    the array starts from."""
     level = nest.level(node)
     number = nest.marked.setdefault((node, buffer), len(nest.marked))
     name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
@@ -281,7 +281,7 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
 
 
 def meeting(nest: NestPrinter, few: bool = False) -> str:
-    """The function that intersects two lists; `few`: for loops that are too short for marks."""
+    """The function that intersects two lists; `few`: in a loop with too few turns for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect
     return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile
@@ -297,9 +297,9 @@ def seek(
     participants: Sequence[Participant],
     among: Mapping[TrieNode, str] | None = None,
 ) -> None:
-    """Looks a key up in participants' lists; the row ends if a list lacks it.
+    """Looks a key up in participants' lists; the row ends if a list lacks the key.
 
-    `among`: nodes in which the key's position is known.
+    `among`: nodes in which the key's position is known already.
     """
     nest, text = here.nest, here.text
     for node in map(nest.paths.node, participants):
