@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from gdatalog.plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, recoding
-from gdatalog.printer.lists import LevelLists, Walk, seek, walk_of
+from gdatalog.printer.lists import LevelLists, seek, walk_of
 from gdatalog.printer.measure import counted, last_pair, measurable_here, measure_pair
 from gdatalog.printer.nest import Point
-from gdatalog.printer.nest_state import FAILED, Clip, LoopPosition
+from gdatalog.printer.nest_state import FAILED, Walk
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.reuse import close_marks, fetch, fetch_ahead, look_ahead, recall
 from gdatalog.printer.turns import begin_unit, keys_counted, tasks, turns
+from gdatalog.records import replace
 
 
 def print_join(here: Point) -> None:
@@ -54,8 +55,7 @@ def print_join(here: Point) -> None:
         nest.split = True
         _tasks(here, walk, met, below)
     else:
-        clip = here.clip
-        task = clip.base if clip is not None and clip.node == walk.node else None
+        task = "base" if here.clip is not None and here.clip == walk.node else None
         with here.leaf.around(here):
             _loop(here, walk, met, task)
     close_marks(here, flags)
@@ -97,7 +97,7 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
                 text.line("continue")
         text.line("s, e = base + start, base + stop")
         if child is None:
-            task = Walk(walk.array, "s", "e", walk.node, walk.others)
+            task = replace(walk, low="s", high="e")
             _loop(here, task, met, "base", last_first=tallies)
         else:
             first = nest.call("parent_of", offsets, "s")
@@ -106,7 +106,7 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
             else:
                 last = nest.call("parent_of", offsets, "e - 1")
                 text.line(f"first, last = {first}, {last} + 1")
-            task = Walk(walk.array, "first", "last", walk.node, walk.others)
+            task = replace(walk, low="first", high="last")
             _loop(here, task, met, "base", child)
 
 
@@ -157,7 +157,7 @@ def _loop(
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
-            inner.clip = Clip(child, "c0", "c1", "base")
+            inner.clip = child
             if nest.counting is not None:
                 inner.first_task = text.name("first_task")
                 text.line(f"{inner.first_task} = np.int64(c0 == {offsets}[{turn}])")
@@ -166,7 +166,7 @@ def _loop(
                 text.line("break")
         if task is not None and not lanes:  # turns of single lanes are too short to share
             last = None if child is None else f"c1 - 1 - {task}"
-            again = None if here.clip is None else f"{turn} == {here.clip.low}"
+            again = None if here.clip is None else f"{turn} == c0"
             begin_unit(inner, f"{place} - {task}", again, last)
         # A tile checks for stop and sharing requests at its units, and at turns that it may share.
         loops = len(here.loops_after(here.at))
@@ -180,13 +180,13 @@ def _loop(
             place, turn = turn, text.name("i")
             text.line(f"{turn} = base + total - 1 - ({place} - base)")
         name = inner.bind(step.variable, nest.call("at", walk.array, turn))
-        for cut in walk.cuts:
+        for cut in walk.tests:
             with text.block(f"if not {name} {cut.op} {inner.key(cut.bound)}"):
                 text.line("continue")
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
-        inner.turns[step.variable] = LoopPosition(walk.array, walk.node, turn)
+        inner.turns[step.variable] = replace(walk, at=turn)
         among = sought
         if walk.node is not None and not nest.tallied(walk.node):
             among = {walk.node: turn, **sought}

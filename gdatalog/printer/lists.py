@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from gdatalog.plan import Expr, Join, Participant, RangeBound, Slot
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.nest import NestPrinter, Point
-from gdatalog.printer.nest_state import Buffer, Range
-from gdatalog.records import dataclass, field, replace
+from gdatalog.printer.nest_state import Range, Walk
+from gdatalog.records import dataclass, replace
 
 # The search with which a cut moves the start, or the end, of a range.
 STARTS = {">": "upper", ">=": "lower"}
@@ -60,22 +60,6 @@ class LevelLists:
         return frozenset(self.lists)
 
 
-@dataclass(slots=True)
-class Walk:
-    """The range of an array that a level's loop runs over. `node`: the trie node of that range.
-
-    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
-    loop leapfrogs. `cuts`: tests of each value, for lists that are not sorted.
-    """
-
-    array: str
-    low: str
-    high: str
-    node: TrieNode | None = None
-    others: list[Walk] = field(default_factory=list)
-    cuts: tuple[RangeBound, ...] = ()
-
-
 def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> Walk:
     """The walk over the intersection of a level's lists.
 
@@ -96,11 +80,11 @@ def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> W
         if nest.hashed(node):
             implied = met.roots[node]
             left = tuple(cut for at, cut in enumerate(step.cuts) if at not in implied)
-            return Walk(nest.values(node), *here.range_of(node), node, cuts=left)
+            return Walk(nest.values(node), *here.range_of(node), node, tests=left)
         return Walk(nest.values(node), *_for_task(here, met, node), node)
     if nest.tile and not here.together():
         first, *others = ranges_of(here, met)  # without a buffer, the loop skips values
-        return Walk(first.array, first.low, first.high, first.node, others)
+        return replace(first, others=others)
     walk = intersection(here, met)
     return walk if here.clip is None else _clipped(here, walk)
 
@@ -111,8 +95,8 @@ def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
     ranges: list[Walk] = []
     left = met.nodes
     if found is not None:
-        covered, buffer, (low, high) = found
-        ranges.append(Walk(buffer.array, low, high))
+        covered, start = found
+        ranges.append(start)
         left = met.nodes - covered
     for node in in_order(here, left):
         ranges.append(Walk(here.nest.values(node), *_for_task(here, met, node), node))
@@ -121,28 +105,28 @@ def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
 
 def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts and belongs to the task."""
-    text, clip = here.text, here.clip
+    text = here.text
     own = trimmed(here, met, node)
-    if clip is None or clip.node != node:
+    if here.clip is None or here.clip != node:
         return own
     low, high = text.name("l"), text.name("h")
-    text.line(f"{low} = max({own[0]}, {clip.low})")
-    text.line(f"{high} = min({own[1]}, {clip.high})")
+    text.line(f"{low} = max({own[0]}, c0)")
+    text.line(f"{high} = min({own[1]}, c1)")
     return low, high
 
 
 def _clipped(here: Point, walk: Walk) -> Walk:
     """The part of an intersection that lies in the clip of one of its lists."""
-    nest, text, clip = here.nest, here.text, here.clip
-    assert clip is not None
-    values = nest.values(clip.node)
+    nest, text = here.nest, here.text
+    assert here.clip is not None
+    values = nest.values(here.clip)
     low, high = text.name("l"), text.name("h")
     text.line(f"{low}, {high} = {walk.low}, {walk.low}")
-    with text.block(f"if {clip.low} < {clip.high}"):
-        first, last = f"{values}[{clip.low}]", f"{values}[{clip.high} - 1]"
+    with text.block("if c0 < c1"):
+        first, last = f"{values}[c0]", f"{values}[c1 - 1]"
         text.line(f"{low} = {nest.call('lower', walk.array, walk.low, walk.high, first)}")
         text.line(f"{high} = {nest.call('upper', walk.array, low, walk.high, last)}")
-    return Walk(walk.array, low, high)
+    return replace(walk, low=low, high=high)
 
 
 def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
@@ -174,12 +158,12 @@ def cut_range(
     return low, high
 
 
-def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
-    """The lists, the buffer and the range of the existing intersection that covers the most lists
-    of a level; the range satisfies the level's cuts."""
+def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Walk] | None:
+    """The existing intersection that covers the most lists of a level, with these lists; its range
+    satisfies the level's cuts."""
     step = met.step
 
-    def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
+    def serves(nodes: frozenset[TrieNode], buffer: Walk) -> bool:
         # If the plan says to reuse that level's list, its cuts are implied.
         covered = step.reuse is not None and step.reuse.variable == buffer.variable
         return nodes <= met.nodes and (covered or all(cut in step.cuts for cut in buffer.cuts))
@@ -190,7 +174,8 @@ def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer,
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
     left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
-    return nodes, buffer, cut_range(here, buffer.array, (buffer.low, buffer.end), left)
+    low, high = cut_range(here, buffer.array, (buffer.low, buffer.high), left)
+    return nodes, replace(buffer, low=low, high=high)
 
 
 def intersection(here: Point, met: LevelLists) -> Walk:
@@ -198,24 +183,24 @@ def intersection(here: Point, met: LevelLists) -> Walk:
     nest, text, step = here.nest, here.text, met.step
     found = start_of(here, met)
     if found is None:
-        buffer = fill(here, met)
-        return Walk(buffer.array, buffer.low, buffer.end)
-    nodes, buffer, (low, high) = found
+        return fill(here, met)
+    nodes, start = found
     if nodes == met.nodes:
-        return Walk(buffer.array, low, high)
+        return start
     left = in_order(here, met.nodes - nodes)
     into, length = room(nest, (*nodes, left[0])), text.name("k")
-    array = buffer.array
+    array, low, high = start.array, start.low, start.high
     for node in left:
         its = nest.values(node), *trimmed(here, met, node)
         text.line(f"{length} = {nest.call(meeting(nest), array, low, high, *its, into)}")
         array, low, high = into, "0", length
-    cuts = tuple(dict.fromkeys((*buffer.cuts, *step.cuts)))
-    here.buffers[met.nodes] = Buffer(into, length, cuts, step.variable)
-    return Walk(into, "0", length)
+    cuts = tuple(dict.fromkeys((*start.cuts, *step.cuts)))
+    made = Walk(into, "0", length, cuts=cuts, variable=step.variable)
+    here.buffers[met.nodes] = made
+    return made
 
 
-def fill(here: Point, met: LevelLists) -> Buffer:
+def fill(here: Point, met: LevelLists) -> Walk:
     """Intersects lists into a new buffer, which deeper levels may reuse."""
     nest, text = here.nest, here.text
     nodes = in_order(here, met.nodes)
@@ -229,8 +214,9 @@ def fill(here: Point, met: LevelLists) -> Buffer:
         plain = nest.call(meeting(nest, marked is not None), *args, into)
         set_by_marks(here, length, plain, marked, "intersect_marked", args, into)
         array, low, high = into, "0", length
-    buffer = here.buffers[met.nodes] = Buffer(into, length, met.step.cuts, met.step.variable)
-    return buffer
+    made = Walk(into, "0", length, cuts=met.step.cuts, variable=met.step.variable)
+    here.buffers[met.nodes] = made
+    return made
 
 
 def set_by_marks(

@@ -10,7 +10,6 @@ from gdatalog.plan import Join, Slot, Step
 from gdatalog.plan.nest import measurable, unequal
 from gdatalog.printer.lists import (
     LevelLists,
-    Walk,
     fill,
     in_order,
     intersection,
@@ -195,8 +194,7 @@ def _leapt(here: Point, met: LevelLists, count: str) -> list[tuple[str, Range]]:
         text.line(f"{count} = {nest.call('count_leapfrog', *ends)}")
     else:
         text.line(f"{count} = np.int64(0)")
-        walk = Walk(first.array, first.low, first.high, first.node, others)
-        with leaping(nest, walk, {}):
+        with leaping(nest, replace(first, others=others), {}):
             text.line(f"{count} += 1")
     return [(found.array, (found.low, found.high)) for found in ranges]
 
@@ -210,13 +208,13 @@ def _common(here: Point, met: LevelLists, count: str) -> tuple[list[tuple[str, R
         if len(some) > 1:
             first = replace(met, lists={node: met.lists[node] for node in some}, roots={})
             buffer = fill(here, first)
-            array, ends = buffer.array, (buffer.low, buffer.end)
+            array, ends = buffer.array, (buffer.low, buffer.high)
         else:
             array, ends = nest.values(some[0]), trimmed(here, met, some[0])
             marked = some[0] if some[0] in here.marks else None
     else:
-        covered, buffer, ends = found
-        array = buffer.array
+        covered, start = found
+        array, ends = start.array, (start.low, start.high)
         if covered == met.nodes:
             text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
             return [(array, ends)], False

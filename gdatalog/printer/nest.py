@@ -21,15 +21,13 @@ from gdatalog.printer.nest_state import (
     FAILED,
     OVERFLOW,
     STOPPED,
-    Buffer,
-    Clip,
     Counting,
     CountTable,
     KeptIntersection,
-    LoopPosition,
     LoopText,
     Range,
     RecodedList,
+    Walk,
 )
 from gdatalog.records import dataclass, field, replace
 
@@ -279,13 +277,14 @@ class Point:
     at: int = 0  # the number of the next step
     positions: dict[TrieNode, str] = field(default_factory=dict)
     ranges: dict[TrieNode, Range] = field(default_factory=dict)
-    buffers: dict[frozenset[TrieNode], Buffer] = field(default_factory=dict)
+    buffers: dict[frozenset[TrieNode], Walk] = field(default_factory=dict)  # intersections
     marks: dict[TrieNode, str] = field(default_factory=dict)  # flag: the list is marked
     # Lists that contain a variable's value.
     members: dict[str, frozenset[TrieNode]] = field(default_factory=dict)
-    turns: dict[str, LoopPosition] = field(default_factory=dict)
+    turns: dict[str, Walk] = field(default_factory=dict)  # loops around this point
     weights: list[str] = field(default_factory=list)
-    clip: Clip | None = None
+    # The node whose list a task has a part of: from `c0` to `c1`; units are counted from `base`.
+    clip: TrieNode | None = None
     group: RecodedList | None = None
     found: str | None = None
     alone: bool = False  # the lanes of a tile have diverged

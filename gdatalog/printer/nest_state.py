@@ -64,34 +64,25 @@ Range = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
-    """An intersection that has been computed: its array and range, and the cuts applied."""
+class Walk:
+    """A range of an array that a loop can run over: in the list of `node`, or an intersection in a
+    buffer. `at`: the position of the loop, inside it.
+
+    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
+    loop leapfrogs. `tests`: cuts to test for each value of an unsorted list. Of a buffer: the
+    `cuts` that it satisfies, and the `variable` whose level computed it.
+    """
 
     array: str
-    end: str
-    cuts: tuple[RangeBound, ...]
-    variable: str  # the variable whose level computed it
-    marks: tuple[str, str] | None = None  # its marks, and the value that they start from
-    low: str = "0"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPosition:
-    """The current position of a variable's loop, in the list of a node or in a buffer."""
-
-    array: str
-    node: TrieNode | None
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """The part of a list that belongs to the current task; units are counted from `base`."""
-
-    node: TrieNode
     low: str
     high: str
-    base: str
+    node: TrieNode | None = None
+    others: Sequence[Walk] = ()
+    tests: tuple[RangeBound, ...] = ()
+    cuts: tuple[RangeBound, ...] = ()
+    variable: str = ""
+    marks: tuple[str, str] | None = None  # of a buffer, and the value that they start from
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

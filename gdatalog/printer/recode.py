@@ -30,11 +30,11 @@ def print_recoded(here: Point, group: Recoding) -> None:
     assert isinstance(first, Join)
     start, stop = cut_range(here, values, (low, high), cuts_of(first))
     if here.clip is not None:
-        assert here.clip.node == within
+        assert here.clip == within
         nest.grain = GRAIN
         names = text.name("l"), text.name("h")
-        text.line(f"{names[0]} = max({start}, {here.clip.low})")
-        text.line(f"{names[1]} = min({stop}, {here.clip.high})")
+        text.line(f"{names[0]} = max({start}, c0)")
+        text.line(f"{names[1]} = min({stop}, c1)")
         start, stop = names
     words = text.name("words")
     least = _least(nest, steps, group)
@@ -43,16 +43,16 @@ def print_recoded(here: Point, group: Recoding) -> None:
         rows = _make_rows(nest, steps, group, (low, high))
         inner = here.inner()
         inner.at = group.first
-        clip, inner.clip, inner.unit = here.clip, None, None
-        if clip is not None:
+        inner.clip = inner.unit = None
+        if here.clip is not None:
             inner.first_task = None
         rowed = _rowed(nest, steps, group)
         inner.group = RecodedList(group, values, low, high, words, rows, rowed)
         turn, position = text.name("i"), text.name("j")
         lanes = _by_lanes(inner)
         with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
-            if clip is not None and not lanes:
-                begin_unit(inner, f"{turn} - {clip.base}", f"{turn} == {clip.low}")
+            if here.clip is not None and not lanes:
+                begin_unit(inner, f"{turn} - base", f"{turn} == c0")
             inner.alone = here.alone or lanes
             if not nest.tile:
                 inner.may_stop()

@@ -20,10 +20,10 @@ from itertools import combinations
 from gdatalog.plan import Join, Seek, Slot, Step, Tally
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, entries, measurable, recoding
-from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
+from gdatalog.printer.lists import LevelLists, fill, marks_of
 from gdatalog.printer.measure import both, last_pair
 from gdatalog.printer.nest import NestPrinter, Point
-from gdatalog.printer.nest_state import Buffer, KeptIntersection
+from gdatalog.printer.nest_state import KeptIntersection, Walk
 from gdatalog.records import replace
 
 # A list is marked if it is shorter than a factor times the number of turns: WORTH if each turn
@@ -110,7 +110,7 @@ def _mark_buffer(here: Point, met: LevelLists) -> frozenset[TrieNode]:
     """Marks the values of an intersection that single values are looked up in."""
     nest, buffer = here.nest, here.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
-    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
+    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.high, *marks))
     here.buffers[met.nodes] = replace(buffer, marks=marks)
     return met.nodes
 
@@ -122,7 +122,9 @@ def close_marks(here: Point, marked: Sequence[TrieNode | frozenset[TrieNode]]) -
         if isinstance(node, frozenset):
             buffer = here.buffers[node]
             assert buffer.marks is not None
-            nest.text.line(nest.call("unmark", buffer.array, buffer.low, buffer.end, *buffer.marks))
+            nest.text.line(
+                nest.call("unmark", buffer.array, buffer.low, buffer.high, *buffer.marks)
+            )
             continue
         low, high = here.range_of(node)
         with nest.text.block(f"if {here.marks[node]}"):
@@ -244,7 +246,7 @@ def recall(here: Point) -> None:
     if nest.tile:
         text.line(f"{low} = {nest.call('at', starts, place)}")
         text.line(f"{high} = {nest.call('at', starts, f'{place} + 1')}")
-        here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+        here.buffers[kept.nodes] = Walk(array, low, high)
         return
     nest.prologue.append(f"{top} = np.int64(0)")
     text.line(f"{low} = {nest.call('at', starts, place)}")
@@ -252,11 +254,11 @@ def recall(here: Point) -> None:
         inner = here.inner()  # ranges printed here are out of scope after the block
         _mark_kept(inner, kept)
         buffer = fill(inner, LevelLists({node: set() for node in kept.nodes}, {}, step).uncut())
-        call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
+        call = nest.call("keep_list", buffer.array, buffer.high, starts, place, array, top)
         text.line(f"{top} = {call}")
         text.line(f"{low} = {nest.call('at', starts, place)}")
     text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
-    here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+    here.buffers[kept.nodes] = Walk(array, low, high)
 
 
 def _mark_kept(here: Point, kept: KeptIntersection) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.lists import LevelLists, Walk
+from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
-from gdatalog.printer.nest_state import CountTable
+from gdatalog.printer.nest_state import CountTable, Walk
 
 
 @contextmanager
