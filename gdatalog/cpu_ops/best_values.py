@@ -1,8 +1,8 @@
 """The arrays of compiled lattice loops: the best value of each group, and an index for walks.
 
-Their contents are described in `codegen/helpers/lattice.py`. A group has a code. If there are few
-codes, the code is the group's number; otherwise groups are numbered in the order in which they are
-found. Arrays that do not fit in memory are files, which are changed in place.
+`codegen/helpers/lattice.py` describes their contents. A group has a code. If there are few codes,
+the code is the group's number; otherwise groups are numbered in the order in which they are found.
+Arrays that do not fit in memory are files, which loops change in place.
 """
 
 from __future__ import annotations

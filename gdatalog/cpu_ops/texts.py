@@ -1,5 +1,5 @@
-"""The functions of texts, computed once for each distinct combination of arguments; `match` in
-linear time."""
+"""Functions of texts, evaluated once for each distinct combination of arguments; `match` in linear
+time for untrusted patterns."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 
 
 class Sink(ABC):
-    """The interface of all sinks. Sinks that count or stop early say so."""
+    """Where the executor emits rows. Attributes tell it what a sink needs, and when it is done."""
 
     done = False  # whether no more rows are wanted
     # whether `emit_counts` may be called instead of `emit`, with the number of rows to emit for
@@ -76,7 +76,7 @@ class StepCounts:
 
 @dataclass(slots=True)
 class LevelWalk(ABC):
-    """A walk through a plan's steps (`Levelwise`), as its steps see it."""
+    """The part of `Levelwise` that expansions and aggregates use."""
 
     tries: Sequence[Trie]
     ops: Ops
@@ -96,12 +96,12 @@ class LevelWalk(ABC):
     def fail(
         self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
     ) -> None:
-        """Rows for which a step failed: raises an error only if the rest of the body holds."""
+        """Handles rows for which a step failed: raises the error if the rest of the body holds."""
 
     def pieces(
         self, lengths: Array, total: int | None = None
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """The operation of this name; also reports each piece's share of the rows as progress."""
+        """As `ops.pieces`, and reports each piece's share of the rows as progress."""
         limits, rows = self.limits, len(lengths)
         work = limits.watch.innermost
         for piece in self.ops.pieces(lengths, limits.chunk, total):

@@ -1,14 +1,14 @@
-"""Cells: columns of text, as a delimited file gives them, become typed columns; odd ones are
-errors.
+"""Parses the cells of delimited files: columns of texts become typed columns.
 
-Where a type was declared every cell must read as one: ints in decimal (or 0x, 0b) with a sign,
-floats as Python writes them, `true` and `false`, ISO 8601; spaces around a number are allowed,
-symbols are taken verbatim. Where none was declared the whole column decides: int, float, bool,
-timestamp, else symbol. Digits with leading zeros (007) are identifiers, so a column of them is
-a symbol; ints beyond 64 bits are an error, and so is a missing cell in a column of numbers.
+If a column's type is declared, all of its cells must be of this type: ints in decimal (or 0x, 0b)
+with a sign, floats as Python writes them, `true` and `false`, timestamps in ISO 8601. Spaces around
+a number are allowed; symbols are kept verbatim. Otherwise the type is inferred from all cells of
+the column: the first of int, float, bool and timestamp that fits, else symbol. Digits with leading
+zeros (007) are identifiers, so their column is a symbol. Ints beyond 64 bits are errors, and so are
+missing cells in a column of numbers.
 
-Arrow converts the bulk; a column that it refuses is read again cell by cell, which is what
-defines the meaning and finds the first bad row.
+Arrow parses most columns. A column that it rejects is parsed again cell by cell: `cell_value`
+defines what a cell means, and finds the first wrong row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
-MOST_COUNTED = 1000  # cells of a column that cannot be read
+MOST_COUNTED = 1000  # wrong cells of a column: parsing stops after so many
 _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
@@ -38,8 +38,8 @@ _BOOLS |= {"false": False, "False": False, "FALSE": False}
 def cells_column(
     cells: Any, declared: TypeName | None, place: DataPlace, batch: bool = False
 ) -> Typed:
-    """A typed column from a pyarrow ChunkedArray of strings without nulls, or from texts that were
-    separated from missing values. `batch`: whether the file may have other rows."""
+    """A typed column, from a pyarrow ChunkedArray of strings without nulls, or from a `TextColumn`.
+    `batch`: whether the file may have other rows."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
@@ -87,7 +87,8 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
 
 
 def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
-    """The values of a column in parts, or the rows that cannot be read; not all if many."""
+    """The values of a column in parts, and the rows with wrong cells; not all rows if there are
+    many."""
     found = _fast(cells, kind)
     if found is not None:
         return [found], []

@@ -60,7 +60,7 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
 
 
 def arrow_array(raw: Any) -> Any:
-    """An Array or ChunkedArray of whatever speaks Arrow."""
+    """The Array or ChunkedArray of any object with Arrow's interface."""
     if isinstance(raw, pa.Array | pa.ChunkedArray):
         return raw
     return pa.chunked_array(raw) if hasattr(raw, "__arrow_c_stream__") else pa.array(raw)
@@ -235,8 +235,7 @@ def arrow_type(kind: Any) -> TypeName | None:
 
 # Columns of Python values: all of one type, or an error that shows the first odd one.
 #
-# An int may stand for a float among plain Python values, as a literal may in the language, if the
-# float is exactly that int.
+# Ints may stand between floats, as in the language's literals, if the float equals the int exactly.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

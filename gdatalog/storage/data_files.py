@@ -1,4 +1,4 @@
-"""Files of data: several as one relation; of Parquet files the metadata, and the rows in batches.
+"""Reads Parquet files in batches of rows, and several files of any format as one relation.
 
 A folder of Parquet files is one relation, and so are the files that match a pattern. Subfolders may
 be named `column=value`, as Hive names them: the files do not contain that column.
@@ -71,8 +71,8 @@ def _place(name: str, before: int, _: int, column: str) -> DataPlace:
 
 @contextmanager
 def _reading(name: str, gone: str | None = None) -> Iterator[None]:
-    """Raises errors of reading as errors that the file is damaged. `gone`: what to say if there is
-    no file."""
+    """Turns errors of reading into errors that say that the file is damaged. `gone`: the message if
+    there is no file."""
     try:
         yield
     except TimeLimitError:

@@ -236,9 +236,9 @@ class Delimited:
         found = len(record.fields)
         other = next((d for d in (*SNIFFED, " ") if record.text.count(d) == width - 1 > 0), None)
         if other is not None and found == 1:
-            return f"{hint}; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
+            return f"{hint}; this line has {_DELIMITERS[other]}: set delimiter={other!r}"
         if found == width + 1 and record.text.endswith(self.delimiter):
-            return f"{hint}, and this line ends with one: take it away"
+            return f"{hint}, and this line ends with one: remove it"
         if not self.quoted and '"' in record.text:
             return f"{hint}, and quotes mean nothing in a facts file"
         if self.quoted and found > width:
@@ -256,7 +256,7 @@ class Delimited:
 
 
 class _Slowly(io.RawIOBase):
-    """A text as a file that Arrow reads in blocks, to report progress."""
+    """A text as a file, which reports progress while Arrow reads it in blocks."""
 
     def __init__(self, data: Any) -> None:
         self._data = memoryview(data)

@@ -121,8 +121,8 @@ class RankedEdges:
 
     @contextmanager
     def rank_walks(self) -> Iterator[None]:
-        """Within this context there are `rank_lists`, the neighbours of each rank on the host for
-        random walks, if there is memory."""
+        """Builds `rank_lists`, the neighbours of each rank on the host, for random walks within
+        this context; does nothing if there is no memory for them."""
         account, needed = current_watch().account, TURNED * int(self.degrees(0, ()).sum())
         if self.rank_lists is not None or needed > account.spare():
             yield
@@ -161,8 +161,8 @@ class RankedEdges:
         raise NotImplementedError
 
     def paths(self, ways: tuple[tuple[int, Tests], ...]) -> float:
-        """In how many ways rows of `ranked` meet in one rank: one row for each column and its
-        tests."""
+        """How many combinations of rows of `ranked` have one rank in common. `ways`: the column
+        with that rank, and the tests, for each row of a combination."""
         found = self._paths.get(ways)
         if found is None:
             product: Any = 1.0

@@ -2,8 +2,8 @@
 
 With a declaration, the first line is a header if it has all declared names, or if it cannot be a
 row and a line below can. Without one, it is a header if all its cells are names and some column
-below holds other values than texts. If all columns hold texts, a cell that occurs again below shows
-that the line is a row; otherwise it is taken for a header, with a warning.
+below holds other values than texts. If all columns hold texts, the line is a row if one of its
+cells occurs again below; otherwise gdatalog guesses that it is a header, and warns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a line is a header, and why; `guessed`: it could as well be a row."""
+    """Whether the first line is a header, and why. `guessed`: it may also be a row."""
 
     header: bool
     why: str

@@ -63,7 +63,7 @@ class DeviceStore:
         self._blocks = list(blocks)
         self._plain = False  # whether there is one block, in 32 bits if they suffice
         self._copy: Columns | None = None
-        self.answers: WeakSet[Lying] = WeakSet()  # that use the rows
+        self.answers: WeakSet[Lying] = WeakSet()  # answers that use the rows
         self.count = count
         self.known = known
 

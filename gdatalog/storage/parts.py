@@ -1,4 +1,4 @@
-"""Rows that other stores hold until they are needed in one: in parts, or as dictionary codes.
+"""Stores whose rows are in other stores until they are needed here: parts, or dictionary codes.
 
 Adding rows to millions neither copies nor sorts nor indexes the old rows again: the parts are
 relations with indexes of their own, and operators work part by part where they can. The parts are
@@ -49,7 +49,7 @@ Part = TypeVar("Part", bound=RowPart)
 
 
 class DeferredRows(RowStore):
-    """Rows that other stores hold until they are needed in this one."""
+    """Rows that are in other stores until they are needed in this one."""
 
     @property
     def _sources(self) -> Sequence[RowStore]:
@@ -133,7 +133,7 @@ class DisjointParts(DeferredRows, Generic[Part]):
             return super().sorted()
 
     def mirrored(self) -> bool:
-        # If the largest part is not symmetric, a look at all rows is not worth its time.
+        # If the largest part is not symmetric, all rows hardly are.
         parts = self.parts
         graph = parts[0].statistics.graph if parts else None
         if graph is not None and not graph.mirrored:

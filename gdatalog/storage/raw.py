@@ -30,10 +30,10 @@ _ROW_NUMBERS = ("int64", "int32", "uint64", "uint32")
 class Raw:
     """Columns as they were given: with names, or without (None); `length` is the number of rows.
 
-    `source`: whether they have values, cells of a text file, or JSON values. `place` makes the
-    place of a column, for errors, from its position and name. `header`: where a file's names are.
-    `warnings`: what was left out. `whole`: returns all rows again, in batches, if this is one
-    batch.
+    `source`: whether the columns hold values, cells of a text file, or JSON values. `place` returns
+    the place of a column for errors, from its position and name. `header`: the span of a file's
+    header. `warnings`: about data that is not loaded. `whole`: if this is one batch of several,
+    reads all batches again.
     """
 
     names: tuple[str, ...] | None
@@ -212,7 +212,7 @@ def data_columns(names: Sequence[str]) -> dict[str, str]:
 
 
 def index_warnings(schema: Any, what: str) -> list[Caution]:
-    """A warning if an index is left out that has other values than row numbers."""
+    """A warning if a column is left out as an index, but has no row numbers."""
     left = set(schema.names).difference(data_columns(schema.names).values())
     odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
     return [index_warning(what)] if odd else []
@@ -233,7 +233,7 @@ def _sparse(data: Any, options: LoadOptions) -> Raw:
 
 
 def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
-    """Default names, unless a declaration lacks some: then columns match by position."""
+    """The default names; None, so that columns match by position, if the declaration has others."""
     return names if declared is None or set(declared.columns) <= set(names) else None
 
 
@@ -394,7 +394,7 @@ def _with_index(
 
 
 def _name_of(label: Any) -> str | None:
-    """The name that a label of pandas gives; none if it is missing: pandas makes None a NaN."""
+    """The name of a pandas label; None if it is missing, for which pandas has NaN, too."""
     import pandas as pd
 
     return None if pd.api.types.is_scalar(label) and pd.isna(label) else str(label)
@@ -422,8 +422,8 @@ def index_warning(what: str) -> Caution:
 def _raw(
     names: Sequence[str | None], columns: Sequence[Any], wanted: Wanted, length: int | None = None
 ) -> Raw:
-    """The columns. Unnamed ones are numbered, unless all are unnamed, or the others have the
-    `wanted` names at their positions, so that all columns match by position."""
+    """Raw data. Unnamed columns get numbered names, with two exceptions, in which all columns match
+    by position: no column has a name, or each name equals the `wanted` one at its position."""
     rows = len(columns[0]) if length is None else length
     if None in names:
         others = wanted if wanted is not None and len(wanted) == len(names) else [""] * len(names)

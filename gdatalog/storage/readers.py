@@ -142,7 +142,8 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
 
 
 def _by_position(options: LoadOptions) -> LoadOptions:
-    """The options for a text's own columns: a declaration speaks of these if none are selected."""
+    """The options for all columns of a text: a declaration describes these only if the options
+    select none."""
     return options if options.columns is None else replace(options, declared=None)
 
 
@@ -294,8 +295,8 @@ def tables_of_large(
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """A file, and how it is cut. `options`: what is said of its columns in their order; `head`: its
-    first records."""
+    """A file, and how it is split. `options`: those for all its columns; `head`: its first
+    records."""
 
     file: File
     blocks: Sequence[Block]

@@ -368,8 +368,8 @@ class Relation:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie | None:
-        """The same trie if it has been built. Guesses whether the relation is symmetric, instead of
-        testing it."""
+        """The trie with these arguments, if it has been built. Guesses whether the relation is
+        symmetric, instead of testing it."""
         two = len(self.types) == 2
         turned = order[:1] == (1,) and two and (ranked or self.statistics.balanced)
         name = trie_name(order, tests, weighted, ranked, turned)

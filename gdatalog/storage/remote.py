@@ -169,7 +169,7 @@ class RemoteRows(RowStore):
             start, stop = max(0, start - part.rows), max(0, stop - part.rows)
         return self.keeper.fetch(pieces) if pieces else []
 
-    # ------------------------------------------------------------ what is asked of a row store
+    # ------------------------------------------------------------ the interface of a row store
 
     @property
     def count(self) -> int:

@@ -3,8 +3,7 @@
 Readers and data frames make tables, from which relations are made; results become tables, which
 writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
 float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
-`TextColumn`. Each comes from an array of a kindred type, or an error says which of its values does
-not fit.
+`TextColumn`. Input arrays may have similar types; a value that does not fit raises an error.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class TextColumn:
 
     def __init__(self, codes: Array, texts: Array | TextSet) -> None:
         """`codes`: an integer for each row. `texts`: distinct strs, with dtype object; or a set,
-        which may have many more. Strings are then made on demand, only of texts that occur in a
-        row."""
+        which may have many other texts. From a set, strings are created on demand, only for the
+        texts of these rows."""
         self.numbers = codes  # the given codes
         self.spelled: TextSet | None = None
         if isinstance(texts, np.ndarray):
@@ -132,15 +131,15 @@ class Table:
 # 100. Texts are numbered from 0 on, and numbers never change. Texts that are not valid Unicode
 # (half a surrogate pair) are allowed.
 #
-# Functions on many texts are compiled. This layer cannot import the compiler, so others offer the
-# functions, which long texts ask for.
+# Functions on many texts are compiled. This layer cannot import the compiler: `cpu_ops` registers
+# the functions here (`offer`).
 
 PADDING = 8  # bytes after the last text, because texts are read by words
 _FEW = 1 << 10  # capacity of an empty set
 _MANY = 1 << 17  # texts: from here on a table of slots only doubles
 _TAG_BITS = 31
 _DECODED = 1 << 13  # texts in one batch of decoding
-_GAPS = 4  # times the needed bytes may be decoded at most
+_GAPS = 4  # decodes a whole range if it is at most so many times as long as the texts in it
 _NUMBER = 21  # most bytes of a number and its delimiter
 NOT_ASCII = 0x8080_8080_8080_8080  # bits that are only set in bytes beyond ASCII
 _ODD = "surrogatepass"
@@ -244,7 +243,8 @@ class TextSet:
         return self.look_up(text, bounds, sizes)
 
     def look_up(self, text: Array, begins: Array, sizes: Array) -> Array:
-        """The numbers of texts, from the start of each, and its hash and length; adds new ones."""
+        """The numbers of texts; adds new ones. `begins`: where each text starts; `sizes`: its hash
+        and length."""
         codes, at = np.empty(len(sizes), dtype=np.int32), 0
         with self.lock:
             while True:
@@ -364,7 +364,7 @@ def borrowed(values: Array, keeper: object) -> Array:
 
 
 def is_borrowed(values: Array) -> bool:
-    """Whether an array that came from elsewhere need not be copied."""
+    """Whether `borrowed` made the array, so that it need not be copied."""
     return isinstance(values.base, _Borrowed)
 
 
@@ -427,10 +427,10 @@ def encoded(values: Any) -> TextColumn:
     return TextColumn(arrow_numbers(found.indices), texts)
 
 
-# Columns on a device that are loaded: CuPy's arrays, cuDF's, and others with CUDA's interface.
+# Loads columns that are on a device: CuPy's arrays, cuDF's, and others with CUDA's interface.
 #
-# Plainly valid columns are typed and checked on the device. All others (texts, dates with a time
-# zone, missing or invalid values) are copied to the host, where errors are raised.
+# Valid numbers, bools and timestamps are typed on the device. All other columns (texts, dates with
+# a time zone, missing or invalid values) are copied to the host, which also raises the errors.
 
 _TYPES: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool", "M": "timestamp"}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
