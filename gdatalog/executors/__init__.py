@@ -7,7 +7,7 @@ columns are gathered through the parents on demand. `Ops` are the operations of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.errors import EvaluationError
 from gdatalog.plan import Apply, Expr, Slot
@@ -137,7 +137,9 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
 
 
-def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
+def values_of(
+    slots: Sequence[Slot], columns: Sequence[Array], row: int, symbols: SymbolTable
+) -> str:
     """The values of variables in a row: `x = 1, y = "a"`."""
     known = []
     for slot, column in zip(slots, columns, strict=True):

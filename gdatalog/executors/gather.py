@@ -8,7 +8,7 @@ strings are created, so each merge reads them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -240,7 +240,9 @@ class Gathering:
         sets = [rows.blocks for rows in self.sets]
         return self.specs, self.width, self.blocks, self.given, sets
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(
+        self, state: tuple[Sequence[Spec], int, list[Columns], int, list[list[Columns]]]
+    ) -> None:
         self.specs, self.width, self.blocks, self.given, blocks = state
         self.sets = [DistinctRows(None) for _ in self.specs]
         for own, given in zip(self.sets, blocks, strict=True):

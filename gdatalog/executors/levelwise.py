@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import Any
 
 from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
@@ -27,6 +26,7 @@ from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.table import Array
 
 __all__ = ["Levelwise", "StepCounts"]
@@ -42,7 +42,7 @@ class Levelwise(LevelWalk):
     _bases: int = 0
     _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
-    _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
+    _marked: dict[int, RowMarks] = field(default_factory=dict)  # by id of the compact step
 
     def run(self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""

@@ -9,9 +9,10 @@ another block.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog import calls
 from gdatalog.account import Account
@@ -38,7 +39,7 @@ class JoinWorker:
 
     function: Callable[..., int]
     arguments: dict[str, Array]
-    outputs: list[tuple[str, Any]]  # names and dtypes
+    outputs: Sequence[tuple[str, DTypeLike]]  # names and dtypes
     scratch: list[str]
     state: Array
     control: Array
@@ -263,7 +264,7 @@ FIRST_TABLE = 1 << 12
 class ListRoom:
     """A worker's memory for a relation: `stamps`: how many rows are possible; 0: a hash table."""
 
-    rows: Mapping[int, Any]  # the dtypes of the columns that the function writes
+    rows: Mapping[int, DTypeLike]  # the dtypes of the columns that the function writes
     stamps: int
     kept: bool  # whether rows are kept, or only counted
 

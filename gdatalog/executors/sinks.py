@@ -15,12 +15,14 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]
 
@@ -46,7 +48,7 @@ class Sink(ABC):
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
 
-    def apart(self, limits: Limits) -> Any:
+    def apart(self, limits: Limits) -> Sink:
         raise AssertionError(f"a {type(self).__name__} takes all rows")
 
     def take(self, other: Any) -> None:
@@ -83,7 +85,7 @@ class LevelWalk(ABC):
     scope: Scope
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
+    lasting: dict[int, RowMarks] | None = None  # state shared by all rounds of a fixpoint
     tuning: Tuning = DEFAULT
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
@@ -162,9 +164,9 @@ class RowSet(Sink):
     _pending: int = 0
     _pending_bytes: int = 0
     _charged: int = 0  # bytes
-    _runs: Any = None  # settled rows that lie in files
-    _marked: Any = None  # a bitmap instead, if few rows are possible
-    _types: list[Any] = field(default_factory=list)  # types of the marked columns
+    _runs: SortedRuns | None = None  # settled rows that lie in files
+    _marked: RowMarks | None = None  # a bitmap instead, if few rows are possible
+    _types: list[np.dtype[np.generic]] = field(default_factory=list)  # types of the marked columns
 
     def __post_init__(self) -> None:
         self.divisible = self.limit is None
@@ -306,6 +308,7 @@ class RowSet(Sink):
 
     def _unmark(self) -> Columns:
         """Returns the rows of the bitmap, sorted, and clears it."""
+        assert self._marked is not None
         width = sum(self.ops.xp.dtype(kind).itemsize for kind in self._types)
         with self.limits.account.working("answers", width * self._marked.count()):
             rows: Columns = self._marked.rows(self._types)

@@ -207,10 +207,12 @@ class ImportedLater:
         return getattr(import_module(self._name), attribute)
 
 
-# Importing Arrow takes longer than most short programs.
-pa: Any = ImportedLater("pyarrow")
-pc: Any = ImportedLater("pyarrow.compute")
-pq: Any = ImportedLater("pyarrow.parquet")
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+else:  # importing Arrow takes longer than most short programs
+    pa, pc, pq = map(ImportedLater, ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
 
 
 # The place of a value, as errors name it: a column of some data, and a row.

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, islice
 from threading import Lock
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -148,10 +148,12 @@ class Delimited:
                 start, cell = at + 1, cell + 1
         return Span(source, start, len(record.text))
 
-    def columns(self, width: int, texts: Collection[int] = ()) -> list[Any]:
+    def columns(
+        self, width: int, texts: Collection[int] = ()
+    ) -> list[TextColumn | pa.ChunkedArray]:
         """The cells: `width` columns of Arrow strings. Columns in `texts` are `TextColumn`s if that
         is faster."""
-        found: dict[int, Any] = {}
+        found: dict[int, TextColumn | pa.ChunkedArray] = {}
         length = len(self.data) - self.start
         kernels = kernels_for(length) if texts else None
         if kernels is not None:
@@ -169,7 +171,7 @@ class Delimited:
         found |= zip(rest, self._arrow_columns(width, rest) if rest else (), strict=True)
         return [found[at] for at in range(width)]
 
-    def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[Any]:
+    def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[pa.ChunkedArray]:
         import pyarrow.csv as arrow_csv
 
         names = [str(i) for i in range(width)]
@@ -258,7 +260,7 @@ class Delimited:
 class _Slowly(io.RawIOBase):
     """A text as a file, which reports progress while Arrow reads it in blocks."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: pa.Buffer) -> None:
         self._data = memoryview(data)
         self._at = 0
         self._watch = current_watch()

@@ -247,7 +247,7 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     return np.fromiter(missing, np.bool_, len(column))
 
 
-def _missing_cells(cells: Any, declared: TypeName | None, filled: bool) -> Array:
+def _missing_cells(cells: pa.ChunkedArray, declared: TypeName | None, filled: bool) -> Array:
     kind = declared or kind_of(cells, identifiers=True)
     if kind == "symbol":
         blank = pc.equal(cells, "") if filled else pc.is_null(cells)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class RankedEdges:
     """The edges between ranks, on any device."""
 
     def __init__(self) -> None:
-        self._paths: dict[Any, float] = {}
+        self._paths: dict[object, float] = {}
         self.rank_lists: AdjacencyLists | None = None
 
     @contextmanager
@@ -165,10 +165,10 @@ class RankedEdges:
         with that rank, and the tests, for each row of a combination."""
         found = self._paths.get(ways)
         if found is None:
-            product: Any = 1.0
+            product: Array | float = 1.0
             for way, many in Counter(ways).items():
                 product = product * (1.0 * self.degrees(*way)) ** many
-            found = self._paths[ways] = float(product.sum())
+            found = self._paths[ways] = float(np.sum(product))
         return found
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Verdict:
     guessed: bool = False
 
 
-def kinds_of(columns: Sequence[Any]) -> Iterator[TypeName]:
+def kinds_of(columns: Sequence[TextColumn | pa.ChunkedArray]) -> Iterator[TypeName]:
     """The types of columns of cells."""
     for column in columns:
         texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
@@ -103,7 +102,7 @@ def _typed(cell: str) -> bool:
     return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
-def come_again(cells: Sequence[Any], fields: Sequence[str]) -> bool:
+def come_again(cells: Sequence[TextColumn | pa.ChunkedArray], fields: Sequence[str]) -> bool:
     """Whether one of these texts occurs in some columns."""
     for column in cells:
         if isinstance(column, TextColumn):

@@ -348,7 +348,7 @@ class Coded(DeferredRows):
             return codes.mirrored()
         return super().mirrored()
 
-    def where_they_lie(self) -> tuple[list[Any], DeviceStore | None]:
+    def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         codes = self.codes
         if codes is None:
             return super().where_they_lie()

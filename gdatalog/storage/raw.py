@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
 from gdatalog.storage.table import Table, fetched, lies_on_device
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls
 
@@ -179,19 +182,19 @@ def _arrow(data: Any, what: str) -> Raw:
     return raw_of_arrow(table, what)
 
 
-def _of_structs(values: Any) -> Any:
+def _of_structs(values: pa.ChunkedArray) -> pa.Table:
     if values.num_chunks == 0:
         return pa.schema(list(values.type)).empty_table()
     return pa.Table.from_struct_array(values)
 
 
-def raw_of_arrow(table: Any, what: str) -> Raw:
+def raw_of_arrow(table: pa.Table, what: str) -> Raw:
     """The columns of an Arrow table, except an unnamed index of pandas or Dask."""
     raw = raw_of_columns(table, data_columns(table.column_names))
     return replace(raw, warnings=index_warnings(table.schema, what))
 
 
-def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
+def raw_of_columns(table: pa.Table, names: Mapping[str, str]) -> Raw:
     """Some columns of an Arrow table: `names` has the name of each, and its name in the table."""
     named = {of: name for name, of in names.items()}
     kept = [at for at, of in enumerate(table.column_names) if of in named]
@@ -211,7 +214,7 @@ def data_columns(names: Sequence[str]) -> dict[str, str]:
     return {_INDEX.sub(r"level_\1", name) if len(unnamed) > 1 else name: name for name in names}
 
 
-def index_warnings(schema: Any, what: str) -> list[Caution]:
+def index_warnings(schema: pa.Schema, what: str) -> list[Caution]:
     """A warning if a column is left out as an index, but has no row numbers."""
     left = set(schema.names).difference(data_columns(schema.names).values())
     odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
@@ -280,7 +283,7 @@ def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:
     return Raw(tuple(str(name) for name in data), tuple(columns), len(columns[0]))
 
 
-def raw_of_rows(rows: list[Any], what: str) -> Raw:
+def raw_of_rows(rows: Sequence[Any], what: str) -> Raw:
     """Rows: tuples, lists, arrays, records (dicts), or single values."""
     if not rows:
         return Raw(None, (), 0)
@@ -295,7 +298,7 @@ def raw_of_rows(rows: list[Any], what: str) -> Raw:
     return Raw(None, (rows,), len(rows))
 
 
-def _tuples(rows: list[Any], what: str) -> Raw:
+def _tuples(rows: Sequence[Any], what: str) -> Raw:
     width = len(rows[0])
     kinds = (list, tuple, np.ndarray, np.void)
     alike = all(issubclass(kind, kinds) for kind in set(map(type, rows)))
@@ -312,7 +315,7 @@ def _tuples(rows: list[Any], what: str) -> Raw:
     return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows))
 
 
-def _records(rows: list[Any], what: str) -> Raw:
+def _records(rows: Sequence[Any], what: str) -> Raw:
     names = tuple(rows[0])
     for position, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -377,7 +380,11 @@ def raw_of_pandas(data: Any, what: str, wanted: Wanted) -> Raw | None:
 
 
 def _with_index(
-    data: Any, names: list[str | None], columns: list[Any], what: str, wanted: Wanted
+    data: pd.DataFrame | pd.Series,
+    names: list[str | None],
+    columns: list[pd.Series],
+    what: str,
+    wanted: Wanted,
 ) -> Raw:
     """The columns of a frame or Series, after those of its index if that is data."""
     import pandas as pd
@@ -400,7 +407,7 @@ def _name_of(label: Any) -> str | None:
     return None if pd.api.types.is_scalar(label) and pd.isna(label) else str(label)
 
 
-def index_columns(index: Any) -> list[tuple[str | None, Any]]:
+def index_columns(index: pd.Index) -> list[tuple[str | None, pd.Series]]:
     """The levels of an index with their names. If there are several, unnamed levels are
     numbered."""
     import pandas as pd

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, islice, pairwise
-from typing import Any
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
@@ -147,7 +146,7 @@ def _by_position(options: LoadOptions) -> LoadOptions:
     return options if options.columns is None else replace(options, declared=None)
 
 
-def _source_of(name: str) -> Callable[[], Any]:
+def _source_of(name: str) -> Callable[[], pa.NativeFile]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
@@ -254,7 +253,7 @@ def similar(name: str) -> str | None:
 # ---------------------------------------------------------------- Arrow
 
 
-def _arrow(name: str, data: bytes) -> Any:
+def _arrow(name: str, data: bytes) -> pa.Table:
     try:
         is_file = data.startswith(b"ARROW1")
         open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream

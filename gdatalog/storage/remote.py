@@ -230,7 +230,7 @@ class RemoteGraph:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
         return self._rows.keeper.skew(self._rows)
 
-    def paths(self, ways: tuple[Any, ...]) -> None:
+    def paths(self, ways: tuple[object, ...]) -> None:
         """Unknown: a survey has no degrees by value."""
 
     def ranking(self) -> Ranking:

@@ -427,7 +427,7 @@ class Statistics:
             return None  # random walks need lists on the host
         return self._once("lists", lambda: AdjacencyLists.of(self._keys[0], self._keys[1]))
 
-    def _lists_of(self, name: tuple[Any, ...]) -> AdjacencyLists | None:
+    def _lists_of(self, name: TrieName) -> AdjacencyLists | None:
         """The lists of a trie, if it has been built; cached."""
         found: AdjacencyLists | None = self._kept.get(name)
         trie = self._tries.get(name)

@@ -85,7 +85,7 @@ def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
 
 Column = Array | TextColumn
 
-DTYPES: dict[TypeName, Any] = {
+DTYPES: dict[TypeName, np.dtype[np.generic]] = {
     "int": np.dtype(np.int64),
     "float": np.dtype(np.float64),
     "bool": np.dtype(np.bool_),
@@ -274,7 +274,7 @@ class TextSet:
         start, end = self.ends[code : code + 2].tolist()
         return self.text[start:end].tobytes().decode("utf-8", _ODD)
 
-    def arrow(self, kind: Any) -> Any:
+    def arrow(self, kind: pa.DataType) -> pa.Array:
         """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
         count, ends = len(self), self.ends  # before the texts, which another thread may replace
         return pa.Array.from_buffers(
@@ -400,7 +400,7 @@ def instants(values: Array, place: DataPlace) -> Array:
     return np.ascontiguousarray(values.astype("datetime64[ns]", copy=False)).view(np.int64)
 
 
-def arrow_numbers(values: Any) -> Array:
+def arrow_numbers(values: pa.Array) -> Array:
     """The numbers of an Arrow column without nulls; its own `to_numpy` would import pandas."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -410,7 +410,7 @@ def arrow_numbers(values: Any) -> Array:
 _DECODED_ALONE = 100_000  # texts: so few are decoded one by one, without importing pandas
 
 
-def encoded(values: Any) -> TextColumn:
+def encoded(values: pa.Array) -> TextColumn:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     try:
         values = values.cast(pa.large_string())
@@ -436,12 +436,12 @@ _TYPES: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool"
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def from_cudf(data: Any) -> bool:
+def from_cudf(data: object) -> bool:
     """Whether an object is cuDF's: a frame, a series, an index."""
     return type(data).__module__.split(".")[0] == "cudf"
 
 
-def lies_on_device(data: Any) -> bool:
+def lies_on_device(data: object) -> bool:
     """Whether an object is a CUDA array, or a column of cuDF."""
     return from_cudf(data) or hasattr(data, "__cuda_array_interface__")
 
@@ -453,7 +453,7 @@ def fetched(raw: Any) -> Any:
     return raw.get() if hasattr(raw, "get") else raw
 
 
-def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Any] | None:
+def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Array] | None:
     """A column of `xp`'s arrays; None if the host has to convert it."""
     dtype = raw.dtype
     kind = dtype.kind if isinstance(dtype, np.dtype) else ""
@@ -481,7 +481,7 @@ def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeNam
     return found, values.astype(xp.bool_ if found == "bool" else xp.int32 if narrow else xp.int64)
 
 
-def _instants(values: Any, unit: str) -> Any:
+def _instants(values: Array, unit: str) -> Array | None:
     """Nanoseconds; None unless all fit 64 bits and none is missing."""
     factor = _NANOSECONDS.get(unit)
     if factor is None:
