@@ -48,6 +48,9 @@ class TrieLevel:
         self.values = values
         self.offsets = offsets
         self._starts: Array | None = None
+        # Of a graph's edges in both directions: the entries whose value is less, as reversed edges
+        # are sorted (`loop_tables.py`).
+        self.turned: Array | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
         return brought(self.values), brought(self.offsets)
