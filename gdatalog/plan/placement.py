@@ -242,17 +242,6 @@ class ExecutorChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
-    """A stratum runs on this machine's `device`; on several devices if it is `shared`."""
-
-    device: str = "cpu"
-    shared: Shared | None = None
-
-    def __str__(self) -> str:
-        return f"on {self.device}" if self.shared is None else str(self.shared)
-
-
-@dataclass(frozen=True, slots=True)
 class OnWorkers:
     """A recursive stratum runs on the workers of a cluster. `by`: they take ranges of the values of
     these columns; without it, they own rows by hash and exchange new rows. `parted`: no worker has
@@ -296,9 +285,6 @@ class OnWorkers:
             ("here first", self._until if self.until and self.refusal is None else None),
             ("reason", self.refusal or self.why or None),
         )
-
-
-Placement = Local | OnWorkers
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -11,7 +11,7 @@ rounds or bytes, never times, so that a program runs the same way each time.
 from __future__ import annotations
 
 from gdatalog.plan import RulePlan
-from gdatalog.plan.placement import Local, Placement
+from gdatalog.plan.placement import OnWorkers, Shared
 from gdatalog.plan.tuning import Condition, Unsuited, When
 from gdatalog.records import dataclass
 
@@ -212,6 +212,9 @@ class StratumPlan:
     `rules`: the plans of the `main` strategy: one for each rule without recursive atoms; for each
     recursive rule, one for the new rows of each recursive atom. `before`: plans that run once
     before the first strategy.
+
+    The stratum runs on this machine's `device`, on several devices (`shared`), or on a cluster's
+    `workers`.
     """
 
     relations: tuple[str, ...]
@@ -220,7 +223,13 @@ class StratumPlan:
     rules: tuple[RulePlan, ...] = ()
     before: tuple[RulePlan, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
-    placement: Placement = Local()
+    device: str = "cpu"
+    shared: Shared | None = None
+    workers: OnWorkers | None = None
+
+    @property
+    def placement(self) -> str:
+        return str(self.workers or self.shared or f"on {self.device}")
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
