@@ -24,7 +24,7 @@ from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.host_tries import too_large
 from gdatalog.plan import RulePlan
 from gdatalog.plan import stratum as st
-from gdatalog.plan.placement import Local, OnWorkers
+from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.tuning import (
     CONDITIONS,
     Bytes,
@@ -119,10 +119,9 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     # On this machine: on several devices if it is partitioned, or may become so.
     device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
     shared = splits.shared if st.Partitioned in (type(strategy), type(then)) else None
-    here = Local(device.members[0] if shared is None else device.name, shared)
     later, first = tuple(plan for _, plan in planned), tuple(plan for _, plan in before)
-    names, place = stratum.relations, placed or here
-    plan = st.StratumPlan(names, True, strategy, later, first, rewrites, place)
+    where = device.members[0], shared, placed
+    plan = st.StratumPlan(stratum.relations, True, strategy, later, first, rewrites, *where)
     rules = tuple(rule for rule, _ in (*before, *planned))
     return Ready(plan, stratum, inputs, rules, RUNNERS)
 
@@ -227,8 +226,8 @@ def _projected(
 def _partitioned(strategy: st.Partitioned, ready: Ready) -> Relations | None:
     splits = PartitionedStratum(ready.stratum, ready.inputs)
     splits.split = Partitioning({key.relation: key.column for key in strategy.keys})
-    if isinstance(ready.plan.placement, Local):
-        splits.shared = ready.plan.placement.shared
+    if ready.plan.workers is None:
+        splits.shared = ready.plan.shared
     if not strategy.counted:
         return splits.run()
     counts = splits.counts()
