@@ -49,7 +49,7 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
 def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """Like `parse`, but also returns cautions about text that probably means something else."""
+    """Like `parse`, but also returns cautions: valid text that is probably a mistake."""
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
@@ -58,8 +58,8 @@ def parse_with_cautions(
 def read_source(
     source: SourceText, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
-    """Parses what is valid, and returns all errors. `fast`: facts and long lists of constants may
-    take the fast path."""
+    """Parses the valid statements, and returns them with all errors. `fast`: use the fast path for
+    facts and long lists of constants."""
     return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
 
 
@@ -102,7 +102,8 @@ def _read_source(
 def _read_statement(
     scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
 ) -> int | None:
-    """Adds the statement or its errors; returns where to resume, if before the statement's end."""
+    """Adds the statement or its errors; returns where to resume if that is before the statement's
+    end."""
     tokens = scanned.tokens
     comment = sql_comment(tokens)  # `-- x` would also be a valid bare query: minus minus x
     if comment is not None:
@@ -178,7 +179,7 @@ _MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
 
 
 def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
-    """By token or symbol, the next state, or ~n to reduce by rule n."""
+    """Maps each token or symbol to the next state, or to ~n: reduce by rule n."""
     found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
     for at in shared:
         found |= SHARED[at]
@@ -241,9 +242,9 @@ DEEPEST = 100
 def expand_includes(program: Program, read: Read) -> Program:
     """Replaces each `.include` by the statements of its file, recursively.
 
-    `read(path, span)` parses a file. `span` is the directive; its source resolves relative paths.
-    Spans of the file must name it in `span.source`, which detects cycles. The errors of all files
-    are raised together.
+    `read(path, span)` parses a file; `span` is the directive, whose source resolves relative paths.
+    The spans in the returned program must have the file as their source, so that cycles are
+    detected. Raises the errors of all files together.
     """
     errors: list[ParseError] = []
     statements = _expand(program, read, (), errors)

@@ -104,8 +104,10 @@ class PlanBuilder:
 
 @dataclass(eq=False)
 class ConjunctionBuilder:
-    """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
-    branches around it."""
+    """The steps of one conjunction: the whole body, or a branch.
+
+    `order`: for a branch, the order of the conjunction around it. `depth`: the number of branches
+    around it."""
 
     plan: PlanBuilder
     items: Sequence[n.Item]

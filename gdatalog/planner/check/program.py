@@ -2,8 +2,8 @@
 
     names -> types -> inline relations -> safety -> aggregated heads -> strata -> cautions
 
-Each pass continues with what the passes before it accepted, and reports no error that only follows
-from an earlier one.
+Each pass continues with what the earlier passes accepted, and reports no error that only follows
+from one of theirs.
 
 Data changes under the rules that a database keeps: a relation is dropped, or loaded with other
 types. A statement that no longer passes the checks is invalid, and breaks the relations that it
@@ -53,9 +53,9 @@ def examine(
     """Checks a program over relations that have data (`known`) and parameters of these types;
     returns all errors.
 
-    `whole`: the program is all there is, so that a declared relation without data is worth a
-    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the
-    program must not use them.
+    `whole`: the program is complete, so that a declared relation without data is worth a warning;
+    a line at the prompt is not complete. `broken`: relations that cannot be evaluated, and that the
+    program must not use.
     """
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
@@ -141,8 +141,8 @@ def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> 
 
 
 def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict[str, Schema]:
-    """The columns of every relation, `named` where no declaration does; an error for each column
-    whose type nothing settles."""
+    """The columns of every relation; `named` gives their names where no declaration does. An error
+    for each column whose type nothing settles."""
     schemas: dict[str, Schema] = {}
     for name in types.columns:
         relation = types.catalog.relations.get(name)
@@ -161,7 +161,7 @@ def _open_columns(types: TypeInference, schemas: Mapping[str, Schema]) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
     relations = types.catalog.relations.values()
-    # those that nothing defines first: to declare them may settle the others
+    # undefined relations first: declaring them may settle the others
     for relation in sorted(relations, key=lambda r: r.said == "is defined with"):
         name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
@@ -227,9 +227,11 @@ def check_with(
     alone: Validity | None,
     whole: bool,
 ) -> tuple[Checked, Validity, Validity | None]:
-    """A text (`said`) checked with the statements that a database keeps, and which of those are
-    valid: with the text, and `alone`, as far as it is known. Errors of the text are raised; so are
-    those of kept statements that are valid without it.
+    """Checks a text (`said`) together with the statements that a database keeps.
+
+    Returns the checked program and the validity of the kept statements: with the text, and `alone`,
+    if that was needed. Raises the errors of the text, and those of kept statements that are valid
+    without it.
 
     `unread`: kept statements, by their id, whose files cannot be read.
     """
@@ -262,7 +264,7 @@ def isolate(
     params: Mapping[str, ParamType],
     invalid: Mapping[int, Error],
 ) -> Validity:
-    """Which of the `kept` statements are valid, beside those that have to be (`firm`).
+    """Which of the `kept` statements are valid; those of `firm` have to be.
 
     Types flow from data through rules to the rules that read them, so statements are checked in
     this order: of two that conflict the one nearer to the data is valid, else the one kept first.
@@ -283,7 +285,7 @@ def isolate(
 
 
 def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
-    """Whether a text may make statements valid that are not: it defines what they speak of."""
+    """Whether a text may make invalid statements valid: it defines a name that they use."""
     if any(isinstance(statement, s.TypeDecl) for statement in own):
         return True
     defined = {name for statement in own for name in names_of(statement)}
@@ -293,7 +295,7 @@ def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
 
 
 def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
-    """Declarations and facts first, then rules, those that others read before these."""
+    """Sorts statements: declarations and facts, then rules, each after the rules that it reads."""
     reads: dict[str, set[str]] = {}
     for statement in statements:
         if isinstance(statement, s.Rule) and statement.body is not None:
@@ -332,7 +334,7 @@ def _broken(ordered: Sequence[s.Statement], invalid: Mapping[int, Error]) -> dic
 
 
 def _defines(statement: s.Statement) -> bool:
-    """Whether the relation needs this statement to be evaluated."""
+    """Whether its relations cannot be evaluated without this statement."""
     if isinstance(statement, s.Directive):
         return statement.kind == "input"
     return isinstance(statement, (s.Rule, s.Decl))
@@ -343,7 +345,7 @@ def _causes(
 ) -> dict[int, Error]:
     """The statements that errors are about, without those that only read what others break.
 
-    `single`: the first of each relation only. It may be the reason of the other errors.
+    `single`: only the first of each relation, which may be the cause of the other errors.
     """
     broken = set(validity.broken)
     found: set[str] = set()
@@ -366,8 +368,8 @@ def _causes(
 def _blamed(
     errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
 ) -> dict[int, Error]:
-    """The valid statements that errors are about, by their id: where each error stands, else where
-    the first of its notes does."""
+    """The valid statements that errors are about, by their id: the statement at the place of the
+    error, otherwise at that of its first note."""
     places: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for statement in statements:
         if id(statement) not in validity.invalid:

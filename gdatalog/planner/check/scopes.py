@@ -1,18 +1,19 @@
 """Scopes: which variables literals bind, and which are local to a negation or an aggregate.
 
-A local variable gets a name of its own (`y~2`). A variable in a negation that occurs nowhere else
-on its branch is local to it. A variable of an aggregate is the rule's if the rule without its
-aggregates binds it, unless it stands in the aggregated expression and the aggregate's own body
-binds it; else it is local to that aggregate, as in Soufflé. A local variable of a min or max that
-is used outside is exported, unless the aggregate's value binds it there: in `y = min z + y : { ...
-}` the two `y` are different variables.
+A local variable is renamed (`y~2`). A variable of a negation is local if it occurs nowhere else on
+its branch. A variable of an aggregate is shared with the rule if the rule binds it without its
+aggregates; otherwise it is local, as in Soufflé. It is also local if it occurs in the aggregated
+expression and the aggregate's own body binds it. A local variable of a min or max that is used
+outside is exported, unless the aggregate's value binds it there: in `y = min z + y : { ... }` the
+two `y` are different variables.
 
-`bound` is what the scope binds without its aggregates, `used` and `direct` are the variables
-that occur elsewhere on the same branch: anywhere, and outside of aggregates.
+Parameters: `bound` are the variables that the scope binds without its aggregates. `used` are those
+that occur elsewhere on the same branch, `direct` those that do so outside of aggregates.
 
 A positive atom binds the variables among its arguments, and solves `y + 1` for y. `=` binds either
-side from the other. `in {...}` and `range` bind from bound values. An aggregate binds its result
-through `=`; a min or max also binds its exports. `;` binds the variables that every branch binds.
+side from the other; `in {...}` and `range` bind a variable from bound values. An aggregate binds
+its result through `=`; a min or max also binds its exports. `;` binds the variables that all its
+branches bind.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Scopes:
             self._export_once(aggregate, name)
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
-        # Inside, the rest of the rule is out of sight: what is shared is bound already.
+        # The body does not see the rest of the rule; shared variables are bound before it.
         targets = frozenset(name for target in renamed.targets for name in variables(target))
         used = targets | bound | frozenset(exports)
         outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
@@ -122,8 +123,8 @@ class Scopes:
         return replace(whole, exports=tuple(exports), locals=mine)
 
     def _exports(self, aggregate: s.Aggregate, names: list[str], own: Names) -> list[str]:
-        """Which of its variables that occur outside the aggregate gives values to: those that no
-        value of an aggregate binds there."""
+        """The exported variables: of `names`, which also occur outside, those that no aggregate's
+        value binds there."""
         if not names:
             return []
         valued = self._known(None)
@@ -166,7 +167,7 @@ class Scopes:
 
     def _export_once(self, aggregate: s.Aggregate, name: str) -> None:
         if name in self.exported:
-            message = f"`{own_name(name)}` would come out of two aggregates"
+            message = f"two aggregates would bind `{own_name(name)}`"
             hint = "rename it in one of them, and compare the two with `=`"
             self._fail(message, aggregate, name, hint)
         self.exported |= {name}

@@ -17,7 +17,7 @@ from gdatalog.records import dataclass
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
-    """The strata in an order in which they can be evaluated, those with rules only."""
+    """The strata with rules, in evaluation order."""
     by_head: dict[str, list[CheckedRule]] = {}
     steps: dict[str, list[Step]] = {}
     for rule in rules:
@@ -118,7 +118,7 @@ def _path(
     return path
 
 
-# What to say of a cycle that cannot be evaluated: the cycle drawn, and a rewriting.
+# The error of a cycle that cannot be evaluated: a drawing of the cycle, and a rewriting as a hint.
 #
 # the cycle: ┌─> win reads !lose(x) at game.dl:2:17 │ ↓ └── lose reads !win(x) at game.dl:3:18
 
@@ -127,7 +127,7 @@ LONGEST = 100  # characters of a rule in a hint
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`head` needs `body`: by which atom of which rule, and through what that a cycle forbids."""
+    """`head` reads `body` by an atom of a rule; `through`: a negation or an aggregate around it."""
 
     head: str
     body: str
@@ -208,7 +208,7 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
             first = f"all of `{step.body}` would have to be known before its first row"
         return (
             f"{first}: let a relation that does not read `{step.head}` say what is negated, or "
-            "ask in rounds from Python, each over the rows of the one before"
+            "iterate in Python: each query reads the rows of the one before"
         )
     return _aggregate_after(step)
 
@@ -249,9 +249,9 @@ def _aggregate_after(step: Step) -> str:
             f"which may be recursive; then `{text_of(step.rule.head)} <- {helper}(...).`"
         )
     return (
-        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that hang "
-        f"on its result. Let a relation that does not read `{step.head}` hold what it is over, or "
-        "compute it in rounds from Python, each over the rows of the one before"
+        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that depend "
+        f"on its result. Aggregate over a relation that does not read `{step.head}`, or iterate in "
+        "Python: each query reads the rows of the one before"
     )
 
 

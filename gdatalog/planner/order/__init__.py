@@ -1,6 +1,7 @@
 """The order of a join's variables: estimates, costs, symmetry, and the search.
 
-Here is the interface to relations' statistics, with assumed statistics where there are none.
+This module defines the statistics of relations that they read, and assumed statistics for
+relations without rows yet.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The selectivity of a comparison of a column with parameters: the shares of its values, and of
-    the rows, that are left."""
+    """The selectivity of comparisons of a column with parameters: the shares of the column's values
+    and of the rows that pass."""
 
     relation: str
     column: int
@@ -105,8 +106,8 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Estimates for a relation that is like another one: nothing that holds just for rows of that.
-    `ranked`: its lists are those by rank."""
+    """Estimates from the statistics of another relation, without properties that only the other's
+    rows have. `ranked`: its lists are by rank."""
 
     other: RelationStatistics
     rows: int
@@ -162,6 +163,6 @@ class OfEdges(Alike):
         return None
 
 
-# What is known of the rows of a relation, or assumed.
+# The statistics of a relation, known or assumed.
 RelationStatistics = RowStatistics | Assumed | Alike
 Statistics = Callable[[str, Version], RelationStatistics]

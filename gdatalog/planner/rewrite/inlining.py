@@ -175,7 +175,7 @@ class _Inlining:
         return replace(rule, body=body, types=expansion.types)
 
     def _made(self, name: str, why: str) -> None:
-        message = f"`{name}` is declared inline, and is made all the same: {why}"
+        message = f"`{name}` is declared inline, but is computed all the same: {why}"
         self.made[name] = Note(message, self.spans[name])
         self.cautions.append(Caution(message, self.spans[name], WITHOUT))
 
@@ -254,7 +254,7 @@ class RuleExpansion:
         return w.disjunction(found, atom.span) if len(found) > 1 else found[0]
 
     def _made_for(self, atom: s.Atom, why: str) -> None:
-        message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
+        message = f"`{atom.name}` is declared inline, but is computed for this atom: {why}"
         self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
     def _may_expand(self, definitions: Sequence[CheckedRule]) -> bool:
