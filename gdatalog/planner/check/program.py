@@ -26,6 +26,7 @@ from gdatalog.planner.check import (
     CheckedQuery,
     CheckedRule,
     Schema,
+    ValueList,
     either,
 )
 from gdatalog.planner.check.catalog import collect, show_schema
@@ -33,11 +34,12 @@ from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components, stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.walk import Facts, names_of, reads_of, without
-from gdatalog.planner.rewrite.inlining import expand_inline
-from gdatalog.planner.rewrite.lists import ListRelations
+from gdatalog.planner.rewrite.inlining import Inlining, declared_inline
+from gdatalog.planner.rewrite.lists import with_lists
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
@@ -66,11 +68,18 @@ def examine(
     types = _infer(TypeInference(catalog, params, errors), facts, rules)
     typed = list(types.checked_rules())
     asked = {query.relation: query.span for query in queries}
-    inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
-    cautions += inlined.cautions
-    typed, wrong = check_heads(inlined.rules, facts.atoms, catalog, errors)
-    lists = ListRelations(types.param_types())
-    typed = [lists.joined(rule) for rule in typed]
+    inlining = None
+    if spans := declared_inline(program):
+        inlining = Inlining(typed, facts.atoms, catalog, spans)
+        typed = inlining.expanded(asked, errors)
+        cautions += inlining.cautions
+    else:
+        for rule in typed:
+            check_safety(rule, errors)
+    typed, wrong = check_heads(typed, facts.atoms, catalog, errors)
+    param_types = types.param_types()
+    lists: dict[str, ValueList] = {}
+    typed = [with_lists(rule, param_types, lists) for rule in typed]
     strata = stratify(typed, errors)
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
@@ -79,7 +88,7 @@ def examine(
     schemas = _schemas(types, named)
     if errors:
         return None, errors
-    schemas |= lists.schemas()
+    schemas |= {name: Schema(name, *values.schema) for name, values in lists.items()}
     own = [each for each in program.statements if isinstance(each, s.Rule)]
     checked = Checked(
         schemas=schemas,
@@ -88,12 +97,12 @@ def examine(
         queries=tuple(queries),
         directives=tuple(catalog.directives),
         pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
-        param_types=types.param_types(),
+        param_types=param_types,
         cautions=cautions_of(program, catalog, whole, cautions),
         last=next((rule.heads[0].name for rule in reversed(own)), None),
-        inline=inlined.names,
-        unbound=inlined.unbound,
-        lists=lists.found,
+        inline=frozenset() if inlining is None else frozenset(inlining.definitions),
+        unbound={} if inlining is None else inlining.unbound,
+        lists=lists,
     )
     return checked, errors
 

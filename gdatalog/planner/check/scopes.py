@@ -221,9 +221,61 @@ def bound_by(
     `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
     `aggregates=False`, aggregates bind nothing.
     """
-    found = _Binding(set(bound), types, aggregates)
-    found.take(literal)
-    return frozenset(found.bound)
+    found = set(bound)
+    _bind(literal, found, types, aggregates)
+    return frozenset(found)
+
+
+def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
+    """Adds the variables that a literal binds to `bound`."""
+    match literal:
+        case s.And(items):
+            # Alternates directions, so that a long chain of `=` is quick in either order.
+            before = -1
+            while before != len(bound):
+                before = len(bound)
+                for item in items:
+                    _bind(item, bound, types, aggregates)
+                items = items[::-1]
+            return
+        case s.Or(items):
+            branches = [set(bound) for _ in items]
+            for item, branch in zip(items, branches, strict=True):
+                _bind(item, branch, types, aggregates)
+            bound |= set.intersection(*branches)
+            return
+        case s.Not():
+            return
+        case s.Atom():
+            args = [_bare(arg) for arg in literal.args]
+            bound.update([arg.name for arg in args if isinstance(arg, s.Var)])
+            waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
+            for _ in waiting:
+                for arg in waiting:
+                    _solve(arg, (), bound, types, aggregates)
+        case s.Compare():
+            # Each pass moves values one step to the left in a chain of `=`.
+            for _ in literal.rest:
+                for left, op, right in neighbours(literal):
+                    if op == "=":
+                        _solve(left, (right,), bound, types, aggregates)
+                        _solve(right, (left,), bound, types, aggregates)
+        case s.Member() | s.Range() if isinstance(_bare(literal.item), s.Var):
+            item, *values = children(literal)
+            _solve(item, values, bound, types, aggregates)
+    for part in walk(literal, s.Aggregate) if aggregates else ():
+        if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
+            bound.update(part.exports)
+
+
+def _solve(
+    item: Node, values: Iterable[Node], bound: set[str], types: Types, aggregates: bool
+) -> None:
+    """Binds the variable that an item is solved for, once all values are known."""
+    if all(ready(value, bound, aggregates) for value in values):
+        name = solvable(item, bound, types, aggregates)
+        if name is not None:
+            bound.add(name)
 
 
 def ready(expr: Node, bound: Set[str], aggregates: bool = True) -> bool:
@@ -272,65 +324,6 @@ def solvable(
             return solved
         case _:
             return None
-
-
-@dataclass(slots=True)
-class _Binding:
-    """What is bound once some literals hold."""
-
-    bound: set[str]
-    types: Types
-    aggregates: bool
-
-    def take(self, literal: s.Literal) -> None:
-        bound = self.bound
-        match literal:
-            case s.And(items):
-                # alternate directions, so that a long chain of `=` is quick in either order
-                before = -1
-                while before != len(bound):
-                    before = len(bound)
-                    for item in items:
-                        self.take(item)
-                    items = items[::-1]
-                return
-            case s.Or(items):
-                branches = [replace(self, bound=set(bound)) for _ in items]
-                for item, branch in zip(items, branches, strict=True):
-                    branch.take(item)
-                bound |= set.intersection(*(branch.bound for branch in branches))
-                return
-            case s.Not():
-                return
-            case s.Atom():
-                self._atom(literal)
-            case s.Compare():
-                # each pass moves values one step to the left in a chain of `=`
-                for _ in literal.rest:
-                    for left, op, right in neighbours(literal):
-                        if op == "=":
-                            self._solve(left, right)
-                            self._solve(right, left)
-            case s.Member() | s.Range():
-                if isinstance(_bare(literal.item), s.Var):
-                    self._solve(*children(literal))
-        for part in walk(literal, s.Aggregate) if self.aggregates else ():
-            if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
-                bound.update(part.exports)
-
-    def _atom(self, atom: s.Atom) -> None:
-        args = [_bare(arg) for arg in atom.args]
-        self.bound.update(arg.name for arg in args if isinstance(arg, s.Var))
-        waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
-        for _ in waiting:
-            for arg in waiting:
-                self._solve(arg)
-
-    def _solve(self, item: Node, *values: Node) -> None:
-        if all(ready(value, self.bound, self.aggregates) for value in values):
-            name = solvable(item, self.bound, self.types, self.aggregates)
-            if name is not None:
-                self.bound.add(name)
 
 
 def _bare(expr: s.Expr) -> s.Expr:

@@ -19,26 +19,40 @@ from gdatalog.records import dataclass
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
     """The strata with rules, in evaluation order."""
     by_head: dict[str, list[CheckedRule]] = {}
-    steps: dict[str, list[Step]] = {}
+    reads: dict[str, list[str]] = {}
     for rule in rules:
         by_head.setdefault(rule.head.name, []).append(rule)
-        steps.setdefault(rule.head.name, []).extend(steps_of(rule))
+        read = reads.setdefault(rule.head.name, [])
+        read += [atom.name for atom in w.atoms_in(rule.body)]
     strata: list[Stratum] = []
-    reads = {name: [step.body for step in of] for name, of in steps.items()}
     for component in components(reads):
         defined = tuple(name for name in component if name in by_head)
         if not defined:
             continue
         inside = set(component)
-        every = [step for name in defined for step in steps[name] if step.body in inside]
-        forbidden = next((step for step in every if step.through), None)
-        if forbidden is not None:
-            path = _path(forbidden.body, forbidden.head, inside, steps)
-            errors.append(cycle_error([forbidden, *path], by_head))
+        recursive = not all(inside.isdisjoint(reads[name]) for name in defined)
+        cycle = _forbidden_cycle(defined, by_head) if recursive else []
+        if cycle:
+            errors.append(cycle_error(cycle, by_head))
             continue
         of_stratum = tuple(rule for name in defined for rule in by_head[name])
-        strata.append(Stratum(defined, of_stratum, bool(every)))
+        strata.append(Stratum(defined, of_stratum, recursive))
     return tuple(strata)
+
+
+def _forbidden_cycle(
+    inside: Collection[str], rules: Mapping[str, Sequence[CheckedRule]]
+) -> list[Step]:
+    """A cycle of these relations through a negation or an aggregate, if there is one."""
+    own = set(inside)
+    steps = {
+        name: [step for rule in rules[name] for step in steps_of(rule) if step.body in own]
+        for name in inside
+    }
+    forbidden = next((step for of in steps.values() for step in of if step.through), None)
+    if forbidden is None:
+        return []
+    return [forbidden, *_path(forbidden.body, forbidden.head, steps)]
 
 
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
@@ -98,16 +112,14 @@ def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
                 low[name] = min(low[name], index[read])
 
 
-def _path(
-    start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
-) -> list[Step]:
+def _path(start: str, goal: str, steps: Mapping[str, Sequence[Step]]) -> list[Step]:
     """The shortest path from one relation of a cycle to another."""
     came: dict[str, Step | None] = {start: None}
     queue = deque([start])
     while queue and goal not in came:
         name = queue.popleft()
-        for step in steps.get(name, ()):
-            if step.body in inside and step.body not in came:
+        for step in steps[name]:
+            if step.body not in came:
                 came[step.body] = step
                 queue.append(step.body)
     path: list[Step] = []
