@@ -155,16 +155,19 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     search = Search(pattern, None, tuning)
     always, mixed = tuning.walked_from <= 0, tuning.walked_from < 0
     few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
-    sampler = Sampler(pattern, always, mixed) if search.exact and (mixed or not few) else None
-    if sampler is None or not sampler.usable:
+    if not search.exact or (few and not mixed):
         return search.order(rows)
     # From this many rows on, sampling pays without a search by formulas first.
     enough = tuning.walked_from << search.variables
+    order = None
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
         if order.work < enough:
             return order
-    return Search(pattern, sampler, tuning).order(rows)
+    sampler = Sampler(pattern, always, mixed)
+    if sampler.usable:
+        return Search(pattern, sampler, tuning).order(rows)
+    return order or search.order(rows)
 
 
 def group(search: Search, place: SearchState, scale: float) -> None:
