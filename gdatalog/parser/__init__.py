@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
-from gdatalog.parser.builder import Builder
+from gdatalog.parser import builder
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
@@ -173,9 +173,9 @@ class UnexpectedError(Exception):
         return int(self.args[0])
 
 
-# The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule
+# The builder's function for each rule. None: the rule's parts are spliced into those of the rule
 # that contains it.
-_MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
+_MAKERS = [getattr(builder, rule[2]) if rule[2] else None for rule in RULES]
 
 
 def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:

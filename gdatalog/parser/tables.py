@@ -2,7 +2,7 @@
 
 END = "$END"  # the symbol after the last token
 ACCEPTED = 44  # the state after a whole statement
-# For each rule: its symbol, the number of its parts, the method of Builder that it calls with them
+# For each rule: its symbol, the number of its parts, the function of builder.py that takes them
 # ("" for none), and the places of parts that are lists, whose items are spliced in.
 # fmt: off
 RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (

@@ -19,7 +19,7 @@ from gdatalog.planner.order import Params, Statistics
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
-from gdatalog.planner.rewrite.algebra import NEVER, Algebra, pays, signed_sum, tabled
+from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 
@@ -39,7 +39,7 @@ def plan_rule(
     scans: int | None = None,
     orders: Orders | None = None,
     tuning: Tuning = DEFAULT,
-    algebra: Algebra = NEVER,
+    algebra: Algebra | None = None,
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum.
 
@@ -49,8 +49,8 @@ def plan_rule(
     the stratum's order of relations, in which a round evaluates them.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
-    `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
-    simpler counts.
+    `orders`: variable orders found before. `algebra`: how a count may become a signed sum of
+    simpler counts; None: not at all.
     """
     inputs = PlanInputs(sizes, params or Params(), orders or Orders(), tuning)
     plan_join = partial(_plan_join, inputs, recursive)
@@ -70,7 +70,7 @@ def plan_rule(
     if closed is not None:
         alternatives, gathers, head = closed
     tables = None
-    if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
+    if plain and closed is None and algebra is not None and algebra.tables and not recursive:
         tables = tabled(
             alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
         )
@@ -127,7 +127,7 @@ def plan_rule(
             join = plan_join(body, (), frozenset(live), bag, given)
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
-            if alone and algebra != NEVER:
+            if alone and algebra is not None:
                 found = signed_sum(items, join, inputs, algebra, live)
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)

@@ -33,10 +33,9 @@ from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import contains_aggregate, walk
 from gdatalog.planner.order import Assumed, Params, RelationStatistics
 from gdatalog.planner.rewrite import as_called
-from gdatalog.planner.rewrite.algebra import NEVER
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
@@ -228,9 +227,12 @@ class StratumRun:
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
         on_cpu = context.device is CPU
-        algebra, least_rows = NEVER, None  # sums and scans run on one machine, as a whole
+        algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
         if not recursive and context.cluster is None:
-            algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            if context.knobs.algebra != "never" and (
+                rule.aggregated or contains_aggregate(rule.body)
+            ):
+                algebra = algebra_of(context.knobs, on_cpu, context.limits)
             least_rows = least_scanned(context.knobs) if on_cpu else None
 
         def make(

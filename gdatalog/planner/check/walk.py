@@ -109,7 +109,7 @@ def contains_head_aggregate(node: Node) -> bool:
     )
 
 
-def contains_aggregate(node: Node) -> bool:
+def contains_aggregate(node: Node | None) -> bool:
     return any(isinstance(part, s.Aggregate) for part in walk(node))
 
 
