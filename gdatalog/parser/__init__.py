@@ -173,9 +173,12 @@ class UnexpectedError(Exception):
         return int(self.args[0])
 
 
-# The builder's function for each rule. None: the rule's parts are spliced into those of the rule
+# The rules, with the builder's functions. None: the rule's parts are spliced into those of the rule
 # that contains it.
-_MAKERS = [getattr(builder, rule[2]) if rule[2] else None for rule in RULES]
+_RULES = [
+    (symbol, size, getattr(builder, name) if name else None, spliced)
+    for symbol, size, name, spliced in RULES
+]
 
 
 def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
@@ -213,7 +216,7 @@ def build(tokens: Sequence[Token]) -> Any:
 
 def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
     """Replaces the parts of a rule, on top of the stack, by one value."""
-    symbol, size, _, spliced = RULES[rule]
+    symbol, size, make, spliced = _RULES[rule]
     first = len(values) - size
     parts = values[first:]
     del values[first:], states[first + 1 :]
@@ -226,7 +229,6 @@ def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
             elif place or part is not flat:
                 flat += part
         parts = flat
-    make = _MAKERS[rule]
     values.append(parts if make is None else make(parts))
     states.append(ACTIONS[states[-1]][symbol])
 

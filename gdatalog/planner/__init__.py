@@ -69,20 +69,19 @@ def plan_rule(
     closed = n.as_gather(alternatives[0], head) if plain else None
     if closed is not None:
         alternatives, gathers, head = closed
-    tables = None
     if plain and closed is None and algebra is not None and algebra.tables and not recursive:
         tables = tabled(
             alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
         )
-    if tables is not None:
-        other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
-        reads = n.variables_of_exprs(head)
-        with_tables = replace(inputs, sizes=tables.sizes)
-        join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
-        plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
-        plan = replace(plan, within=tables.rules, otherwise=other)
-        if algebra.mode != "auto" or pays(plan, other, tables):
-            return plan
+        if tables is not None:
+            other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
+            reads = n.variables_of_exprs(head)
+            with_tables = replace(inputs, sizes=tables.sizes)
+            join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
+            plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
+            plan = replace(plan, within=tables.rules, otherwise=other)
+            if algebra.mode != "auto" or pays(plan, other, tables):
+                return plan
     variants: list[tuple[n.Conjunction, GivenRows | None]] = []
     for items in alternatives:
         deltas = list(_deltas(items, recursive, old))

@@ -57,8 +57,10 @@ class Equation:
     def ways(self) -> list[tuple[p.Slot, p.Expr]]:
         """The variables that this equation can bind, each with its value."""
         found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
+        if not found:
+            return found
         # The variable must not occur in its own value.
-        often = Counter([*_occurring(self.left), *_occurring(self.right)]) if found else Counter()
+        often = Counter([*_occurring(self.left), *_occurring(self.right)])
         return [(slot, value) for slot, value in found if often[slot.name] == 1]
 
 

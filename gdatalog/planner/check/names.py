@@ -10,7 +10,6 @@ kinds of nodes.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -33,6 +32,7 @@ _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isident
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
+_MEANT = frozenset({*_BOOLS, *_NULLS})
 _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
 
 
@@ -120,16 +120,15 @@ class NameResolution:
 
     def _constants_meant(self, *nodes: s.Literal | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
-        seen = [part for node in nodes for part in walk(node) if isinstance(part, s.Var)]
-        uses = Counter(var.name for var in seen)
+        names = (part for node in nodes for part in walk(node) if isinstance(part, s.Var))
+        seen = [var for var in names if var.name not in _MEANT and var.name.lower() in _MEANT]
+        uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
-            if meant == var.name or meant not in (*_BOOLS, *_NULLS):
-                continue
             message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
             if meant in _NULLS:
                 message, hint = f"{message}: there is no null yet", NO_NULL
-            if uses[var.name] == 1:
+            if uses.count(var.name) == 1:
                 self._fail(message, var.span, hint)
             else:
                 self.cautions.append(Caution(message, var.span, hint))

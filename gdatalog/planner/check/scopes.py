@@ -247,6 +247,10 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
         case s.Not():
             return
         case s.Atom():
+            names = [arg.name for arg in literal.args if type(arg) is s.Var]
+            bound.update(names)
+            if len(names) == len(literal.args):
+                return
             args = [_bare(arg) for arg in literal.args]
             bound.update([arg.name for arg in args if isinstance(arg, s.Var)])
             waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
@@ -261,8 +265,7 @@ def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -
                         _solve(left, (right,), bound, types, aggregates)
                         _solve(right, (left,), bound, types, aggregates)
         case s.Member() | s.Range() if isinstance(_bare(literal.item), s.Var):
-            item, *values = children(literal)
-            _solve(item, values, bound, types, aggregates)
+            _solve(literal.item, children(literal)[1:], bound, types, aggregates)
     for part in walk(literal, s.Aggregate) if aggregates else ():
         if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
             bound.update(part.exports)

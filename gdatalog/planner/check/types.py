@@ -33,10 +33,14 @@ def mask_of(types: frozenset[str]) -> int:
 
 
 class Why(NamedTuple):
-    """Where a type was settled, and by what: "as column `src` of `E`"."""
+    """Where a type was settled, and by what: another expression, or "as column `src` of `E`"."""
 
     span: Span | None
-    text: str
+    by: str | s.Expr
+
+    @property
+    def text(self) -> str:
+        return self.by if isinstance(self.by, str) else f"as {show(self.by)}"
 
 
 @dataclass(slots=True)
@@ -240,10 +244,10 @@ class TypeInference:
             self._column(atom, at, arg, node, column)
 
     def _column(self, atom: s.Atom, at: int, arg: s.Expr, node: int, column: int) -> None:
-        name, subject = self._column_name(atom.name, at), show(arg)
-        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
+        name = self._column_name(atom.name, at)
+        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, arg)
         if not self.unifier.unify(node, column, why_arg, why_column):
-            self._clash(arg.span, subject, node, name, column)
+            self._clash(arg.span, show(arg), node, name, column)
 
     def _column_name(self, relation: str, at: int) -> str:
         found = self.catalog.relations.get(relation)  # the relation of a query is not in there
@@ -337,10 +341,9 @@ class TypeInference:
     # ----------------------------------------------------------------------------- errors
 
     def _same(self, left: s.Expr, one: int, right: s.Expr, other: int, what: str) -> None:
-        shown, other_shown = show(left), show(right)
-        why_one, why_other = Why(left.span, f"as {other_shown}"), Why(right.span, f"as {shown}")
-        if not self.unifier.unify(one, other, why_one, why_other):
-            self._clash(right.span, other_shown, other, shown, one, f"{what} two of one type: ")
+        if not self.unifier.unify(one, other, Why(left.span, right), Why(right.span, left)):
+            lead = f"{what} two of one type: "
+            self._clash(right.span, show(right), other, show(left), one, lead)
 
     def _narrow(self, node: int, mask: int, expr: s.Expr, reason: str, why: str) -> bool:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):

@@ -342,10 +342,13 @@ def find_twins(pattern: QueryPattern) -> None:
     for needs in (*(a.needs for a in pattern.aggregates.values()), *dict(pattern.late).values()):
         opaque |= needs
     pattern.before, pattern.behind = [0] * len(pattern.names), [0] * len(pattern.names)
+    free = pattern.everything & ~opaque
+    if not free & (free - 1):
+        return
     said = _said_of_each(pattern)
     # Twins of a twin are twins: each variable is compared with one of each class.
     classes: dict[object, list[list[int]]] = {}
-    for at in bits(pattern.everything & ~opaque):
+    for at in bits(free):
         alike = classes.setdefault(_signature(at, said[at], pattern.ranges.get(at)), [])
         for twins in alike:
             if _are_twins(pattern, at, twins[0], said):

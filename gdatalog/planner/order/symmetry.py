@@ -69,8 +69,8 @@ def in_degree_order(
     """
     if any(isinstance(i, n.RestoreItem) or (isinstance(i, n.AtomItem) and i.ranked) for i in items):
         return tuple(items)
-    edges = Counter(item.relation for item in items if isinstance(item, n.AtomItem))
-    for relation, count in edges.items():
+    relations = [item.relation for item in items if isinstance(item, n.AtomItem)]
+    for relation, count in Counter(relations).items() if len(relations) > 2 else ():
         if count >= 3:  # a triangle has three
             found = _ranked(items, relation, outer, live, bag, restores, inputs)
             if found is not None:
