@@ -25,7 +25,7 @@ from gdatalog.planner.atoms import (
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.order import Params
-from gdatalog.planner.order.pattern_maker import PatternMaker
+from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
@@ -144,16 +144,18 @@ class ConjunctionBuilder:
             return Order()
         plan = self.plan
         inputs = plan.inputs
-        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, inputs.params)
+        pattern = empty_pattern(self.items, self.bound, self.live, plan.outputs)
         for atom in self.atoms:
-            maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
+            add_atom(pattern, atom, plan.sizes(atom.item.relation, atom.item.version))
+        given_out = n.given_out(self.items)
         for item in self.waiting:
+            cost = None
             if isinstance(item, n.AggregateItem) and n.may_be_early(item):
                 n.aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
-                maker.item(item, n.ASKED + trial.cost)
-            else:
-                maker.item(item)
-        pattern = maker.finish(self.comparisons, self.bag, self.compacts)
+                cost = n.ASKED + trial.cost
+            add_item(pattern, item, given_out, cost)
+        pattern.bag, pattern.compacts = self.bag, self.compacts
+        finish(pattern, self.comparisons, inputs.params)
         pattern.find_lower(of_values=plan.ascending)
         order = inputs.orders.best(pattern, self.rows, inputs.tuning)
         plan.cost += order.work
