@@ -24,7 +24,6 @@ from gdatalog.planner.atoms import (
 )
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
-from gdatalog.planner.order import Params
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
@@ -91,7 +90,7 @@ class PlanBuilder:
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
-        return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
+        return PlanBuilder(replace(self.inputs, looked=[]))
 
     def tries(self) -> tuple[p.TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -155,7 +154,7 @@ class ConjunctionBuilder:
                 cost = n.ASKED + trial.cost
             add_item(pattern, item, given_out, cost)
         pattern.bag, pattern.compacts = self.bag, self.compacts
-        finish(pattern, self.comparisons, inputs.params)
+        finish(pattern, self.comparisons, inputs)
         pattern.find_lower(of_values=plan.ascending)
         order = inputs.orders.best(pattern, self.rows, inputs.tuning)
         plan.cost += order.work

@@ -36,18 +36,11 @@ class Looked:
     shares: tuple[float, float]
 
 
-@dataclass(slots=True)
-class Params:
-    """The parameter values for which a plan is made, and the selectivities that depend on them."""
-
-    values: Mapping[str, Value] = field(default_factory=dict)
-    looked: list[Looked] = field(default_factory=list)
-
-    def value(self, bound: Expr) -> Value | None:
-        """The value of a constant or a parameter, if it is known."""
-        if isinstance(bound, Constant):
-            return bound.value
-        return self.values.get(bound.name) if isinstance(bound, Parameter) else None
+def known_value(bound: Expr, values: Mapping[str, Value]) -> Value | None:
+    """The value of a constant or a parameter, if it is known; `values`: those of parameters."""
+    if isinstance(bound, Constant):
+        return bound.value
+    return values.get(bound.name) if isinstance(bound, Parameter) else None
 
 
 @lru_cache(maxsize=1 << 8)

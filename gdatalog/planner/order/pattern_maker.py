@@ -16,7 +16,7 @@ from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, Params, RelationStatistics
+from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, RelationStatistics
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -25,6 +25,7 @@ from gdatalog.planner.order.pattern import (
     ValueRange,
     bits,
 )
+from gdatalog.planner.order.search import PlanInputs
 
 # Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7
@@ -42,7 +43,7 @@ def empty_pattern(
     return pattern
 
 
-def finish(pattern: QueryPattern, comparisons: Comparisons, params: Params) -> None:
+def finish(pattern: QueryPattern, comparisons: Comparisons, inputs: PlanInputs) -> None:
     """Computes what depends on several literals, after all of them were added."""
     place = pattern.place
     pattern.below = {
@@ -58,7 +59,7 @@ def finish(pattern: QueryPattern, comparisons: Comparisons, params: Params) -> N
     for name, at in place.items():
         own, implied = pattern.bounds.get(at, []), comparisons.implied_limits(name, ())
         if own or implied:
-            pattern.ranges[at] = _range(pattern, at, own, implied, params)
+            pattern.ranges[at] = _range(pattern, at, own, implied, inputs)
     pattern.finish()
     find_twins(pattern)
 
@@ -186,15 +187,15 @@ def _range(
     at: int,
     bounds: Sequence[tuple[str, Expr]],
     implied: Sequence[tuple[str, Expr]],
-    params: Params,
+    inputs: PlanInputs,
 ) -> ValueRange:
     """The share of a variable's values within its bounds, by the statistics of its relations;
     the relation with the fewest values decides. `implied`: bounds through other variables."""
-    value = params.value
+    value = inputs.value
     known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
     guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
     every = [
-        (atom.degrees(at).powers[0], *_within(atom, at, known, params), atom)
+        (atom.degrees(at).powers[0], *_within(atom, at, known, inputs), atom)
         for atom in pattern.atoms
         if known and at in atom.columns and not atom.size.assumed
     ]
@@ -206,15 +207,15 @@ def _range(
     ]
     values = min(every, key=lambda found: found[0])[1]
     ranked = all(atom.ranked for *_, atom in every)
-    ranks = _limits(known, params) if ranked and len(known) == len(bounds) + len(implied) else None
+    ranks = _limits(known, inputs) if ranked and len(known) == len(bounds) + len(implied) else None
     return ValueRange(tuple(bounds), guessed * values, tuple(rows), ranks)
 
 
-def _limits(known: Sequence[tuple[str, Expr]], params: Params) -> tuple[int, int]:
+def _limits(known: Sequence[tuple[str, Expr]], inputs: PlanInputs) -> tuple[int, int]:
     """The least and the greatest rank that comparisons leave."""
     low, high = 0, 1 << 62
     for op, bound in known:
-        rank = params.value(bound)
+        rank = inputs.value(bound)
         assert isinstance(rank, int)
         if op in ("<", "<="):
             high = min(high, rank - (op == "<"))
@@ -224,19 +225,19 @@ def _limits(known: Sequence[tuple[str, Expr]], params: Params) -> tuple[int, int
 
 
 def _within(
-    atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]], params: Params
+    atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]], inputs: PlanInputs
 ) -> tuple[float, float]:
     """The shares of an atom's values for a variable, and of its rows, that are left."""
     # Interchangeable columns share statistics.
     column = 0 if atom.mirrored else atom.columns[at]
-    limits = [(op, params.value(bound)) for op, bound in known]
+    limits = [(op, inputs.value(bound)) for op, bound in known]
     there = [(op, value) for op, value in limits if value is not None]
     shares = atom.size.within(column, there, atom.ranked)
     if any(isinstance(bound, Parameter) for _, bound in known):
         bounds = tuple(
             (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)
         )
-        params.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
+        inputs.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
     return shares
 
 

@@ -17,13 +17,14 @@ is compared only with its group, which fits the cache, rather than with all rows
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from heapq import nsmallest
 from math import frexp, inf
 
-from gdatalog.plan.tuning import Tuning
+from gdatalog.plan import Expr
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import FEW, single_order
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order import Looked, Statistics, known_value
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
@@ -35,7 +36,8 @@ from gdatalog.planner.order.search_space import (
     SearchState,
     VariableChoice,
 )
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
+from gdatalog.values import Value
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
 # if rows do not come in the order of the head.
@@ -361,13 +363,21 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What plans are made from: statistics of relations, the values of parameters, orders found
-    before, and thresholds."""
+    """What plans are made from.
+
+    `orders`: variable orders found before. `values`: those of parameters. `looked`: the
+    selectivities that depend on these, which planning adds.
+    """
 
     sizes: Statistics
-    params: Params
-    orders: Orders
-    tuning: Tuning
+    orders: Orders = field(default_factory=Orders)
+    tuning: Tuning = DEFAULT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    looked: list[Looked] = field(default_factory=list)
+
+    def value(self, bound: Expr) -> Value | None:
+        """The value of a constant or a parameter, if it is known."""
+        return known_value(bound, self.values)
 
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:
