@@ -65,7 +65,8 @@ class TrieLevel:
     def nbytes(self) -> int:
         """The bytes of the level, and of what is derived from it so far."""
         parts = [*vars(self).values(), *vars(self).get("index", ())]
-        return sum([held_bytes(part) for part in parts if hasattr(part, "nbytes")])
+        parts = [part for part in parts if part is not self.xp and hasattr(part, "nbytes")]
+        return sum(map(held_bytes, parts))
 
     @cached_property
     def longest(self) -> int:

@@ -33,10 +33,10 @@ from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import walk
-from gdatalog.planner.order import Assumed, Params, RelationStatistics
+from gdatalog.planner.check.walk import contains_aggregate, walk
+from gdatalog.planner.order import Assumed, Looked, RelationStatistics
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.rewrite import as_called
-from gdatalog.planner.rewrite.algebra import NEVER
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, brought
 from gdatalog.storage.relation import Relation
@@ -228,13 +228,16 @@ class StratumRun:
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
         on_cpu = context.device is CPU
-        algebra, least_rows = NEVER, None  # sums and scans run on one machine, as a whole
+        algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
         if not recursive and context.cluster is None:
-            algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            if context.knobs.algebra != "never" and (
+                rule.aggregated or contains_aggregate(rule.body)
+            ):
+                algebra = algebra_of(context.knobs, on_cpu, context.limits)
             least_rows = least_scanned(context.knobs) if on_cpu else None
 
         def make(
-            relation: Callable[[str], Relation], params: Params, least: int | None = None
+            relation: Callable[[str], Relation], looked: list[Looked], least: int | None = None
         ) -> RulePlan:
             @cache  # planning asks thousands of times
             def sizes(name: str, version: Version) -> RelationStatistics:
@@ -247,9 +250,10 @@ class StratumRun:
                 context.device.hold(found)
                 return found.statistics
 
+            values, orders = context.scope.params, inputs.plans.orders
+            given = PlanInputs(sizes, orders, context.tuning, values, looked)
             return plan_rule(
-                rule, inputs.param_types, sizes, recursive, first=first,
-                params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
+                rule, inputs.param_types, given, recursive, first=first, scans=least,
                 algebra=algebra,
             )  # fmt: skip
 
@@ -284,8 +288,8 @@ class StratumRun:
         def sizes(name: str, version: Version) -> RelationStatistics:
             return inputs.relation(name).statistics
 
-        params, tuning = Params(context.scope.params), context.tuning
-        return plan_over(rule, inputs.param_types, sizes, name, plan, params, tuning)
+        given = PlanInputs(sizes, tuning=context.tuning, values=context.scope.params)
+        return plan_over(rule, inputs.param_types, given, name, plan)
 
     def run_plan(
         self,

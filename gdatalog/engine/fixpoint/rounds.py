@@ -32,6 +32,7 @@ from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.order import Assumed, RelationStatistics
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
@@ -272,11 +273,9 @@ class Replanning:
         self.looked, self.planned = looked, sizes
         self.again += 1
         run = self.run
-        plan = plan_rule(
-            self.rule, run.inputs.param_types, self._size,
-            run.stratum.relations, first=False, orders=run.inputs.plans.orders,
-            tuning=self.tuning,
-        )  # fmt: skip
+        given = PlanInputs(self._size, run.inputs.plans.orders, self.tuning)
+        types, recursive = run.inputs.param_types, run.stratum.relations
+        plan = plan_rule(self.rule, types, given, recursive, first=False)
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return

@@ -33,7 +33,7 @@ from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
-from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
+from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field, replace
@@ -108,7 +108,7 @@ class Plans:
         rule: CheckedRule,
         first: bool,
         relation: RelationOf,
-        make: Callable[[RelationOf, Params], RulePlan],
+        make: Callable[[RelationOf, list[Looked]], RulePlan],
         values: Mapping[str, Any],
         scans: int | None = None,
     ) -> RulePlan:
@@ -119,12 +119,12 @@ class Plans:
         """
         _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
         plans[:] = [known for known in plans if _same(known[1], relation)]
-        for plan, _, looked in plans:
-            if all(_alike(each, relation, values) for each in looked):
+        for plan, _, before in plans:
+            if all(_alike(each, relation, values) for each in before):
                 return plan
-        params = Params(values)
-        made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
-        plans.append((plan, made_of, tuple(params.looked)))
+        looked: list[Looked] = []
+        made_of, plan = _looking(relation, [rule], lambda look: make(look, looked))
+        plans.append((plan, made_of, tuple(looked)))
         del plans[:-SIMILAR]
         return plan
 
@@ -171,8 +171,7 @@ def _held(relations: Mapping[str, Relation]) -> Held:
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
     """Whether parameter values have a selectivity similar to those of the cached plan."""
-    params = Params(values)
-    bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
+    bounds = [(op, known_value(bound, values)) for op, bound in looked.bounds]
     statistics = relation(looked.relation).statistics
     now = statistics.within(looked.column, [(op, v) for op, v in bounds if v is not None])
     pairs = zip(looked.shares, now, strict=True)
