@@ -47,10 +47,14 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The output of a join: `keys` and `gathers` of an aggregate, or else rows; with `fresh`, rows
-    not yet in a bitmap or, if `hashed`, in a hash set; if `unwritten`, they are only marked in the
-    bitmap. `grouped`: how duplicates within each group are found. `images`: counts by vertex or by
-    edge (`Term`). `modular`: counts are modulo a number. `keeps`: lists may be kept."""
+    """What the loops of a join output.
+
+    With `gathers`: aggregates by `keys`. With `images`: counts by vertex or by edge (`Term`).
+    Otherwise rows of `outputs`: with `fresh` only those that are not in a bitmap yet or, if
+    `hashed`, in a hash set. If `unwritten`, the loops only mark these rows in the bitmap.
+    `grouped`: how they find duplicates within each group. `modular`: counts are modulo a number.
+    `keeps`: the loops may cache lists.
+    """
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -96,7 +100,7 @@ class JoinNest:
     """A join as a nest of loops, printed on first use.
 
     `marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run that
-    ended early it holds the rows that were not output. `counted`: the loops count bindings.
+    ended early, the bitmap also has rows that were not output. `counted`: the loops count bindings.
     `growing`: the numbers of the tries that have later versions. `seen`: the last run's counters,
     by id of the step.
     """
@@ -201,7 +205,7 @@ class JoinNest:
 
     @property
     def plain(self) -> PrintedPlan:
-        """The form that queries run; a profile makes the same choices."""
+        """The loops without a profile's counters. A profile chooses by them, as queries do."""
         assert not isinstance(self._text, str), self._text
         return self._text
 

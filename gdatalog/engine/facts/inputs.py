@@ -38,14 +38,14 @@ from gdatalog.values import ListOf, TypeName, Value
 
 @dataclass(slots=True)
 class FilesRead:
-    """The files that were read: the newest version of each, by reading options; and for each
-    relation of several parts the union of the newest ones, so that views stay fresh."""
+    """Caches the newest version of each file, by reading options, and the unions of relations that
+    come from several files, so that views stay fresh."""
 
     files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
     unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
 
 
-# The relation of a path, by its name and schema, if others read it.
+# Has a cluster's workers read a path, as a relation of this name and schema; None if they do not.
 Afar = Callable[[str, str, Schema | None], Relation | None]
 FoundFile = tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]
 # A directive, and the folders of its text.
@@ -56,8 +56,8 @@ Source = tuple[Directive, Folders]
 class Inputs(Mapping[str, Relation]):
     """Stored relations, and the files of `.input`s, read when they are first requested.
 
-    `remote`: returns the relation of a path if others read it. `lists`: make the relations of the
-    values of lists.
+    `remote`: has a cluster's workers read a path. `lists`: functions that make the relations of
+    lists of values.
     """
 
     stored: Mapping[str, Relation]
@@ -76,7 +76,7 @@ class Inputs(Mapping[str, Relation]):
     _files: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # of each relation
 
     def let_go(self, name: str) -> None:
-        """Frees what was read only for a relation that is not read again."""
+        """Frees the files that only this relation reads; it is not read again."""
         self._joined.pop(name, None)
         self.read.unions.pop(name, None)
         for key in self._files.pop(name, ()):
@@ -107,7 +107,7 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
-        """The relation of several parts; the one before, extended, if its parts only grew."""
+        """The union of parts; if these only grew since the last call, it extends the last union."""
         versions, found = self.read.unions.get(name, ((), None))
         pairs = zip(parts, versions, strict=False)
         since = [part.since(version) for part, version in pairs]
@@ -177,8 +177,8 @@ class Inputs(Mapping[str, Relation]):
         return self.ahead
 
     def _find(self, source: Source, name: str) -> FoundFile:
-        """What was read of an unchanged file; its path, its schema, and the key and version of the
-        cache."""
+        """Looks a file up in the cache. Returns its relation if the file is unchanged, its path and
+        schema, and its key and version in the cache."""
         directive, folders = source
         path = locate(directive, name, self.policy, folders)
         schema = self.schemas.get(name)
@@ -203,14 +203,14 @@ def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
     far = [r.remote for r in relations if r.remote is not None and r.remote.unfetched]
-    if far:  # the others go there
+    if far:  # the other rows move to the workers
         near = [r for r in relations if r.remote is None or not r.remote.unfetched]
         blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
         parts = [part for each in far for part in each.parts]
         keeper = far[0].keeper
         return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
     lying = next((r.store.on_device for r in relations if not r.store.on_host), None)
-    if lying is not None:  # on the device only: the others go there
+    if lying is not None:  # the other rows move to the device
         there = [relation.store.lay(lying.ops) for relation in relations]
         rows = [part.as_they_are() for part in there if part.count]
         count = sum(part.count for part in there)
@@ -221,8 +221,8 @@ def union(relations: Sequence[Relation]) -> Relation:
 
 
 def extended(before: Relation, more: Relation) -> Relation:
-    """The rows of both relations. A few new rows do not move the old ones and are recorded as new;
-    without new rows it returns the same relation."""
+    """Adds rows to a relation. If they are few, it keeps the old rows in place and records the new
+    ones; without new rows it returns the same relation."""
     many = 2 * more.at_most > before.at_most and before.at_most > FEW
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
@@ -248,7 +248,7 @@ def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[
     return found
 
 
-# Facts as rows of keys, and rows without rules as a stratum begins with them.
+# Facts as rows of keys, and the rows that a stratum starts with.
 
 
 def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
@@ -263,7 +263,7 @@ def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) 
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
-    """Each set of rows sorted, without duplicates; what lies afar stays as it is."""
+    """Sorts each set of rows and drops duplicates; rows on a cluster's workers stay unsorted."""
     found: list[Derived] = []
     for part in seeds:
         if isinstance(part, DistinctBlocks):
@@ -278,9 +278,9 @@ def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
 
 # A thread that reads files before rules request them, in the order of these requests.
 #
-# Errors in the thread are dropped: the rule that requests the file reads it again and gets the
-# error. Files are read one after the other, in a fixed order, so that a program's strings get
-# codes of the same ranges each time: plans and loops depend on these.
+# The thread drops errors: the rule that requests the file reads it again and gets the error. It
+# reads the files in a fixed order, so that a program's strings get codes of the same ranges in each
+# run: plans and loops depend on these ranges.
 
 LARGE = 1 << 21  # bytes of a file worth reading ahead
 LONG = 1 << 20  # bytes of a file that compiled code reads
@@ -326,7 +326,7 @@ class ReadingAhead:
             self._watch.left = True
 
     def take(self, key: Key) -> FileContent | None:
-        """The content of a file, if the thread reads it."""
+        """Waits for the thread, and returns a file's content; None if it does not read the file."""
         file = self._waiting.get(key)
         if file is not None and self._watch is not None:
             watch = current_watch()
@@ -382,7 +382,7 @@ def list_relation(
     return found
 
 
-# A list given as a parameter: a column of values, read once and immutable.
+# A list given as a parameter: an immutable column of values.
 
 _ARRAYS = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
 

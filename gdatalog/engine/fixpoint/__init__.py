@@ -1,6 +1,6 @@
-"""Strata: the evaluation of one, the common base of all strategies.
+"""Evaluates a stratum: `StratumRun`, the base class of all strategies.
 
-A nonrecursive stratum is evaluated here, once; `rounds.py` and others add recursion.
+It runs each rule of a nonrecursive stratum once; `rounds.py` and other modules add recursion.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StratumRun:
 
     @property
     def read_rows(self) -> int:
-        """How many rows the rules and the data produce."""
+        """How many rows the rules read, with the stratum's own data."""
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
@@ -168,9 +168,9 @@ class StratumRun:
         return new
 
     def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
-        """Whether an index of old rows gets new ones after all rules have processed them, as it
-        does if rules process the new rows of all relations at once. `before`: the caller runs
-        before the indexes of the relation that it follows get them."""
+        """Whether an index of `old` rows gets the delta only after all rules have processed it.
+        `before`: the calling rule follows the delta of `follows`, and runs before the indexes of
+        that relation get it."""
         return True
 
     def rule_of(self, plan: RulePlan) -> CheckedRule:
@@ -274,7 +274,7 @@ class StratumRun:
         return plan
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
-        """The same for the rows of one relation on their own device, if that pays."""
+        """A plan that reads one relation's rows where the cluster stores them, if that pays."""
         inputs, context = self.inputs, self.context
         assert context.cluster is not None
         name = context.cluster.stays(plan, inputs)
@@ -330,8 +330,8 @@ class StratumRun:
         return found
 
     def compile_ahead(self) -> None:
-        """Has loops of the planned rules compiled on another thread while this one goes on. The
-        indexes that they read are built now."""
+        """Compiles loops of the planned rules on another thread, after building the indexes that
+        they read on this one."""
         sources = Sources(self.trie_of, self.rows_of, self._once)
         for _, plan in self.planned:
             if plan.terms:

@@ -20,7 +20,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 
-# A relation that was read: a lower one, by name, or the data of one with rules.
+# A relation that a stratum reads: a lower one (False), or the data of one of its own (True).
 Read = tuple[str, bool]
 
 # Rows up to which recomputed relations are compared with old ones.
@@ -96,7 +96,7 @@ def news_since(
             return None
         if count:
             rows[read] = since
-    # New: data added to relations with rules. Relations that only new rules read have no new rows.
+    # The first data of an own relation is new. Relations that only new rules read have no new rows.
     rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
     return News(rules, tuple(added or () for added in facts), rows)
 
@@ -136,10 +136,8 @@ def settled(before: Relation, now: Relation) -> Relation:
     return now.coming_from(before, [now.part(np.flatnonzero(~known))])
 
 
-# The last reader of each relation, while a program runs to its end.
-#
-# The outputs of such a program are known before it starts. Other relations are freed after the
-# last stratum that reads them.
+# The last reader of each relation, for a program whose outputs are known before it starts: the
+# evaluation frees other relations after the last stratum that reads them.
 
 
 class LastUse:

@@ -57,10 +57,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """A text as it was checked, and the files that it reads. `rules`: the statements that the
-    database would keep; `asking`: its queries and outputs."""
+    """A checked text, and the files that it reads. `rules`: the statements that the database would
+    keep; `asking`: its queries and outputs."""
 
-    program: Program  # named by its identity, so that it lives on
+    program: Program  # its id is in the cache key, so it must stay alive
     rules: tuple[s.Statement, ...]
     asking: tuple[s.Statement, ...]
     outline: Outline
@@ -78,8 +78,8 @@ def _asks(statement: s.Statement) -> bool:
 class Session:
     """One text over the content of a database.
 
-    `context` is given without parameters and `.limitsize`s, which are the text's own. `policy`: the
-    files that it may use. `warn`: receives cautions.
+    The caller's `context` has no parameters and `.limitsize`s: the session adds those of its text.
+    `policy`: the files that the text may use. `warn`: receives cautions.
     """
 
     stored: Mapping[str, Relation]
@@ -93,10 +93,10 @@ class Session:
     read: FilesRead
     prepared: Prepared
     params: Mapping[str, Any] = field(default_factory=dict)
-    lasting: bool = False  # whether the database keeps the text's rules: then results are cached
-    whole: bool = True
-    ends: bool = False  # whether only the text's own requests are made
-    known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
+    lasting: bool = False  # whether the database keeps the text's rules, and caches their results
+    whole: bool = True  # whether the text is complete: then a relation without data is a mistake
+    ends: bool = False  # whether no call follows the text's own requests
+    known: Mapping[str, Schema] | None = None  # the schemas of `stored`, if the caller has them
     seen: SeenText = field(init=False)
     stated: Stated = field(init=False)
     text: CheckedText = field(init=False)
@@ -141,7 +141,7 @@ class Session:
         self.evaluation = self._evaluation(self.inputs)
 
     def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
-        """Checks the text with all that the database has."""
+        """Checks the text together with the database's rules and schemas."""
         program, context = self.program, self.context
         outline = Outline.of(program.statements)
         kept = self.texts.seen()
@@ -189,7 +189,7 @@ class Session:
             raise
 
     def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as a database keeps them: lists are copied, because they may change."""
+        """The parameters that the database keeps: copies of lists, which the user may change."""
         read = self.params
         return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
 
@@ -316,8 +316,8 @@ class Session:
     def relation(
         self, name: str, limit: int | None = None, most_rows: int | None = None
     ) -> Relation:
-        """A relation, or at most `limit` rows; an error as soon as it is known to have more than
-        `most_rows`."""
+        """Returns a relation, or at most `limit` of its rows. Raises an error as soon as it finds
+        more than `most_rows`."""
         cause = self.validity.broken.get(name)
         if cause is not None:
             raise cause.error_for(name)
@@ -361,7 +361,8 @@ class Session:
             ahead.stop()
 
     def done_by(self, before: int) -> str:
-        """The device or the cluster's workers that ran the work after this many spread rules."""
+        """Who ran the rules since the metrics counted `before` rules on a cluster: the device, or
+        the cluster's workers."""
         metrics = self.context.metrics
         if metrics.spread == before:
             return self.context.device.name
