@@ -48,7 +48,7 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
 
 @dataclass(eq=False)
 class Start:
-    """The checked arguments of `connect`. Probes for a GPU at once, if there may be one."""
+    """The checked arguments of `connect`. Looks for a GPU at once, if there may be one."""
 
     device: str
     limit: str | int | None

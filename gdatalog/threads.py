@@ -4,8 +4,8 @@ A half-imported C library cannot be imported again: every later call would fail.
 cancellation wait until an import of another package is done.
 
 Python swallows exceptions in callbacks, such as those of weak references: it prints "Exception
-ignored in ..." and continues. A swallowed Ctrl-C or cancellation is not printed, but raised again
-after the callback.
+ignored in ..." and continues. This module raises a swallowed Ctrl-C or cancellation again after the
+callback.
 """
 
 from __future__ import annotations

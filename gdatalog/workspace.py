@@ -175,7 +175,7 @@ class Workspace:
         return self.texts.statements()
 
     def evaluated(self) -> dict[str, Relation]:
-        """The relations that have been evaluated, as of then."""
+        """The cached relations of rules; their inputs may have changed since."""
         return {
             name: relation
             for found in self._remembered.values()
@@ -299,7 +299,7 @@ class Workspace:
         self.change(self.texts.less(names, part), stored, *names)
 
     def change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
-        """Replaces texts and data, which differ in the named relations; warns about kept rules that
+        """Replaces the texts and the data of the named relations; warns about kept rules that
         become invalid."""
         known = schemas_of(stored)
         retyped = any(self._known.get(name) != known.get(name) for name in names)
@@ -311,7 +311,7 @@ class Workspace:
             self.tell_invalid(session.validity)
 
     def tell_invalid(self, validity: Validity | None = None) -> None:
-        """Warns about kept statements that have become invalid, each with its dependents."""
+        """Warns about kept statements that have become invalid, and what depends on them."""
         if validity is None:
             validity = self.session(Program(())).validity
         known, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
@@ -385,11 +385,11 @@ class Workspace:
     ) -> Session:
         """Checks a program and keeps its rules if they are valid, without evaluating them.
 
-        `key`: the name of the program, whose earlier rules are replaced. None: each statement is
-        kept separately, so that a statement typed again replaces itself; since more may follow, a
-        relation without data causes no warning.
+        `key`: the name of the program, which replaces an earlier program of that name. None: each
+        statement is kept separately, so that a statement typed again replaces itself; since more
+        statements may follow, a relation without data causes no warning.
 
-        `ends`: whether only the program's own queries will be evaluated.
+        `ends`: whether no call follows the program's own queries.
         """
         before, home = self.texts, folders or self.folders
         if key is not None:
