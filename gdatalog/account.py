@@ -331,7 +331,8 @@ def take_over(costs: Costs) -> None:
     _account.moved += costs.moved
 
 
-class spending:
+@contextmanager
+def spending(kind: Kind, moved: int = 0) -> Iterator[None]:
     """Counts this thread's time within the context as one kind of overhead. `moved`: bytes copied.
 
     >>> before = time_spent()
@@ -341,18 +342,11 @@ class spending:
     100
     """
 
-    __slots__ = ("_began", "_kind", "_others")
-
-    def __init__(self, kind: Kind, moved: int = 0) -> None:
-        self._kind: Kind = kind
-        _account.moved += moved
-
-    def __enter__(self) -> None:
-        self._others = _account.total
-        self._began = perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        passed = perf_counter() - self._began
-        own = passed - (_account.total - self._others)
-        _account.seconds[self._kind] += own
+    _account.moved += moved
+    others, began = _account.total, perf_counter()
+    try:
+        yield
+    finally:
+        own = perf_counter() - began - (_account.total - others)
+        _account.seconds[kind] += own
         _account.total += own

@@ -79,7 +79,7 @@ class LoopRun:
     limits: Limits
     label: str
     knobs: Any
-    beside: Mapping[str, Any]
+    beside: Mapping[str, Array]
     rows: float
     shared: Shared | None = None
 

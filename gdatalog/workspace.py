@@ -19,7 +19,7 @@ from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.facts import FilePolicy, Folders, read_text
-from gdatalog.engine.facts.inputs import FilesRead, extended
+from gdatalog.engine.facts.inputs import extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
@@ -81,7 +81,6 @@ class Workspace:
         self.why = "asked for"  # the reason for the device
         self.metrics = Metrics(lasting=False)  # of the last session
         self._remembered: Memory = {}
-        self._read = FilesRead()
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
 
@@ -104,12 +103,11 @@ class Workspace:
     def clear(self) -> None:
         """Drops all rules, all data, and everything derived from them."""
         self.stored, self.texts, self._remembered = {}, ProgramTexts(), {}
-        self._read, self._invalid = FilesRead(), frozenset()
-        self._prepared = Prepared()
+        self._prepared, self._invalid = Prepared(), frozenset()
 
     def forget(self) -> None:
         """Drops evaluated relations, and files that were read."""
-        self._remembered, self._read = {}, FilesRead()
+        self._remembered, self._prepared = {}, replace(self._prepared, files={}, unions={})
 
     @contextmanager
     def rollback(self) -> Iterator[None]:
@@ -413,7 +411,7 @@ class Workspace:
         elif rules and key not in same:
             more = {key: KeptRules.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
-        session.stated.texts, session.stated.own = self.texts, None  # it is one of these
+        session.kept_in(self.texts)
         self.params = {**self.params, **session.kept_params(params or {})}
         # Drop evaluated relations that no longer exist.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
@@ -460,7 +458,6 @@ class Workspace:
                 folders or self.folders,
                 self.on_caution,
                 self._remembered if reports is None else {},
-                self._read,
                 self._prepared,
                 {**self.params, **(params or {})},
                 lasting,

@@ -24,6 +24,7 @@ from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class JoinNest:
     form: Form
     sources: Sources
     context: ExecutionContext
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, Array] = field(default_factory=dict)
     counted: bool = False
     growing: Collection[int] = ()
     seen: dict[int, StepCounts] = field(default_factory=dict)
@@ -261,14 +262,14 @@ class JoinNest:
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
-def counts_of(printed: PrintedPlan) -> dict[str, Any]:
+def counts_of(printed: PrintedPlan) -> dict[str, Array]:
     """The loops' argument for counters, if they count."""
     counters = printed.counters
     return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
 
 
 def counted(
-    printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
+    printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Array]
 ) -> dict[int, StepCounts]:
     """The loops' counters, by id of the step of the joins that they run."""
     if not printed.counters:
@@ -348,7 +349,7 @@ def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> N
         gathering.add(own, len(part[-1]), columns.__getitem__, counts)
 
 
-def _times(counts: Any, orbit: int) -> Any:
+def _times(counts: Array, orbit: int) -> Array:
     if orbit == 1:
         return counts
     if len(counts) and int(counts.max()) * orbit >= 1 << 62:

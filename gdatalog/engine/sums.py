@@ -433,7 +433,7 @@ def over_tables(run: PlanRun, limit: int | None) -> Derived:
         assert plan.otherwise is not None
         return replace(run, plan=plan.otherwise, report=None).rows(limit)
 
-    def trie_of(ref: TrieRef) -> Trie:
+    def trie_of(ref: TrieRef) -> Any:
         return tables[ref.relation] if ref.relation in tables else sources.trie_of(ref)
 
     run.limits.charge(TABLES, sum(2 * table.levels[0].values.nbytes for table in tables.values()))

@@ -17,6 +17,7 @@ from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser.syntax import Atom, Const, Decl, Directive, ListParam, Param, Statement, Values
@@ -26,7 +27,6 @@ from gdatalog.storage import DataPlace, Findings, MissingValue, shown
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.on_device import is_on_host
-from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
@@ -35,19 +35,9 @@ from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.threads import begun
 from gdatalog.values import ListOf, TypeName, Value
 
-
-@dataclass(slots=True)
-class FilesRead:
-    """Caches the newest version of each file, by reading options, and the unions of relations that
-    come from several files, so that views stay fresh."""
-
-    files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
-    unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
-
-
 # Has a cluster's workers read a path, as a relation of this name and schema; None if they do not.
 Afar = Callable[[str, str, Schema | None], Relation | None]
-FoundFile = tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]
+FoundFile = tuple[Relation | None, str, Schema | None, tuple[object, ...], tuple[int, int]]
 # A directive, and the folders of its text.
 Source = tuple[Directive, Folders]
 
@@ -56,8 +46,8 @@ Source = tuple[Directive, Folders]
 class Inputs(Mapping[str, Relation]):
     """Stored relations, and the files of `.input`s, read when they are first requested.
 
-    `remote`: has a cluster's workers read a path. `lists`: functions that make the relations of
-    lists of values.
+    `prepared`: caches the files. `remote`: has a cluster's workers read a path. `lists`: functions
+    that make the relations of lists of values.
     """
 
     stored: Mapping[str, Relation]
@@ -65,7 +55,7 @@ class Inputs(Mapping[str, Relation]):
     schemas: Mapping[str, Schema]
     symbols: SymbolTable
     policy: FilePolicy
-    read: FilesRead
+    prepared: Prepared
     remote: Afar = lambda data, name, schema: None
     warn: Callable[[Caution], None] = lambda caution: None
     lists: Mapping[str, Callable[[], Relation]] = field(default_factory=dict)
@@ -73,15 +63,15 @@ class Inputs(Mapping[str, Relation]):
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ahead: ReadingAhead | None = None
     _joined: dict[str, Relation] = field(default_factory=dict)
-    _files: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # of each relation
+    _files: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)  # of each relation
 
     def let_go(self, name: str) -> None:
         """Frees the files that only this relation reads; it is not read again."""
         self._joined.pop(name, None)
-        self.read.unions.pop(name, None)
+        self.prepared.unions.pop(name, None)
         for key in self._files.pop(name, ()):
             if not any(key in keys for keys in self._files.values()):
-                self.read.files.pop(key, None)
+                self.prepared.files.pop(key, None)
 
     def __contains__(self, name: object) -> bool:
         return name in self.stored or name in self.sources or name in self.lists
@@ -108,7 +98,7 @@ class Inputs(Mapping[str, Relation]):
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
         """The union of parts; if these only grew since the last call, it extends the last union."""
-        versions, found = self.read.unions.get(name, ((), None))
+        versions, found = self.prepared.unions.get(name, ((), None))
         pairs = zip(parts, versions, strict=False)
         since = [part.since(version) for part, version in pairs]
         if found is None or len(versions) != len(parts) or None in since:
@@ -116,7 +106,7 @@ class Inputs(Mapping[str, Relation]):
         else:
             for rows in (rows for known in since for rows in known or ()):
                 found = extended(found, rows)
-        self.read.unions[name] = tuple(part.version for part in parts), found
+        self.prepared.unions[name] = tuple(part.version for part in parts), found
         return found
 
     def at_hand(self, name: str) -> bool:
@@ -142,7 +132,7 @@ class Inputs(Mapping[str, Relation]):
                     if found is None:
                         made = made or watch.aside(lambda: self._made(source, name, path, schema))
                         found = made[0]
-                self.read.files[key] = version, found
+                self.prepared.files[key] = version, found
                 for caution in () if made is None else made[1].cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
                 if self.ahead is not None:
@@ -194,7 +184,7 @@ class Inputs(Mapping[str, Relation]):
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
         key = (os.path.abspath(path), how, what, self.kept.get(name))
-        known = self.read.files.get(key)
+        known = self.prepared.files.get(key)
         found = known[1] if known is not None and known[0] == version else None
         return found, path, schema, key, version
 
@@ -286,7 +276,7 @@ LARGE = 1 << 21  # bytes of a file worth reading ahead
 LONG = 1 << 20  # bytes of a file that compiled code reads
 ROOM = 4  # bytes of memory needed for each byte of a file
 
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 FileContent = tuple[Relation, Findings]  # the content of a file, and the notes about it
 
 

@@ -120,7 +120,7 @@ class StratumRun:
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
-        if self.record.lasting:  # otherwise its rows are deduplicated on demand
+        if self.context.metrics.lasting:  # otherwise its rows are deduplicated on demand
             self.record.derived(name, parts, relation, self.ops)
             self.record.end({name: relation.length})
         return {name: relation}
@@ -303,14 +303,16 @@ class StratumRun:
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         report = report or context.metrics.run_of(plan)
-        stats = stats or self.record.running(plan.relation, self.rule_of(plan))
+        rule = self.rule_of(plan) if stats is None else stats.rule
+        if stats is None and (self.stratum.recursive or context.metrics.lasting):
+            stats = self.record.running(plan.relation, rule)
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         alone = len(plan.joins) == 1 and not plan.terms and not plan.within
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        with limits.watch.work("joining", self.called(stats.rule)):
+        with limits.watch.work("joining", self.called(rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
@@ -326,7 +328,8 @@ class StratumRun:
             found = found or run_rule(
                 plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
             )
-        self.record.ran(stats, report)
+        if stats is not None:
+            self.record.ran(stats, report)
         return found
 
     def compile_ahead(self) -> None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, cast
+from typing import cast
+
+from numpy.typing import DTypeLike
 
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import Sources
@@ -63,7 +65,7 @@ class Marked:
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
-    dtypes: Sequence[Any]
+    dtypes: Sequence[DTypeLike]
     before: Array | None = None
     followed: list[Columns] = field(default_factory=list)
     new: list[Columns] = field(default_factory=list)
@@ -409,5 +411,5 @@ def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
     return rows, len(rows[0]) if rows else 0
 
 
-def _as(column: Array, dtype: Any) -> Array:
+def _as(column: Array, dtype: DTypeLike) -> Array:
     return column.astype(dtype, copy=False)

@@ -52,7 +52,7 @@ def is_clamped(rule: CheckedRule) -> bool:
 
 
 def improves_for_ever(
-    name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
+    name: str, group: Sequence[tuple[str, int, TypeName]], symbols: SymbolTable, rule: CheckedRule
 ) -> EvaluationError:
     """The error for a cycle that improves a group's value each time around."""
     examples = ", ".join(
@@ -246,7 +246,7 @@ class LatticeRounds:
             return ranks
         return column.astype(self.ops.xp.int64)
 
-    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, Any]]:
+    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, TypeName]]:
         """A row's group as (column, key, type), for messages."""
         return [(self.columns[at], int(keys[at][row]), self.types[at]) for at in self.by]
 

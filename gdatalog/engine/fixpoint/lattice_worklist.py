@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from gdatalog.storage.rows import Columns, Span, firsts
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+from gdatalog.values import TypeName
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
@@ -338,7 +338,7 @@ class InPlace(StratumRun):
     def _data(self, ref: p.TrieRef, depth: int) -> Span | None:
         return spans.span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
-    def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
+    def _fixed(self, keys: Span | None, kind: TypeName) -> Fixed:
         if keys is None or kind == "symbol":
             return Fixed()
         low, high = (decode_value(key, kind, self.context.scope.symbols) for key in keys)

@@ -105,9 +105,12 @@ def _by_strategies(ready: Ready) -> Relations:
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
         runner = partial(ready.runners[type(strategy)], strategy, ready)
-        when = () if strategy.fallback is None else strategy.fallback.when
-        found = attempt(runner, when, ready.inputs.context)
-        if not isinstance(found, CONDITIONS):
+        found: Relations | When | None
+        if strategy.fallback is None:
+            found = runner()
+        else:
+            found = attempt(runner, strategy.fallback.when, ready.inputs.context)
+        if found is not None and not isinstance(found, CONDITIONS):
             for record in metrics.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
             for run in metrics.runs[runs:]:
@@ -121,7 +124,7 @@ def attempt(
     run: Callable[[], Relations | None], until: tuple[When, ...], context: ExecutionContext
 ) -> Relations | When:
     """Returns the result of `run`, or the first of these conditions that it meets: then its memory
-    charges and profile records are undone. Returns None if the strategy does not apply."""
+    charges and profile records are undone."""
     limits, metrics = context.limits, context.metrics
     runs, strata = len(metrics.runs), len(metrics.strata)
     rows = next((each for each in until if isinstance(each, TooManyRows)), None)

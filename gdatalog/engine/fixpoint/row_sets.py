@@ -18,6 +18,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.executors import Ops
@@ -275,7 +276,7 @@ class RowBitmap:
         return fresh
 
 
-def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[Any]) -> Columns:
+def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[DTypeLike]) -> Columns:
     """The rows that a bitmap marks, ascending, by compiled loops."""
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers.bits import column_of_bits, count_bits

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -271,7 +270,7 @@ class Evaluation:
         limits = tuple(self.context.limit_sizes.get(name) for name in stratum.relations)
         return MadeOf(schemas, stratum.rules, facts, self._values_of(used), limits)
 
-    def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
+    def _values_of(self, params: Collection[str]) -> tuple[object, ...]:
         """The values with their types, because 1 = 1.0 = True in Python."""
         types, given = self.checked.param_types, self.context.scope.params
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))

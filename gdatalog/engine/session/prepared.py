@@ -37,6 +37,7 @@ from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistic
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
@@ -110,7 +111,7 @@ class Plans:
         first: bool,
         relation: RelationOf,
         make: Callable[[RelationOf, Params], RulePlan],
-        values: Mapping[str, Any],
+        values: Mapping[str, Value],
         scans: int | None = None,
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` looks up relations.
@@ -170,7 +171,7 @@ def _held(relations: Mapping[str, Relation]) -> Held:
     return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
 
 
-def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
+def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:
     """Whether parameter values have a selectivity similar to those of the cached plan."""
     params = Params(values)
     bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
@@ -235,13 +236,16 @@ class CheckedText:
 
 @dataclass(slots=True)
 class Prepared:
-    """A database's cache of recent texts."""
+    """A database's caches of recent texts and lists, and of files. `files`: the newest version of
+    each, by reading options; `unions`: the relations of several files, so that views stay fresh."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
     orders: Orders = field(default_factory=Orders)
+    files: dict[tuple[object, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[parts.Version, ...], Relation]] = field(default_factory=dict)
     _over: tuple[object, object] = (None, None)
     _seen: Recent[Any] = field(default_factory=Recent)
 
@@ -253,11 +257,6 @@ class Prepared:
         if self._over[0] is not texts or self._over[1] is not known:
             self._over, self._seen = (texts, known), Recent()
         return self._seen
-
-    def clear(self) -> None:
-        caches = self.texts, self.programs, self.validities, self.lists, self._seen, self.orders
-        for each in caches:
-            each.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """Parses a text; returns its program and warnings."""

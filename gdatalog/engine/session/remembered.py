@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from gdatalog.storage.relation import Relation
 # A relation that a stratum reads: a lower one (False), or the data of one of its own (True).
 Read = tuple[str, bool]
 
+Item = TypeVar("Item")
+
 # Rows up to which recomputed relations are compared with old ones.
 COMPARED = 1 << 21
 SAMPLE = 64
@@ -35,7 +37,7 @@ class MadeOf:
     schemas: tuple[Schema, ...]
     rules: tuple[CheckedRule, ...]
     facts: tuple[FactList, ...]  # of each relation
-    params: tuple[Any, ...]  # name, type and value of those that are used
+    params: tuple[object, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
 
 
@@ -101,7 +103,7 @@ def news_since(
     return News(rules, tuple(added or () for added in facts), rows)
 
 
-def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _added(before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] | None:
     """What was added; None if anything was removed."""
     if now[: len(before)] == before:
         return now[len(before) :]

@@ -293,15 +293,17 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     # ---------------------------------------------------------------------------------- facts
 
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation."""
-        atoms = self.log.facts.get(name)
-        if atoms is None:
-            return NO_FACTS
-        end = len(atoms)
-        if self._length < len(self.log.keys):
-            end = bisect_left(self.log.homes[name], self._length)
-        return FactList(atoms, self.log.params[name], end)
+    def facts(self, name: str, own: Outline | None = None) -> FactList:
+        """The facts of a relation, followed by those of a text that is not kept, if given."""
+        atoms, there = self.log.facts.get(name), NO_FACTS
+        if atoms is not None:
+            end = len(atoms)
+            if self._length < len(self.log.keys):
+                end = bisect_left(self.log.homes[name], self._length)
+            there = FactList(atoms, self.log.params[name], end)
+        if own is None or name not in own.facts:
+            return there
+        return FactList([*there, *own.facts[name]], {*there.params, *own.params(name)})
 
     @property
     def number_of_facts(self) -> int:
@@ -316,18 +318,3 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
-
-
-@dataclass(slots=True)
-class Stated:
-    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
-
-    texts: ProgramTexts
-    own: Outline | None
-
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation."""
-        there = self.texts.facts(name)
-        if self.own is None or name not in self.own.facts:
-            return there
-        return FactList([*there, *self.own.facts[name]], {*there.params, *self.own.params(name)})
