@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import StratumRun, atoms
+from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.session.prepared import value_of
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
@@ -70,9 +70,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
     forced = context.knobs.encode == "always"
-    if not forced and (
-        _is_small(stratum, inputs) or inputs.plans.holds("dense", stratum, inputs.relation)
-    ):
+    if not forced and inputs.plans.holds("dense", stratum, inputs.relation):
         return None
     finding = partial(domains_of, stratum, inputs.schemas)
     domains = inputs.plans.rewritten("domains", stratum.rules, finding)
@@ -92,13 +90,6 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
         if _is_less(stratum, inputs, sum(rows.values())):
             return None
     return _encoded(replace(stratum, rules=rules), inputs, keys, uses)
-
-
-def _is_small(stratum: Stratum, inputs: StratumInputs) -> bool:
-    """Whether all lower relations are too small for codes."""
-    names = {atom.name for rule in stratum.rules for atom in atoms(rule)}
-    least = inputs.context.tuning.coded_from
-    return all(inputs.relation(n).at_most < least for n in names.difference(stratum.relations))
 
 
 def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:
