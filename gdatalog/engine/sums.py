@@ -226,8 +226,8 @@ class Sum:
         return self._trie(keys, counts, self._total(counts, EXACT) or 0)
 
     def _total(self, counts: Array, most: float) -> int | None:
-        """The sum of counts, which must be less than `most`; None if counts are reduced, which this
-        does in place."""
+        """The sum of counts, which must be less than `most`. If counts are reduced, it reduces them
+        in place and returns None."""
         if self.modulus is not None:
             counts %= self.modulus
             return None
@@ -420,7 +420,7 @@ class Sum:
 
 
 def over_tables(run: PlanRun, limit: int | None) -> Derived:
-    """The rows of a rule whose joins read tables of counts by one key, which are built first."""
+    """Builds tables of counts by one key, and returns the rows of a rule whose joins read them."""
     plan, sources = run.plan, run.sources
     tables: dict[str, Trie] = {}
     try:

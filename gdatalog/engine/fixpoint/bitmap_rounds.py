@@ -60,8 +60,9 @@ class RuleJoin:
 
 @dataclass(slots=True)
 class Marked:
-    """A relation: its bitmap now and at the start of the round, its new rows, and all of its rows;
-    or only its new rows, as a bitmap. `length`: the number of all rows."""
+    """A relation during the rounds: its bitmap now and at the start of the round, its new rows and
+    all rows. When memory is short, it has only bitmaps: that of all rows, and that of the new ones.
+    `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
@@ -86,7 +87,7 @@ class Marked:
 
     @property
     def rows_nbytes(self) -> int:
-        """The bytes that its rows take."""
+        """The bytes of the relation's rows."""
         blocks = chain(self.followed, self.new, self.came)
         return sum(column.nbytes for block in blocks for column in block)
 
@@ -118,7 +119,7 @@ class MarkedRounds(StratumRun):
 
     @property
     def small(self) -> bool:
-        """Whether the fixpoint starts with few rows, and no one forces this strategy."""
+        """Whether the fixpoint starts with few rows, and no setting forces this strategy."""
         knobs = self.context.knobs
         if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
             return False
@@ -268,8 +269,8 @@ class MarkedRounds(StratumRun):
         return True
 
     def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
-        """Adds what joins derive from the new rows, or from none; returns False if one of them
-        cannot be printed. If there is no room for rows, they begin again and only set bits."""
+        """Adds what joins derive from the new rows, or from none; returns False if one of the joins
+        cannot be printed. If there is no room for rows, the joins start again and only set bits."""
         mark, metrics = self.record.mark(), self.context.metrics
         rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
         try:

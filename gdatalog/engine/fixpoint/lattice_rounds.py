@@ -252,7 +252,8 @@ class LatticeRounds:
 
 
 def monotone(stratum: Stratum, changed: Collection[str], new: Collection[CheckedRule] = ()) -> bool:
-    """Whether more rows of some relations, and `new` rules, only add rows or improve values."""
+    """Whether more rows of the `changed` relations, and `new` rules, only add rows or improve
+    values."""
     for name in stratum.relations:
         rules = [rule for rule in stratum.rules if rule.head.name == name]
         kinds = optimum_columns(rules)

@@ -112,7 +112,7 @@ class InPlace(StratumRun):
         return found
 
     def _leads_on(self, join: p.JoinPlan, value: p.Expr) -> bool:
-        """Whether a value is a sum of the one that a rule starts from."""
+        """Whether a rule adds to the value that it starts from."""
         assert join.given is not None
         source = next(each for each in self.kept if each.name == join.given.relation)
         known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
@@ -394,7 +394,7 @@ def worsen(kept: Sequence[BestRelation], moves: Sequence[Motion]) -> bool:
 
 
 def _only_walked(join: p.JoinPlan, number: int) -> bool:
-    """Whether a trie's root is searched and all below is scanned."""
+    """Whether loops search a trie's root and scan all levels below it."""
     ref: p.TrieRef = join.tries[number]
     if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
         return False
