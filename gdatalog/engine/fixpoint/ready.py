@@ -99,18 +99,17 @@ def _by_strategies(ready: Ready) -> Relations:
 
     A profile shows only that one, and the conditions that the others met.
     """
-    metrics, plan = ready.inputs.context.metrics, ready.plan
+    context, plan = ready.inputs.context, ready.plan
+    metrics = context.metrics
     began, runs = len(metrics.strata), len(metrics.runs)
     left = next((one.reason for one in plan.rewrites if isinstance(one, OnTheHost)), None)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
         runner = partial(ready.runners[type(strategy)], strategy, ready)
-        found: Relations | When | None
-        if strategy.fallback is None:
-            found = runner()
-        else:
-            found = attempt(runner, strategy.fallback.when, ready.inputs.context)
-        if found is not None and not isinstance(found, CONDITIONS):
+        fallback = strategy.fallback
+        found = runner() if fallback is None else attempt(runner, fallback.when, context)
+        assert found is not None
+        if not isinstance(found, CONDITIONS):
             for record in metrics.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
             for run in metrics.runs[runs:]:
