@@ -1,13 +1,13 @@
 """Plans a stratum, and runs the plan; counts the rows of a fixpoint if only the counts are needed.
 
-`plan_stratum` decides by the rules, sizes, forced settings and the device. The plan runs as it is:
-its strategy, and when a condition of its fallback is met, the next one. Modules of recursive
-strategies are imported only for recursive strata.
+`plan_stratum` decides by the rules, sizes, forced settings and the device. `run` runs the plan's
+strategy, and the next one when a condition of its fallback is met. Modules of recursive strategies
+are imported only for recursive strata.
 
 The closure of a road network has more rows than fit into memory, yet counting them is fast: a
 partitioned fixpoint sums up the lengths of its worklists. `planner/rewrite/columns_read.py` decides
-which rules need counts only; this module finds out what an evaluation asks of a stratum, and
-rewrites the strata that read it to rules that read the counts.
+which rules need counts only. This module finds the strata that read a fixpoint, and rewrites their
+rules so that they read its counts.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def readers_of(
 def count_stratum(
     stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum], before: Relations | None
 ) -> Counted | None:
-    """Counts a stratum's rows, or those that it had `before`; None unless it is partitioned and the
-    counts suffice."""
+    """Counts a stratum's rows, unless `before` has the counts. None unless the stratum is
+    partitioned and its readers need only counts."""
     ready = plan_stratum(stratum, inputs, counted=True)
     main = ready.plan.main
     if not isinstance(main, st.Partitioned):
@@ -198,7 +198,7 @@ def count_stratum(
     by = "counted", tuple(sorted(columns.items()))
     changed: Readers = {}
     for reader in readers:
-        rules = [  # the same each time, so that their plans are found again
+        rules = [  # the same objects each time, so that their plans are cached
             inputs.plans.rewritten(by, [rule], partial(counted_rule, rule, columns))
             for rule in reader.rules
         ]
