@@ -1,7 +1,7 @@
 """An owner of a hash partition of a fixpoint's rows: what a worker does in each round.
 
-Owners send each other derived rows, which may be new, and news, which are new; nothing else. An
-owner's state is changed in place by the one step that takes it over: see `PartitionState`.
+Owners send each other derived rows, which other owners may know already, and deltas, which are new.
+A step takes over its owner's state and changes it in place: see `PartitionState`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TableBlocks = tuple[str, str, int, Iterable[Columns]]
 
 
 class StaleState(Lost):
-    """A later step has changed the owner's state, and its result is lost."""
+    """A later step has changed the owner's state, and the result of that step is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True)
 class OwnerInputs:
-    """What an owner's rules read beside its rows; in the driver, the values that stand for it.
+    """What an owner's rules read beside its rows. In the driver, the fields are broadcast or remote
+    values.
 
     `tries`: of relations that every owner has whole; `fragments`: this owner's parts of others.
     """
@@ -78,8 +79,8 @@ class OwnerInputs:
 
 @dataclass(slots=True)
 class RuleStep:
-    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not derived
-    before, if that is counted."""
+    """The figures of a rule in a step, as in `RuleRound`. `new`: rows that this owner had not
+    derived before, if it counts them."""
 
     tried: int
     new: int
@@ -89,11 +90,11 @@ class RuleStep:
 
 @dataclass(slots=True)
 class StepSummary:
-    """What the driver needs to know of a step.
+    """What a step reports to the driver.
 
-    `out`: the bytes that it has for each owner; `small`: the rows themselves if they are few.
-    `new`: the number of new rows of each relation; `total`: of all rows. `sample`: a group that
-    improved, of each lattice relation.
+    `out`: the bytes of rows for each owner; `small`: the rows themselves if they are few. `new`:
+    the number of new rows of each relation; `total`: the number of all its rows. `sample`: a group
+    of each lattice relation that improved.
     """
 
     out: dict[int, int]
@@ -109,8 +110,7 @@ class StepSummary:
 
 class StepOutput(dict[Any, Any]):
     """The result of a step: its "state", its "summary", and a `ShuffleBlock` for each owner that
-    gets rows. A repeated step may have no rows where it had some, because their owners have them by
-    now."""
+    gets rows. If Dask repeats a step, rows that their owners already have may be missing."""
 
     def __missing__(self, owner: int) -> ShuffleBlock:
         return ShuffleBlock({}, own_address(), 0)
@@ -229,7 +229,7 @@ class HashPartition(StratumRun):
         return union_rows(parts, self.ops)
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
-        """The news, by owners whose rules follow or look them up."""
+        """The new rows, by owners whose rules read them."""
         out: defaultdict[int, Parcel] = defaultdict(dict)
         for name, place in self.task.routes.places.items():
             new = news[place.relation]
@@ -247,7 +247,7 @@ class HashPartition(StratumRun):
         return rows_by_partition(rows, (place.by,), self.task.owners)
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
-        """Makes news available to rules, and adds them to the indexes."""
+        """Makes new rows the deltas of the rules, and adds them to the indexes."""
         routes = self.task.routes
         for name, place in routes.places.items():
             rows, count = self._received(name, inbox)
@@ -266,7 +266,7 @@ class HashPartition(StratumRun):
             self.context.limits.charge(f"{name} to look up", known.nbytes)
 
     def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
-        """Runs the rules on the news; returns derived rows that were not sent before, by home
+        """Runs the rules on the deltas; returns derived rows that were not sent before, by home
         owner."""
         derived: defaultdict[str, list[Derived]] = defaultdict(list)
         found: Counter[str] = Counter()
@@ -336,8 +336,9 @@ def step(
 ) -> StepOutput:
     """Runs an owner's step on its state `before`; returns the new state, and rows for owners.
 
-    `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
-    for this owner's own output of the step `before`.
+    `first`: the inbox has derived rows, which the owner adds to its home rows; otherwise deltas,
+    over which it runs the rules. A None in the inbox is this owner's own output of the step
+    `before`.
     """
     task, number = inputs.task, inputs.number
     owner = HashPartition(inputs) if before is None else before["state"].take(inputs)

@@ -1,9 +1,9 @@
 """A fixpoint whose rows are hash-partitioned among workers, the owners: they exchange new rows in
 each round.
 
-The driver sends the first rows, tells owners in each round where their input is, and counts rows. A
-dead worker's rows are lost: then all owners go back to the last checkpoint (`checkpoints.py`), or
-start again if there is none.
+The driver sends the first rows, tells owners in each round where their input is, and counts rows.
+When a worker dies, its rows are lost. Then all owners go back to the last checkpoint
+(`checkpoints.py`), or start again if there is none.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LOOK = 0.05  # seconds between checks for new workers
 
 @dataclass(slots=True)
 class _Course:
-    """The state of the rounds: what owners have, what is in transit to them, and their summaries.
+    """The state of the rounds: the rows of the owners, rows in transit, and the owners' summaries.
 
     `inbox`: for each owner, the numbers of the owners that have rows for it, or rows that come from
     the driver. `held`: the owners' bytes. `mark`: the position in the profile's record.
