@@ -161,9 +161,9 @@ HELP_OPTIONS = MagicOptions("%datalog_help", "The list of the magics.")
 # Variables of the notebook that a line names.
 
 
-def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(given: argparse.Namespace, variables: Mapping[str, object]) -> dict[str, object]:
     """The values of parameters: from the dict of `--params`, then from `--param`."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     if given.params is not None:
         named = _named(given.params, variables)
         if not isinstance(named, Mapping):
@@ -175,7 +175,7 @@ def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[
     return {**found, **read_parameters(given.param, "--param")}
 
 
-def database_named(name: str, variables: Mapping[str, Any]) -> Database:
+def database_named(name: str, variables: Mapping[str, object]) -> Database:
     db = _named(name, variables)
     if not isinstance(db, Database):
         raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
@@ -183,7 +183,7 @@ def database_named(name: str, variables: Mapping[str, Any]) -> Database:
     return db
 
 
-def data_named(word: str, variables: Mapping[str, Any]) -> Any:
+def data_named(word: str, variables: Mapping[str, object]) -> object:
     """The variable of that name, if there is one; otherwise the path of a file."""
     if word in variables and not word.startswith("_"):
         return variables[word]
@@ -198,7 +198,7 @@ def data_named(word: str, variables: Mapping[str, Any]) -> Any:
     return os.path.expanduser(word)
 
 
-def _named(name: str, variables: Mapping[str, Any]) -> Any:
+def _named(name: str, variables: Mapping[str, object]) -> object:
     if name not in variables:
         hint = near(name, variables)
         raise UsageError(f"the notebook has no variable {name!r}", hint=hint)

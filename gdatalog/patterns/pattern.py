@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations, product
 from numbers import Integral
@@ -130,7 +130,7 @@ _EDGES = '"ab bc ca", or [("a", "b"), ("b", "c")]'
 
 
 def from_edges(
-    edges: str | Iterable[tuple[Any, Any]],
+    edges: str | Iterable[tuple[Hashable, Hashable]],
     *,
     name: str = "pattern",
     labels: Mapping[Any, Label] | None = None,
@@ -144,7 +144,7 @@ def from_edges(
     >>> patterns.from_edges([(0, 1), (1, 2)], directed=True).edges
     (('v0', 'v1'), ('v1', 'v2'))
     """
-    given: Iterable[Any] = edges.split() if isinstance(edges, str) else edges
+    given: Iterable[Iterable[Hashable]] = edges.split() if isinstance(edges, str) else edges
     try:
         pairs = [tuple(pair) for pair in given]
     except TypeError:
@@ -243,7 +243,7 @@ def _either_way(pair: Pair, pairs: Sequence[Pair]) -> Pair:
     return pair if turned not in pairs or pairs.index(pair) < pairs.index(turned) else turned
 
 
-def variable(vertex: Any) -> str:
+def variable(vertex: object) -> str:
     """The variable of a vertex."""
     told = str(vertex)
     plain = re.fullmatch(r"[A-Za-z]\w*", told, re.ASCII) and told not in _WORDS
