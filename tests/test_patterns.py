@@ -320,7 +320,7 @@ def test_networkx() -> None:
         (lambda: patterns.named(3), "gdatalog.patterns, or its name, not 3"),  # type: ignore[arg-type]
         (lambda: patterns.path("3"), "a number of vertices is whole, not '3'"),  # type: ignore[arg-type]
         (lambda: patterns.star(2.5), "a number of vertices is whole, not 2.5"),  # type: ignore[arg-type]
-        (lambda: patterns.from_edges(None), "these are no edges: None"),  # type: ignore[arg-type]
+        (lambda: patterns.from_edges(None), "not a list of edges: None"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_pattern(make: object, problem: str) -> None:

@@ -91,7 +91,7 @@ def _asks(session: Session, named: bool, quiet: bool) -> list[Ask]:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
     if named:
         raise UsageError(
-            "this text asks for nothing, so there is nothing to give a name",
+            "the text has no query, so there is no answer for the variable",
             hint="end it with `?- body.`, or with the rule whose relation you want",
         )
     return asks
@@ -101,9 +101,9 @@ def _refuse_many(program: Program) -> None:
     queries = [s for s in program.statements if isinstance(s, Query)]
     if len(queries) > 1:
         raise UsageError(
-            f"a name is for one answer, and this cell asks {len(queries)} times",
+            f"a variable takes one answer, but this cell has {len(queries)} queries",
             queries[1].span,
-            hint="keep its rules in this cell, and ask in others",
+            hint="keep the rules in this cell, and put each query into a cell of its own",
         )
 
 

@@ -142,7 +142,7 @@ class Magics:
                 there = missing and next(self._with_relation(missing[1]), None)
                 if missing and there:
                     each.hint = (
-                        f"{missing[1]} is a relation of {there}: %datalog_db {there} takes it"
+                        f"the database {there} has {missing[1]}: %datalog_db {there} switches to it"
                     )
             raise
 
@@ -204,16 +204,14 @@ class Magics:
             raise UsageError("the database of the magics is closed", hint=hint)
         return self._db
 
-    # ---------------------------------------------------------------------------- what they do
+    # ---------------------------------------------------------------------------- the magics
 
     def datalog(
         self, given: Namespace, text: str, params: Mapping[str, object]
     ) -> Result | Explanation | None:
         if given.profile and (given.explain or given.quiet):
             option = "--explain" if given.explain else "--quiet"
-            raise UsageError(
-                f"{option} evaluates nothing, so there is nothing for --profile to tell"
-            )
+            raise UsageError(f"{option} evaluates nothing, so --profile has nothing to report")
         name = given.name
         if name is not None and not name.isidentifier():
             raise UsageError(
@@ -254,7 +252,7 @@ class Magics:
     def load(self, given: Namespace) -> None:
         *names, data = given.data
         if len(names) > 1:
-            magic.LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
+            magic.LOAD.error(f"expected [RELATION] DATA, found {len(given.data)} words")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
         with self._working() as db:

@@ -148,7 +148,7 @@ def from_edges(
     try:
         pairs = [tuple(pair) for pair in given]
     except TypeError:
-        raise UsageError(f"these are no edges: {edges!r}", hint=_EDGES) from None
+        raise UsageError(f"not a list of edges: {edges!r}", hint=_EDGES) from None
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError("an edge has two ends", hint=_EDGES)
     named = {vertex: variable(vertex) for pair in pairs for vertex in pair}
@@ -158,11 +158,11 @@ def from_edges(
         raise UsageError(f"two vertices would have one name: {', '.join(map(str, named))}")
     ends = [(named[u], named[v]) for u, v in pairs]
     if loop := next((u for u, v in ends if u == v), None):
-        raise UsageError(f"a pattern's vertices are distinct: {loop} is no neighbour of its own")
+        raise UsageError(f"a pattern has no loops: {loop} is connected to itself")
     if not ends:
-        raise UsageError("a pattern has an edge at least")
+        raise UsageError("a pattern needs at least one edge")
     if len(named) > MOST_VERTICES:
-        raise UsageError(f"a pattern has {MOST_VERTICES} vertices at the most, not {len(named)}")
+        raise UsageError(f"a pattern has at most {MOST_VERTICES} vertices, not {len(named)}")
     once = dict.fromkeys(pair if directed else _either_way(pair, ends) for pair in ends)
     told = tuple((named[vertex], label) for vertex, label in (labels or {}).items())
     return Pattern(name, tuple(once), (), told, directed)
