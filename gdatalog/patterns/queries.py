@@ -7,7 +7,7 @@ without labels are few, and known beforehand. Each has rules in which labels are
   the tuples found for these parts. Comparisons of labels keep one of several symmetric tuples.
 - MNI ("minimum node image") counts, for each position of the shape, the vertices that are there in
   some embedding: all vertices with the label, minus those without an embedding. The search for a
-  vertex stops at its first embedding. Tuples below the support are dropped before the next position.
+  vertex stops at its first embedding. Tuples below the support are dropped at once.
 - Instances are counted embeddings. A larger shape may have more of them, so the next size only
   leaves out tuples without any.
 """
