@@ -87,7 +87,7 @@ def test_a_name_gets_the_answer(notebook: Cells) -> None:
         r"In\[\d+\]:3:1: usage error: a variable takes one answer, .* has 2 queries", told
     )
     assert "cannot be the name of a variable" in fails(notebook, "%%datalog ?-\nfan(x).")
-    assert "nothing to give a name" in fails(notebook, "%%datalog x\n.decl e(x: int)")
+    assert "the text has no query" in fails(notebook, "%%datalog x\n.decl e(x: int)")
     assert "negative" in fails(notebook, "%datalog --limit -1 fan(x)")
 
 
@@ -280,7 +280,7 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "neither a variable nor a file 'folows'" in told and "did you mean follows?" in told
     assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
     assert "edgs.csv" in fails(notebook, "%datalog_load E edgs.csv")
-    assert "two words" in fails(notebook, "%datalog_load E F G")
+    assert "found 3 words" in fails(notebook, "%datalog_load E F G")
 
 
 def test_relations(notebook: Cells) -> None:

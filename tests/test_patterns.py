@@ -305,9 +305,9 @@ def test_networkx() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: patterns.from_edges("ab ba aa"), "a is no neighbour"),
+        (lambda: patterns.from_edges("ab ba aa"), "a is connected to itself"),
         (lambda: patterns.from_edges("abc"), "two ends"),
-        (lambda: patterns.from_edges([]), "has an edge"),
+        (lambda: patterns.from_edges([]), "at least one edge"),
         (lambda: patterns.clique(1), "from 2 to 10"),
         (lambda: patterns.cycle(2), "from 3 to 10"),
         (lambda: patterns.biclique(0, 3), "each side"),
