@@ -377,7 +377,9 @@ class DeviceMarkedRows(MarkedRows):
         return self.ops.spans(rows)
 
     def _grow(self, packing: RowPacking) -> None:
-        known = None if self._packing is None else self.rows([np.dtype(np.int64)] * len(packing.bits))
+        known = (
+            None if self._packing is None else self.rows([np.dtype(np.int64)] * len(packing.bits))
+        )
         self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
         if known is not None:
             self.add(known)
