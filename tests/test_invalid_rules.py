@@ -437,3 +437,11 @@ def test_statements_without_some_relations() -> None:
         '.input q("f.csv")',
         text[4],
     ]
+
+
+def test_a_rule_with_an_aggregate_may_be_kept_by_two_texts(db: gd.Database) -> None:
+    for name in ("first", "second"):
+        db.run("n(count()) <- E(_, _).", name=name)
+    assert db["n"].fetchall() == [(2,)]
+    with pytest.raises(gd.DatalogError, match="another rule beside the one that aggregates"):
+        db.run("n(count()) <- F(_).")

@@ -3,7 +3,7 @@
 A min or max is taken over all rules and facts of a relation, at the same columns: a rule with a
 plain value there is rewritten to the min (or max) of that value. With any other aggregate, a
 relation has one rule, without `;`, and no facts: the aggregate ranges over the bindings of one
-body.
+body. A rule that is given again is the same rule.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def check_heads(
             by_head[rule.head.name].append(rule)
     columns: dict[str, dict[int, str]] = {}
     wrong: set[str] = set()
+    repeated: set[int] = set()
     for name, group in by_head.items():
         others: list[CheckedRule | s.Atom] = [*group, *facts.get(name, ())[:1]]
         relation = catalog.relations[name]
@@ -45,12 +46,16 @@ def check_heads(
         before = len(errors)
         single = next((rule for rule in group if _kinds(rule.head) - set(COMBINING)), None)
         if single is not None:
+            same = {id(rule) for rule in group if rule is not single and rule == single}
+            repeated |= same
+            others = [other for other in others if id(other) not in same]
             _check_single(single, others, loaded, errors)
         elif len(others) > 1 or loaded:
             columns[name] = _check_combined(group, errors)
         if len(errors) > before:
             wrong.add(name)
-    return [_combined(rule, columns.get(rule.head.name, {})) for rule in rules], wrong
+    once = [rule for rule in rules if id(rule) not in repeated] if repeated else rules
+    return [_combined(rule, columns.get(rule.head.name, {})) for rule in once], wrong
 
 
 def aggregate_columns(head: s.Atom) -> dict[int, str]:
