@@ -119,13 +119,13 @@ def test_only_the_columns_that_are_asked_for_are_read(
 def test_a_block_that_is_too_much_is_cut(
     db: gd.Database, near: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = in_place._Passing._run
+    call = in_place.BlockScheduler._run
 
-    def hard(self: in_place._Passing, block: in_place.PartRange) -> Call:
+    def hard(self: in_place.BlockScheduler, block: in_place.PartRange) -> Call:
         made = call(self, block)
         return made if block.rows < 5 else replace(made, function=pool_calls.hard)
 
-    monkeypatch.setattr(in_place._Passing, "_run", hard)
+    monkeypatch.setattr(in_place.BlockScheduler, "_run", hard)
     text = "r(y, count()) <- E(x, y, _, _), S(x, _)."
     assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
 

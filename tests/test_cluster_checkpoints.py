@@ -22,7 +22,7 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog.cluster.pool import Call, Lost, RemoteValue
 from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions
-from gdatalog.cluster.recursion.checkpoints import Checkpoints, _packed, seated
+from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.engine.fixpoint.delta import DeltaRelation
@@ -276,15 +276,6 @@ def test_a_fixpoint_that_fails_leaves_nothing(every_round: None) -> None:
 def test_owners_have_seats() -> None:
     assert seated(["a", "b"], ["a", "b", "c"]) == ["a", "b"]
     assert seated(["a", "b", "c", "d"], ["d"]) == ["d"] * 4
-    assert sorted(seated(["d"] * 4, ["d", "e"])) == ["d", "d", "e", "e"]
-
-
-def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "AT_ONCE", 4)
-    blocks = [(np.arange(start, stop),) for start, stop in ((0, 1), (1, 3), (3, 13), (13, 14))]
-    packed = [columns[0].tolist() for columns in _packed(blocks)]
-    assert [key for keys in packed for key in keys] == list(range(14))
-    assert len(packed) < 5 and max(map(len, packed)) < 8
 
 
 @pytest.mark.parametrize("dedup", ["sort", "bitmap", "hash"])
@@ -313,7 +304,7 @@ def test_what_was_moved_is_written_too() -> None:
     state = PartitionState(None)
     with pytest.raises(StaleState):
         list(state.blocks())
-    rows = [("homes", "p", 3, [(np.arange(3),)]), ("homes", "q", 1, [])]
+    rows = [("homes", "p", (np.arange(3),), 3), ("homes", "q", (), 1)]
     assert list(copied(PartitionState(None, rows)).blocks())[1] == rows[1]
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.joins.in_place import InPlaceRun, in_place
-from gdatalog.cluster.joins.partitioned import PartitionedRun, partitioned_spread
-from gdatalog.cluster.joins.replicated import ReplicatedRun
+from gdatalog.cluster.joins.in_place import BlockScheduler
+from gdatalog.cluster.joins.partitioned import bucket_scheduler, partitioned_spread
+from gdatalog.cluster.joins.replicated import ClusterRun, MorselScheduler, Schedule
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
@@ -96,14 +97,14 @@ class DaskCluster:
                 return run_rule(plan, sources, context, limit, report, stats=stats)
         began = perf_counter()
         keeper = self.keeper(context.memory)
-        given = self.pool, keeper, plan, sources, context, report, stats
-        run: ReplicatedRun
-        if plan.passes_over is not None:
-            run = InPlaceRun(*given, relation=inputs.relation(plan.passes_over))
+        spread = Spread(way, len(self.pool.workers), stays=plan.passes_over)
+        schedule: Schedule = MorselScheduler
+        if way == "in place":
+            schedule = BlockScheduler
         elif way == "partitioned":
-            run = PartitionedRun(*given, store=self.store, relation_of=inputs.relation)
-        else:
-            run = ReplicatedRun(*given)
+            schedule = partial(bucket_scheduler, self.store)
+        given = self.pool, keeper, plan, sources, context, report, stats
+        run = ClusterRun(*given, spread, schedule, inputs.relation)
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
@@ -112,7 +113,7 @@ class DaskCluster:
         if report is not None:
             report.rows += count_of(derived)
             report.seconds += seconds
-            report.spread = run.spread()
+            report.spread = run.told()
         if stats is not None:
             stats.seconds += seconds
         return derived
@@ -143,8 +144,9 @@ class DaskCluster:
             return None
         way, patient = placed
         if plan.passes_over is not None:
-            relation = inputs.relation(plan.passes_over)
-            return in_place(plan.passes_over, relation, len(self.pool.threads))
+            rows, workers = inputs.relation(plan.passes_over).remote, len(self.pool.threads)
+            blocks = None if rows is None else len(rows.parts)
+            return Spread(way, workers, blocks, stays=plan.passes_over)
         if way == "partitioned":
             found = partitioned_spread(plan, inputs.relation, self.store)
         else:

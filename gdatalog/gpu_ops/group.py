@@ -1,12 +1,12 @@
 """Several GPUs of one machine as one device.
 
-Rows and tries are made on the first GPU. A join or fixpoint that is large enough runs on all GPUs:
-the tries that it reads are copied to the others, from device to device, and stay there as long as
-the first GPU keeps them. The units of its first level (`kernels/work.cuh`) are cut into pieces. A
-piece takes every n-th stretch of units, so that all pieces cost about the same. A host thread for
-each GPU claims one piece after the other from a counter. The results are copied to the first GPU.
+The first GPU builds rows and tries. A join or fixpoint that is large enough runs on all GPUs. The
+others copy the tries that it reads, from device to device, and keep them as long as the first GPU
+does. The units of the first level (`kernels/work.cuh`) are divided into n pieces. A piece has every
+n-th interval of units, so that all pieces cost about the same. Each GPU has a host thread, which
+claims one piece after the other from a counter. The first GPU copies the results.
 
-An error or an interrupt on one GPU stops all. A GPU that fails is left out from then on.
+An error or an interrupt on one GPU stops all of them. A GPU that has failed is not used again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DeviceGroup(Gpu):
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
-        """Runs a plan depth-first, on all GPUs if they are to share it."""
+        """Runs a plan depth-first, on all GPUs if the plan's placement says so."""
         if run.shared is None or not run.printed.parallel:
             return super().walk(run, wanted, part)
 
@@ -73,7 +73,7 @@ class DeviceGroup(Gpu):
     def follow(
         self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
     ) -> Found:
-        """Runs a partitioned fixpoint, on all GPUs if they are to share it."""
+        """Runs a partitioned fixpoint, on all GPUs if the plan's placement says so."""
         if run.shared is None:
             return super().follow(run, rooms, first, part)
 
@@ -89,7 +89,7 @@ class DeviceGroup(Gpu):
         tries: Sequence[Trie],
         limits: Limits,
     ) -> Found:
-        """Runs all pieces of some work."""
+        """Runs all pieces of a join or fixpoint."""
 
         def run(gpu: Gpu, tries: Sequence[Trie], _: Any, limits: Limits, part: Part) -> Found:
             return piece(gpu.ops, tries, limits, part[0])
@@ -141,12 +141,12 @@ class DeviceGroup(Gpu):
     ) -> Found:
         """Runs all pieces; returns their rows by relation, on the first GPU."""
         self._wait()
-        if printed is not None:  # not in their threads: Python 3.11 parses in one at a time
+        if printed is not None:  # before the threads start: Python 3.11 parses in one at a time
             for gpu in self.others:
                 gpu.walks.loops_like(self.walks, printed)
         for trie in tries:
             _ = isinstance(trie, Trie) and trie.total  # computes it here, before threads read it
-        self.driver.synchronize()  # the others copy finished arrays
+        self.driver.synchronize()  # the others may only copy finished arrays
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
         helpers = [
@@ -190,7 +190,7 @@ class DeviceGroup(Gpu):
             gpu.driver.spins = spins
 
     def _raise(self, helpers: Sequence[Helper]) -> None:
-        """Raises the first error of the other GPUs, if any; leaves failed GPUs out from now on."""
+        """Raises the first error of the other GPUs, if any. GPUs that failed are not used again."""
         errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
         for gpu, error in errors:
             if _lost(error):
@@ -207,7 +207,7 @@ class DeviceGroup(Gpu):
             raise error
 
     def _together(self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Any]) -> Found:
-        """The rows of all pieces, in the pieces' order. Adds up their counts."""
+        """The rows of all pieces, in order. Adds the other GPUs' counts to the first GPU's."""
         found: dict[int, Found] = dict(own.found)
         for helper in helpers:
             for name, array in helper.results():
@@ -231,7 +231,7 @@ def _lost(error: BaseException) -> TypeGuard[DeviceError]:
     return isinstance(error, DeviceError) and error.__cause__ is not None
 
 
-# The other GPUs of a group: copies of the first GPU's tries, and pieces of its work.
+# The other GPUs of a group, which copy the first GPU's tries and run pieces of its work.
 
 
 Found = list[list[Block]]  # blocks of rows, by relation
@@ -350,7 +350,7 @@ class Helper:
         self.pieces.take(
             claims, parts, lambda part: run(self.gpu, tries, self.given, limits, (part, parts))
         )
-        self.gpu.driver.synchronize()  # the first GPU copies finished arrays
+        self.gpu.driver.synchronize()  # the first GPU may only copy finished arrays
 
     def _copied(self, name: str, array: Any) -> Any:
         """An argument on this GPU. Counts start at zero on each GPU."""

@@ -1,11 +1,11 @@
 """Depth-first joins on a GPU: launches a plan's kernel until all of its work is done.
 
-The grid has as many blocks as are resident at once. Rows go to a pool. When the pool is empty,
-tiles put their unfinished tasks back and the launch ends. The host drains or enlarges the pool, and
-the next launch goes on with the same counter and queue of tasks.
+The grid has as many blocks as are resident at once. Tiles write rows to the free blocks of a pool.
+When no block is free, tiles put their unfinished tasks back and the launch ends. The host drains or
+enlarges the pool, and the next launch goes on with the same counter and queue of tasks.
 
-Before the loops run, a kernel computes the intersections that they read by edge, for all edges. So
-tiles only read them, and none waits for another.
+If the loops read cached intersections by edge, a kernel computes those of all edges before the
+loops run. So tiles only read them, and none waits for another.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Block = tuple[Any, ...]
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
 
-PIECES = 16  # into which the rest of a task is cut when it is shared
+PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
 MOST_KERNELS = 256
@@ -67,14 +67,14 @@ FEWER = 4  # times fewer tiles, if each needs more of the pool
 
 @dataclass(frozen=True, slots=True)
 class SharingTuning:
-    """`limit`: nanoseconds after which a tile checks whether others wait for a part of its task; 0:
-    it shares whenever it can; negative: never."""
+    """How tiles share work. `limit`: nanoseconds after which a tile checks whether others wait for
+    a part of its task; 0: it shares whenever it can; negative: never."""
 
     limit: int = 250_000
-    grain: int = 0  # units that a tile takes at once; 0: from their total
+    grain: int = 0  # units that a tile takes at once; 0: depends on their total
     pool_rows: int = 1 << 22  # rows of the pool at first
-    most_rows: int = 1 << 28  # rows of it later: draining it takes memory, too
-    blocks: int = 0  # of the grid; 0: as many as are resident
+    most_rows: int = 1 << 28  # most rows of the pool, since draining it takes memory, too
+    blocks: int = 0  # blocks of the grid; 0: as many as are resident
 
 
 class Walks:
@@ -86,14 +86,14 @@ class Walks:
         self.ops = ops
         self.indexes = indexes
         self.tuning = SharingTuning()
-        self.ends: Any = None  # an array for the end of each block in the last launch
+        self.ends: Any = None  # an array for the time at which each block of a launch ends
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
 
     def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
-        """The loops of one plan: another plan may have the same source and other constants."""
+        """The loops of one plan. Plans with the same source may have different constants."""
         found = self._loops.get(id(printed))
         if found is None or found.printed is not printed:
             if len(self._loops) >= MOST_KERNELS:
@@ -126,8 +126,8 @@ class Walks:
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device.
 
-        `part`: a part of the units of the plan's first level. `rooms`: the elements that a tile
-        needs of scratch whose size does not depend on tries.
+        `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
+        a tile needs of scratch whose size does not depend on tries.
         """
         limits = run.limits
         with limits.watch.work("compiling", run.label):
@@ -184,7 +184,7 @@ class _Launch:
         self.rooms = rooms
         self.fresh = (
             "marks" in run.beside
-        )  # whether only new rows are output; they are final at once
+        )  # whether only new rows are output; these are final once they are written
         self.loops = loops
         self.cleared = [name for name in rooms if name.startswith("seen")]
         self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
@@ -193,7 +193,7 @@ class _Launch:
         self.xp: Any = walks.driver.xp
         self.tries: list[Any] = [run.tries[at] for at in run.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        # What constants and tables are made from; several devices are given these themselves.
+        # Constants and tables depend on the scope; a group of devices passes the arrays instead.
         found = run.scope
         constants = found if isinstance(found, dict) else run.printed.expressions.arguments(found)
         self.given = {**self._inputs(constants), **run.beside}
@@ -227,7 +227,7 @@ class _Launch:
         return given
 
     def _scratch(self) -> Scratch:
-        """The tiles that run, as many as are resident and have memory, and their scratch."""
+        """The scratch of as many tiles as are resident at once and have memory."""
         loops = self.loops
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
@@ -262,7 +262,7 @@ class _Launch:
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
-            for name in self.cleared:  # a launch that ended early has left marks, or counts
+            for name in self.cleared:  # a launch that ended early leaves marks, or counts
                 scratch[name].fill(0)
             held = sum(part.nbytes for block in found[apart:] for part in block)
             size = sum(o.nbytes for o in outputs)
@@ -314,11 +314,12 @@ class _Launch:
             count = more
 
     def _with_fewer_tiles(self, count: int, room: int) -> int:
-        """The number of blocks from now on, if most rows were undone and the pool cannot grow.
+        """The number of blocks of the next launches, if most rows were undone and the pool cannot
+        grow.
 
-        A tile in the middle of a unit undoes the unit's rows when the pool is empty. Fewer tiles
+        When no block is free, a tile in the middle of a unit undoes the unit's rows. Fewer tiles
         have more blocks each; a single tile only undoes a unit with more rows than the whole pool.
-        So the rows undone are at most those kept, and one pool of rows for each reduction of tiles.
+        So at most as many rows are undone as are kept, plus one pool of rows for each reduction.
         """
         if self.rooms:
             raise MemoryLimitError(
@@ -331,9 +332,8 @@ class _Launch:
         return count
 
     def _short(self, held: int, size: int) -> bool:
-        """Whether blocks must go to the host: to make room for the next rows of fixpoints, which
-        nothing reads before the launch ends, or for anything else if the caller wants rows on the
-        host."""
+        """Whether blocks must go to the host to make room. A fixpoint's rows may always go, since
+        nothing reads them before its end; other rows only if the caller wants rows on the host."""
         if self.limits.to_host:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.account.held.get("blocks", 0)
@@ -346,7 +346,7 @@ class _Launch:
             return self.walks.driver.fetched(column)
 
     def _ticks(self) -> int:
-        """The ticks of the kernels' clock between two checks whether others wait."""
+        """The ticks of the kernels' clock between two checks whether other tiles wait."""
         limit = self.walks.tuning.limit
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
@@ -360,7 +360,7 @@ class _Launch:
         if self.loops.printed.single:
             return 1, self.tiles
         blocks, affordable = self.walks.tuning.pool_rows // BLOCK_ROWS, self._affordable()
-        if not self.rooms:  # fixpoints on few tiles are quicker on the CPU
+        if not self.rooms:  # with few tiles, a fixpoint is faster on the CPU
             self.tiles = max(1, min(self.tiles, affordable))
         return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))
 
@@ -376,7 +376,7 @@ class _Launch:
         """The rows of the pool's used blocks, without gaps."""
         if not len(counts):
             return None
-        if self.loops.printed.single:  # each block that was taken has one row
+        if self.loops.printed.single:  # each used block has one row
             return tuple(output[: len(counts)] for output in outputs)
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
@@ -388,14 +388,14 @@ class _Launch:
 
 KEPT_LISTS = "kept lists"
 KEPT_SHARE = 2  # lists take at most this part of the free memory
-LANES = 32  # of a tile, which takes an edge at a time
+LANES = 32  # lanes of a tile, which takes one edge at a time
 
 
 def kept_lists(
     walks: Walks, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
 ) -> dict[str, Trie]:
-    """The intersections that a plan's loops read, by the argument's name: tries of one level, which
-    are cached as the tries are that they are made from."""
+    """The intersections that a plan's loops read, by the argument's name, as tries of one level.
+    They are cached like the tries that they are computed from."""
     found: dict[str, Trie] = {}
     for lists in (each for each in arguments if each.kind == "lists"):
 

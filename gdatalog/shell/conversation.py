@@ -228,13 +228,13 @@ def saved(
         taken.add(where)
         statements.append(Directive("input", (name,), path=where, options=options))
     params = parameters_of(statements, session.params, session.checked.param_types)
-    lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read brings it back."]
+    lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read restores it."]
     if params:
         named = shlex.quote(os.path.basename(path))
         lines.append(f"// It has parameters: gdatalog {params} {named}")
     lines += map(format_node, statements)
     if aside:
-        lines.append("// These were not valid when this was saved:")
+        lines.append("// These statements were invalid when the session was saved:")
         lines += [f"// {line}" for s in aside for line in format_node(s).splitlines()]
     return "".join(line + "\n" for line in lines), len(statements), data, params
 

@@ -127,7 +127,7 @@ def answer_all(
     seen: set[str] = set()  # an error shared by several answers is reported once
     asked = session.asks()
     if not asked:
-        say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
+        say("note: the program has no query, so nothing was evaluated; add `?- ...` or `.output R`")
     metrics = session.context.metrics
     for ask in asked:
         started, spread = perf_counter(), metrics.spread
@@ -215,7 +215,7 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
         except UnicodeDecodeError:
             raise DataError("cannot read stdin: it is not UTF-8 text") from None
     if not os.path.exists(name) and ("?-" in name or "(" in name):
-        raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
+        raise UsageError(f"there is no file {name!r}", hint="to run a program text, use -c")
     return name, read_text(name, db.workspace.policy)
 
 

@@ -1,7 +1,7 @@
-"""What a worker runs: a rule's join within some cells, and what it returns.
+"""Runs a rule's join on a worker, within some cells.
 
-A call runs its cells one by one until its time is over. It returns the cells that it did not reach,
-and a cell that takes too long, which the driver divides.
+A call runs its cells one by one until its time is over. The driver reassigns the cells that it did
+not reach, and divides a cell that took too long.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells
-from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
+from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, too_small
 from gdatalog.cluster.pool import Call, TaskStage, TooLarge
 from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
@@ -26,11 +26,9 @@ from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.sinks import DistinctSink
 from gdatalog.plan import Filter, Guard, JoinPlan, Seek, Slot, Step, TrieRef
 from gdatalog.plan.cells import EVERYTHING
-from gdatalog.plan.effects import one_row_each, widens
-from gdatalog.plan.placement import Spread
+from gdatalog.plan.effects import widens
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.on_device import KnownRows
-from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemotePart, RemoteRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
@@ -64,56 +62,26 @@ class PartRange:
         return parts if self.rows > 1 else []
 
 
-class InPlaceRun(ReplicatedRun):
-    """The run of a rule over the blocks of one relation."""
+class BlockScheduler(CellScheduler):
+    """Runs a join over all blocks of a relation."""
 
-    def __init__(self, *given: Any, relation: Relation) -> None:
-        super().__init__(*given)
-        self.relation = relation
-        self.blocks = 0
-
-    def spread(self) -> Spread:
-        name, workers = self.plan.passes_over, len(self.pool.connection.client.nthreads())
-        assert name is not None
-        told = in_place(name, self.relation, workers)
-        return replace(told, cells=self.blocks, moved=self.moved, calls=self.calls)
-
-    def _apart(self) -> bool:
-        if len(self.plan.joins) > 1 or not one_row_each(self.plan.joins[0]):
-            return False
-        given, rows = self.plan.joins[0].given, self.relation.remote
-        assert given is not None and rows is not None
-        return len(given.columns) == len(self.relation.types) and rows.known >= KnownRows.DISTINCT
-
-    def compiles(self, join: JoinPlan) -> bool:
-        return widens(join) and super().compiles(join)
-
-    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
-        return _Passing(self, number, mode, limit)
-
-
-def in_place(name: str, relation: Relation, workers: int) -> Spread:
-    """The spread of a rule that reads a relation in place."""
-    rows = relation.remote
-    return Spread("in place", workers, None if rows is None else len(rows.parts), stays=name)
-
-
-class _Passing(CellScheduler):
-    """One join over all blocks."""
-
-    def __init__(self, run: InPlaceRun, number: int, mode: Mode, limit: int | None) -> None:
+    def __init__(self, run: ClusterRun, number: int, mode: Mode, limit: int | None) -> None:
         super().__init__(run, number, mode, limit, run.context.memory)
-        join = self.join
-        assert join.given is not None and run.relation.remote is not None
+        join, name = self.join, self.plan.passes_over
+        assert join.given is not None and name is not None
+        rows = run.relation_of(name).remote
+        assert rows is not None
         self.scope = run.scope
         self.columns = join.given.columns
         self.firm = not widens(join)
         self.made = run.tries(join)
         self.tries = {ref: run.pool.broadcast(id(trie), trie) for ref, trie in self.made.items()}
-        rows = run.relation.remote
         self.parts = self._distinct(rows, join) if join.bag else rows.parts
-        run.blocks += len(self.parts)
+        run.spread = replace(run.spread, cells=(run.spread.cells or 0) + len(self.parts))
         self.total = max(1, sum(part.rows for part in self.parts))
+
+    def _compiles(self) -> bool:
+        return widens(self.join) and super()._compiles()
 
     # ---------------------------------------------------------------------- rows, each once
 

@@ -1,4 +1,4 @@
-"""The layout of a join: which variables can be cut, and which rows their ranges select.
+"""The layout of a join: which variables are restricted to key ranges, and which rows these select.
 
 Variables that are joined through the same columns share a domain. The rows that a join reads of a
 relation are a source; each of its tries uses rows of a source in a role.

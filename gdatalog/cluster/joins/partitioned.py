@@ -33,7 +33,7 @@ from gdatalog.cluster.joins.buckets import (
     sliced,
     where_to_cut,
 )
-from gdatalog.cluster.joins.replicated import CellScheduler, ReplicatedRun, too_small
+from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, MorselScheduler, too_small
 from gdatalog.cluster.joins.share_search import (
     Assigner,
     Batch,
@@ -56,32 +56,23 @@ OFTEN = 1.0  # seconds between updates of the list of workers
 PREPARED = 0.2  # share of the progress bar for counting and bucketing rows
 
 
-class PartitionedRun(ReplicatedRun):
-    """The run of a rule whose joins run on workers that each have a part of the rows."""
+def bucket_scheduler(
+    store: BucketStore, run: ClusterRun, number: int, mode: Mode, limit: int | None
+) -> CellScheduler:
+    """The scheduler of a join; one that only reads numbers of rows needs no buckets."""
+    if any(ref.columns for ref in run.plan.joins[number].tries):
+        return BucketScheduler(store, run, number, mode, limit)
+    return MorselScheduler(run, number, mode, limit)
+
+
+class BucketScheduler(CellScheduler):
+    """Runs a join over buckets: chooses the buckets, and which worker runs which cells."""
 
     def __init__(
-        self, *given: Any, store: BucketStore, relation_of: Callable[[str], Relation]
+        self, store: BucketStore, run: ClusterRun, number: int, mode: Mode, limit: int | None
     ) -> None:
-        super().__init__(*given)
-        self.store, self.relation_of = store, relation_of
-        self.planned: list[ShareChoice] = []
-
-    def spread(self) -> Spread:
-        spread = spread_of(self.planned, len(self.pool.workers))
-        return replace(spread, moved=self.moved, calls=self.calls, on_gpus=self.gpu_calls)
-
-    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
-        if any(ref.columns for ref in self.plan.joins[number].tries):
-            return PartitionedJoin(self, number, mode, limit)
-        return super()._scheduler(number, mode, limit)  # it only reads numbers of rows
-
-
-class PartitionedJoin(CellScheduler):
-    """A join over buckets: chooses the buckets, and which worker runs which cells."""
-
-    def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
-        self.partitioned, self.store = run, run.store
-        self.memory, self.slots = self.store.room()
+        self.store = store
+        self.memory, self.slots = store.room()
         super().__init__(run, number, mode, limit, self.memory)
         self.left: deque[Batch] = deque()  # batches to run again
         self.busy: dict[str, int] = {}
@@ -121,7 +112,7 @@ class PartitionedJoin(CellScheduler):
 
     def _bucket(self) -> None:
         """Counts rows by fine key ranges, chooses shares, and sorts the rows into buckets."""
-        run, pool = self.partitioned, self.pool
+        run, pool = self.join_run, self.pool
         self.layout, bases, samples = self.store.laid_out(self.join, run.relation_of)
         domains = fine(self.layout, samples)
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
@@ -139,7 +130,8 @@ class PartitionedJoin(CellScheduler):
         workers = len(pool.workers)
         threads = max(1, self.slots // workers)
         self.choice = choose(census, self.memory // MAKING, workers, threads)
-        run.planned.append(self.choice)
+        run.choices.append(self.choice)
+        run.spread = spread_of(run.choices, workers)
         self.shares = self.choice.shares
         for at, each in enumerate(self.buckets):
             each.grid = replace(each.grid, domains=self.shares.domains)
@@ -245,7 +237,7 @@ class PartitionedJoin(CellScheduler):
         for step in self.join.steps:
             role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.partitioned.relation_of(self.layout.sources[role.source].relation)
+                relation = self.join_run.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
                 found[role.source] = self.pool.broadcast(id(ranking), ranking)
         return found

@@ -16,6 +16,7 @@ from typing import Any
 
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
+from gdatalog.cluster.joins.share_search import ShareChoice
 from gdatalog.cluster.pool import Call, Pool, RemoteValue, TaskStage, TooLarge
 from gdatalog.cluster.rows import (
     OwnedRows,
@@ -45,6 +46,7 @@ from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.placement import ExecutorChoice, Spread
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import KnownRows
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import Keeper, RemotePart, RemoteRows
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
@@ -59,7 +61,7 @@ class CellScheduler(ABC):
     """
 
     def __init__(
-        self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None, memory: int
+        self, run: ClusterRun, number: int, mode: Mode, limit: int | None, memory: int
     ) -> None:
         """`mode`, `limit`: see `JoinTask`. `memory`: what a call may hold, in bytes."""
         self.join_run, self.pool, self.limits = run, run.pool, run.limits
@@ -68,7 +70,7 @@ class CellScheduler(ABC):
         self.symbols = texts_for(self.pool, [self.plan], run.scope)
         device = self.pool.connection.device if isinstance(self.symbols, FewTexts) else "cpu"
         context = CallContext.of(run.context, memory, device=device)
-        if context.knobs.strategy == "auto" and run.compiles(self.join):
+        if context.knobs.strategy == "auto" and self._compiles():
             context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
         known = len(run.scope.symbols)
         task = JoinTask(self.plan, number, context, mode, known, limit, self.limits.chunk)
@@ -102,6 +104,10 @@ class CellScheduler(ABC):
         self, tag: Any, function: Callable[..., CellResult], args: Any, worker: str | None
     ) -> Call:
         return Call(function, args, self.join_run.keep, worker, tag, CellResult.light)
+
+    def _compiles(self) -> bool:
+        """Whether workers compile the loops at once, and do not try slow strategies first."""
+        return self.join.cost >= WORTH
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Replaces a call that ran out of memory by smaller calls."""
@@ -140,7 +146,7 @@ class MorselScheduler(CellScheduler):
     to the threads that end first.
     """
 
-    def __init__(self, run: ReplicatedRun, number: int, mode: Mode, limit: int | None) -> None:
+    def __init__(self, run: ClusterRun, number: int, mode: Mode, limit: int | None) -> None:
         super().__init__(run, number, mode, limit, run.context.memory)
         tries = run.tries(self.join)
         self.tries = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
@@ -209,9 +215,15 @@ class MorselScheduler(CellScheduler):
         return rest + (smaller or [])
 
 
-class ReplicatedRun(PlanRun):
-    """The run of a rule whose joins run on workers, morsel by morsel; the driver combines their
-    results."""
+# Makes the scheduler of a join, from the run, the join's number, the mode and the limit.
+Schedule = Callable[["ClusterRun", int, Mode, int | None], CellScheduler]
+
+
+class ClusterRun(PlanRun):
+    """The run of a rule whose joins run on workers; the driver combines their results.
+
+    `spread`: what explain and profile show of it. `relation_of`: the relations that it reads.
+    """
 
     def __init__(
         self,
@@ -222,22 +234,22 @@ class ReplicatedRun(PlanRun):
         context: ExecutionContext,
         report: RuleRun | None,
         stats: RuleRound | None,
+        spread: Spread,
+        schedule: Schedule,
+        relation_of: Callable[[str], Relation],
     ) -> None:
         super().__init__(plan, sources, context, report, stats=stats)
-        self.pool, self.keeper = pool, keeper
+        self.pool, self.keeper, self.spread = pool, keeper, spread
+        self.schedule, self.relation_of = schedule, relation_of
+        self.choices: list[ShareChoice] = []  # of joins over buckets
         self.keep = False  # whether many rows or groups stay on workers
         self.moved = 0  # bytes moved between workers
         self.calls = self.gpu_calls = 0
 
-    def spread(self) -> Spread:
+    def told(self) -> Spread:
         """How the rule was spread, for a profile."""
-        return Spread(
-            "replicated",
-            len(self.pool.workers),
-            moved=self.moved or None,
-            calls=self.calls,
-            on_gpus=self.gpu_calls,
-        )
+        moved = self.moved or (None if self.spread.way == "replicated" else 0)
+        return replace(self.spread, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -258,7 +270,14 @@ class ReplicatedRun(PlanRun):
 
     def _apart(self) -> bool:
         """Whether calls give disjoint rows."""
-        return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
+        join, name = self.plan.joins[0], self.plan.passes_over
+        if len(self.plan.joins) > 1 or not one_row_each(join):
+            return False
+        if name is None or join.given is None:
+            return True
+        relation = self.relation_of(name)
+        whole = len(join.given.columns) == len(relation.types)
+        return whole and relation.store.known >= KnownRows.DISTINCT
 
     def into_set(self, number: int, sink: RowSet) -> None:
         if sink.done:
@@ -285,13 +304,10 @@ class ReplicatedRun(PlanRun):
     ) -> Generator[CellResult, None, None]:
         """The workers' results for the cells of a join."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        with closing(self._scheduler(number, mode, limit).run()) as results:
+        with closing(self.schedule(self, number, mode, limit).run()) as results:
             for found in results:
                 self._take(number, found)
                 yield found
-
-    def _scheduler(self, number: int, mode: Mode, limit: int | None) -> CellScheduler:
-        return MorselScheduler(self, number, mode, limit)
 
     def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
         """The tries of a join, built largest first."""
@@ -326,10 +342,6 @@ class ReplicatedRun(PlanRun):
         if self.report is not None:
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
-
-    def compiles(self, join: JoinPlan) -> bool:
-        """Whether workers compile a join's loops at once, and do not try slow strategies first."""
-        return join.cost >= WORTH
 
 
 # Collecting the results of cells: few are fetched, many stay on the workers.

@@ -6,8 +6,8 @@ the layout a class; its cell is the bindings in these classes. The rows of a sou
 buckets by the classes of their columns; a block needs the buckets that may have rows of its
 bindings.
 
-Shares are chosen from others of fine classes, of which coarser ones consist. Workers count their
-own rows in each combination of fine classes, and the driver adds the counts.
+Workers count their rows in each combination of many fine classes, and the driver adds up the
+counts. It then merges fine classes into the classes of the shares (`share_search.py`).
 """
 
 from __future__ import annotations
@@ -109,8 +109,11 @@ class Domain:
 
 @dataclass(frozen=True)
 class Shares:
-    """`rows`: for each source, the number of rows in each bucket, as an array over the classes of
-    its dims (see `count`). `row_bytes`: the bytes of a row of each source."""
+    """The classes of each domain, and the sizes of the buckets.
+
+    `rows`: for each source, the number of rows in each bucket, as an array over the classes of its
+    dims (see `count`). `row_bytes`: the bytes of a row of each source.
+    """
 
     layout: Layout
     domains: tuple[Domain, ...]

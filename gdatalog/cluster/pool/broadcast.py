@@ -2,12 +2,12 @@
 
 If all workers see a folder of the driver, a value is a file there; a worker maps it when a call
 first needs it. Otherwise the value is a Dask task, whose result calls depend on. Both can be
-computed again after a worker has died. A worker that does not see the folder reports it
-(`MissingBroadcast`); then values are sent.
+computed again after a worker has died. If a worker does not see the folder, its calls raise
+`MissingBroadcast`, and values are sent as tasks from then on.
 
-A key identifies a value while the value lives, because `id` may return the same number again
-later. Workers keep the most recently used values, in at most half of their memory. They drop a
-value when its key is unknown and nobody holds the `Broadcast`.
+A key identifies a value only while the value lives, because Python may reuse an `id`. Workers keep
+the most recently used values, in at most half of their memory. They drop a value when the driver
+has neither the value nor its `Broadcast` any more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calls that workers run, and the results that they keep.
 
 A call is sent as bytes: a pickled function and its arguments, which refer to values on workers by
-name. A call stops at its next poll when nobody waits for it any more.
+name. A call stops at its next poll after the driver has cancelled it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gdatalog.cluster.workers import own_worker
 from gdatalog.errors import Error, Interrupted, MemoryLimitError
 from gdatalog.records import dataclass, field
 
-LOOK = 0.05  # seconds between two looks at whether anybody waits
+LOOK = 0.05  # seconds between checks for cancellation
 
 
 class _Packer(pickle.Pickler):
@@ -73,8 +73,8 @@ def itself(value: Any) -> Any:
 
 
 class _Caller(Watch):
-    """The caller of a call, as its worker sees it. When the driver stops a query or dies, Dask
-    cancels the task, and the call's next poll raises."""
+    """The watch of a call on a worker. When the driver stops a query or dies, Dask cancels the
+    task, and the call's next poll raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Call:
 
 
 class Lost(Exception):
-    """A call's input is no longer as it was, though its worker lives."""
+    """A call's input is lost or has changed, although its worker lives."""
 
 
 class TooLarge(MemoryLimitError):

@@ -1,13 +1,12 @@
-"""Routes: where new rows of a hash-partitioned fixpoint are sent.
+"""Routes: where a hash-partitioned fixpoint sends new rows.
 
-Each owner has the rows of every recursive relation with certain hashes: its home rows. A recursive
-rule follows a new row on an owner that has all rows that the rule joins with it. So new rows are
-sent by a hash of one of their columns, and the relations that are looked up by that column are
-distributed by it as well: rows that join are on the same owner. Relations that are looked up
-otherwise are sent to all owners.
+An owner keeps the rows of each recursive relation that have certain hashes: its home rows. A rule
+joins a new row on an owner that has all matching rows. So new rows are partitioned by the hash of
+the join column, and so are the relations that the rule looks up by this column. If a rule looks up
+a relation by other columns, each owner gets all rows of that relation.
 
-A plan's relation names say how rows are distributed: `p@1` are the rows of p by the hash of column
-1, `p@all` all rows, `p@home` the home rows.
+The relation names in a plan say how rows are distributed: `p@1` are the rows of p partitioned by
+column 1, `p@all` all rows on each owner, and `p@home` the home rows.
 """
 
 from __future__ import annotations
@@ -38,10 +37,13 @@ class Distribution:
 
 @dataclass(slots=True)
 class Routes:
-    """`plans`: one join each, which read distributions; `homes`: the columns whose hash gives a
-    row's home owner; `places`: where new rows are sent from there, `indexes` those that are
-    indexed; `fragments`: distributions of relations that do not grow; `whole`: tries of such
-    relations that every owner has."""
+    """The distributions that a stratum's rules read.
+
+    `plans`: one join each; their relations are names of distributions. `homes`: the columns whose
+    hash gives a row's home owner. `places`: the distributions to which home owners send new rows;
+    `indexes`: the names of those that rules look up. `fragments`: distributions of relations that
+    do not grow. `whole`: tries of such relations that every owner has.
+    """
 
     plans: list[RulePlan] = field(default_factory=list)
     homes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Routes:
 
     @property
     def aligned(self) -> bool:
-        """Whether all new rows are followed by their home owner."""
+        """Whether rules join all new rows on their home owners."""
         return all(self.at_home(place) for place in self.places.values())
 
     def at_home(self, place: Distribution) -> bool:
@@ -107,8 +109,8 @@ def _best(
     length: Callable[[str], int],
     parted: bool,
 ) -> tuple[By, dict[int, int]]:
-    """By which column the new rows of a join should be distributed, and for each trie that it also
-    distributes, by number, that trie's column."""
+    """The column by which to distribute the new rows that a join reads, and the columns of the
+    tries that are distributed with them, by the trie's number."""
     assert join.given is not None
     guarded = {step.trie for step in all_steps(join.steps) if isinstance(step, Guard)}
     found: tuple[By, dict[int, int]] = HOME, {}

@@ -1,21 +1,21 @@
 """Checkpoints: the owners' rows between two rounds, in files that survive a worker's death.
 
-Checkpoints need a folder that the driver and all workers see. They are written and read block by
-block, so an owner never holds its rows twice. The newest complete checkpoint is kept until the
-fixpoint ends, and any from which an owner was restored as long as rows that were computed from it:
-Dask may have to read it again (`RemoteValue.origins`). The driver requests checkpoints; workers
-write and read them (`saved`, `restored`).
+Checkpoints need a folder that the driver and all workers see. An owner writes and reads its rows
+block by block, so it never holds them twice. The driver keeps the newest complete checkpoint until
+the fixpoint ends, and one from which an owner was restored as long as rows that were computed from
+it: Dask may have to read it again (`RemoteValue.origins`).
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import NamedTuple
+from typing import IO
 from uuid import uuid4
 from weakref import finalize
 
@@ -24,18 +24,13 @@ from gdatalog.cancellation import current_watch
 from gdatalog.cluster.pool import Call, Pool, RemoteValue
 from gdatalog.cluster.recursion.hash_partition import (
     OwnerInputs,
-    Parcel,
     PartitionState,
     StaleState,
     StepOutput,
-    TableBlocks,
+    TableBlock,
     given,
-    rows_by_partition,
 )
-from gdatalog.cluster.workers import read, write
-from gdatalog.engine.derived import Rows
 from gdatalog.records import dataclass
-from gdatalog.storage.rows import Columns, concatenate
 
 # A checkpoint is due when the rounds since the last one took SHARE times as long as it will take,
 # so it costs at most a twentieth, and at least LEAST seconds: less is soon repeated.
@@ -47,10 +42,10 @@ RATE = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Checkpoint:
-    """The owners' rows, in files of a folder, which is deleted when this is no longer needed."""
+    """The file of each owner, in a folder that is deleted when nobody needs the checkpoint."""
 
     folder: str
-    rows: Mapping[int, Sequence[SavedRows]]
+    files: Mapping[int, str]
 
 
 class Checkpoints:
@@ -63,7 +58,7 @@ class Checkpoints:
         self.last: Checkpoint | None = None
         self.made = 0
         self._rate = RATE
-        self._doubt = 1  # factor for the interval, doubled when a checkpoint failed
+        self._failed = False  # there was no room for one
         self.wait()
 
     def wait(self) -> None:
@@ -72,8 +67,9 @@ class Checkpoints:
 
     def due(self, held: int) -> bool:
         """Whether it is time for a checkpoint. `held`: the owners' rows, in bytes."""
-        least = max(LEAST, SHARE * held / self._rate) * self._doubt
-        return perf_counter() - self._since >= least and self.pool.shared
+        least = max(LEAST, SHARE * held / self._rate)
+        late = perf_counter() - self._since >= least
+        return late and not self._failed and self.pool.shared
 
     def make(
         self,
@@ -84,45 +80,40 @@ class Checkpoints:
     ) -> bool:
         """Writes the `kept` state of all owners; for those in `out`, also the rows that are in
         transit to others. Returns False if there was no room. `held`: see `due`."""
-        began = perf_counter()
-        folder, found = self.pool.folder(), None
+        began, folder = perf_counter(), None
         try:
-            if folder is not None:
-                stage = self.pool.stage(self.name, self.limits)
-                stage.unrecoverable = kept.values()
-                for owner, each in kept.items():
-                    stage.add(
-                        Call(saved, (each, owner in out, folder), False, workers[owner], owner)
-                    )
-                rows = {call.tag: given for call, given in stage}
-                found = Checkpoint(folder, rows)
-                finalize(found, _remove, folder)
+            folder = self.pool.folder()
+            stage = self.pool.stage(self.name, self.limits)
+            stage.unrecoverable = kept.values()
+            for owner, each in kept.items():
+                args = each, owner in out, f"{folder}/{uuid4().hex}"
+                stage.add(Call(saved, args, worker=workers[owner], tag=owner))
+            found = Checkpoint(folder, {call.tag: path for call, path in stage})
         except (MemoryError, OSError):
-            pass
-        finally:
-            if found is None:
-                _remove(folder)
-                self._doubt *= 2
-            self.wait()
-        if found is None:
+            _remove(folder)
+            self._failed = True
             return False
+        except BaseException:
+            _remove(folder)
+            raise
+        finalize(found, _remove, folder)
         self.last = found
         self.made += 1
-        self._doubt = 1
         self._rate = max(1, held) / (perf_counter() - began)
+        self.wait()
         return True
 
     def restored(
         self, owners: Iterable[OwnerInputs], workers: Sequence[str]
     ) -> dict[int, RemoteValue]:
-        """The states of some owners; raises `Lost` if their files are gone."""
+        """The states of owners; raises `Lost` if their files are gone."""
         last = self.last
         assert last is not None
         stage = self.pool.stage(f"{self.name} read", self.limits)
         for owner in owners:
             at = owner.number
-            if at in last.rows:
-                stage.add(Call(restored, (owner, last.rows[at]), True, workers[at], tag=at))
+            if at in last.files:
+                stage.add(Call(restored, (owner, last.files[at]), True, workers[at], tag=at))
         found = {call.tag: kept for call, kept in stage}
         for kept in found.values():
             kept.origins |= {last}
@@ -143,12 +134,10 @@ def _remove(folder: str | None) -> None:
 
 
 def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Assigns owners to workers: the same as before, as far as these live and no other worker is
-    idle.
+    """Assigns owners to workers: the same as before, as far as these live, else to those that have
+    the fewest.
 
-    >>> seated(["a", "b", "c"], ["b", "c"])
-    ['b', 'b', 'c']
-    >>> seated(["b", "b", "c"], ["b", "c", "d"])
+    >>> seated(["a", "b", "c"], ["b", "c", "d"])
     ['d', 'b', 'c']
     """
     owned = Counter(dict.fromkeys(sorted(there), 0))
@@ -159,92 +148,36 @@ def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
             worker = min(owned, key=owned.__getitem__)
             owned[worker] += 1
         found.append(worker)
-    while owned:
-        most, least = max(owned, key=owned.__getitem__), min(owned, key=owned.__getitem__)
-        if owned[most] - owned[least] < 2:
-            break
-        found[found.index(most)] = least
-        owned[most] -= 1
-        owned[least] += 1
     return found
 
 
 # On a worker.
 
 
-AT_ONCE = 1 << 20  # rows written together
-OUT = "out"
-
-
-class SavedRows(NamedTuple):
-    """Rows in a checkpoint. `of`: the owner's table, or `OUT` for rows in transit. `path`: their
-    file; None if they have no columns."""
-
-    of: str
-    name: str
-    length: int
-    path: str | None
-
-
-def saved(found: StepOutput, out: bool, folder: str) -> list[SavedRows]:
-    """Writes an owner's state into a folder that all workers see; with `out`, also its rows for
-    others."""
-    limits, rows = Limits(), []
-    for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
-        if count and not blocks:
-            rows.append(SavedRows(table, name, count, None))
-        for columns in _packed(blocks):
+def saved(found: StepOutput, out: bool, path: str) -> str:
+    """Writes an owner's state to a file, and with `out` its rows for others; returns the path."""
+    limits = Limits()
+    with open(path, "wb") as file:
+        sent = {to: each.value for to, each in found.items() if isinstance(to, int) and out}
+        pickle.dump(sent, file, protocol=5)
+        for block in found["state"].blocks():
             limits.poll()
-            path = f"{folder}/{uuid4().hex}"
-            write(columns, path)
-            rows.append(SavedRows(table, name, len(columns[0]), path))
-    return rows
+            pickle.dump(block, file, protocol=5)
+    return path
 
 
-def _out(found: StepOutput) -> Iterator[TableBlocks]:
-    """An owner's rows for all others together; reading them back splits them again."""
-    parcels = [each.value for to, each in found.items() if isinstance(to, int)]
-    for name in dict.fromkeys(name for parcel in parcels for name in parcel):
-        rows = [parcel[name] for parcel in parcels if name in parcel]
-        blocks = [columns for columns, _ in rows if columns]
-        yield OUT, name, sum(count for _, count in rows), blocks
-
-
-def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Rows in blocks of about `AT_ONCE` rows: small blocks are joined, large ones are cut."""
-    small: list[Columns] = []
-    for block in blocks:
-        for start in range(0, len(block[0]), AT_ONCE):
-            small.append(tuple(column[start : start + AT_ONCE] for column in block))
-            if sum(len(columns[0]) for columns in small) >= AT_ONCE:
-                yield concatenate(small)
-                small = []
-    if small:
-        yield concatenate(small)
-
-
-def restored(inputs: OwnerInputs, saved: Sequence[SavedRows]) -> StepOutput:
-    """The state of an owner, from its checkpoint."""
-    moved = [(*each[:3], map(_read_back, [each.path]) if each.path else ()) for each in saved]
-    state = PartitionState(None, [each for each in moved if each[0] != OUT])
-    owner, task = state.take(inputs), inputs.task
-    derived: defaultdict[str, list[Rows]] = defaultdict(list)
-    for of, name, count, blocks in moved:
-        if of == OUT:
-            derived[name].append((concatenate(list(blocks) or [()]), count))
-    out: defaultdict[int, Parcel] = defaultdict(dict)
-    for name, parts in derived.items():
-        columns = concatenate([columns for columns, _ in parts])
-        together = columns, sum(count for _, count in parts)
-        for to, part in rows_by_partition(together, task.routes.homes[name], task.owners).items():
-            out[to][name] = part
-    return given(owner, None, out)
-
-
-def _read_back(path: str) -> Columns:
-    current_watch().poll()
+def restored(inputs: OwnerInputs, path: str) -> StepOutput:
+    """The state of an owner, from its file."""
     try:
-        # Copied, because the next checkpoint deletes the file.
-        return tuple(column.copy() for column in read(path))
+        with open(path, "rb") as file:
+            out = pickle.load(file)
+            return given(PartitionState(None, _blocks(file)).take(inputs), None, out)
     except OSError as error:
         raise StaleState from error
+
+
+def _blocks(file: IO[bytes]) -> Iterator[TableBlock]:
+    with suppress(EOFError):
+        while True:
+            current_watch().poll()
+            yield pickle.load(file)

@@ -1,7 +1,7 @@
 """An owner of a hash partition of a fixpoint's rows: what a worker does in each round.
 
-Owners send each other derived rows, which may be new, and news, which are new; nothing else. An
-owner's state is changed in place by the one step that takes it over: see `PartitionState`.
+Owners send each other derived rows, which other owners may know already, and deltas, which are new.
+A step takes over its owner's state and changes it in place: see `PartitionState`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
-from gdatalog.engine.metrics import RuleRound
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import TrieRef
@@ -41,12 +40,12 @@ SMALL = 1 << 14  # bytes that a step may send through the driver
 
 # Rows by relation or distribution: columns, and the number of rows, which matters without columns.
 Parcel = dict[str, Rows]
-# An owner's rows: the kind of table, its name, the number of rows, and their blocks.
-TableBlocks = tuple[str, str, int, Iterable[Columns]]
+# Rows of an owner: the kind of table, its name, the columns, and the number of rows.
+TableBlock = tuple[str, str, Columns, int]
 
 
 class StaleState(Lost):
-    """A later step has changed the owner's state, and its result is lost."""
+    """A later step has changed the owner's state, and the result of that step is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,8 @@ class PartitionTask:
 
 @dataclass(frozen=True, slots=True)
 class OwnerInputs:
-    """What an owner's rules read beside its rows; in the driver, the values that stand for it.
+    """What an owner's rules read beside its rows. In the driver, the fields are broadcast or remote
+    values.
 
     `tries`: of relations that every owner has whole; `fragments`: this owner's parts of others.
     """
@@ -78,9 +78,10 @@ class OwnerInputs:
 
 @dataclass(slots=True)
 class RuleStep:
-    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not derived
-    before, if that is counted."""
+    """The figures of rule number `rule` in a step, as in `RuleRound`. `new`: rows that this owner
+    had not derived before, if it counts them."""
 
+    rule: int
     tried: int
     new: int
     seconds: float
@@ -89,11 +90,11 @@ class RuleStep:
 
 @dataclass(slots=True)
 class StepSummary:
-    """What the driver needs to know of a step.
+    """What a step reports to the driver.
 
-    `out`: the bytes that it has for each owner; `small`: the rows themselves if they are few.
-    `new`: the number of new rows of each relation; `total`: of all rows. `sample`: a group that
-    improved, of each lattice relation.
+    `out`: the bytes of rows for each owner; `small`: the rows themselves if they are few. `new`:
+    the number of new rows of each relation; `total`: the number of all its rows. `sample`: a group
+    of each lattice relation that improved.
     """
 
     out: dict[int, int]
@@ -101,7 +102,7 @@ class StepSummary:
     new: dict[str, int]
     total: dict[str, int]
     sample: dict[str, Sequence[tuple[str, int, Any]]]
-    rules: dict[int, RuleStep]
+    rules: list[RuleStep]
     cautions: list[Caution]
     moved: int
     held: int
@@ -109,8 +110,7 @@ class StepSummary:
 
 class StepOutput(dict[Any, Any]):
     """The result of a step: its "state", its "summary", and a `ShuffleBlock` for each owner that
-    gets rows. A repeated step may have no rows where it had some, because their owners have them by
-    now."""
+    gets rows. If Dask repeats a step, rows that their owners already have may be missing."""
 
     def __missing__(self, owner: int) -> ShuffleBlock:
         return ShuffleBlock({}, own_address(), 0)
@@ -127,7 +127,7 @@ class PartitionState:
     """An owner's state after a step. The next step takes the state over and changes it. On another
     worker, the state is rebuilt from blocks of rows, if they are unchanged."""
 
-    def __init__(self, owner: HashPartition | None, moved: Sequence[TableBlocks] | None = None):
+    def __init__(self, owner: HashPartition | None, moved: Iterable[TableBlock] | None = None):
         self.owner = owner
         self._moved = moved
         self._lock = Lock()
@@ -137,14 +137,13 @@ class PartitionState:
         with self._lock:
             owner, self.owner = self.owner, None
         if owner is None:
-            moved, owner = list(self.blocks()), HashPartition(inputs)
-            for table, name, count, blocks in moved:
+            moved, owner = self.blocks(), HashPartition(inputs)
+            for table, name, rows, count in moved:
                 tables = owner.homes if table == "homes" else owner.tables
-                for rows in blocks or [()]:
-                    tables[name].add(rows, len(rows[0]) if rows else count)
+                tables[name].add(rows, count)
         return owner
 
-    def blocks(self) -> Iterator[TableBlocks]:
+    def blocks(self) -> Iterator[TableBlock]:
         """The rows from which another worker can rebuild the state."""
         with self._lock:
             if self.owner is not None:
@@ -160,7 +159,7 @@ class PartitionState:
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:
-            moved = [(*told, list(blocks)) for *told, blocks in self.blocks()]
+            moved = list(self.blocks())
         except StaleState:
             moved = None
         return PartitionState, (None, moved)
@@ -196,8 +195,9 @@ class HashPartition(StratumRun):
 
     # -------------------------------------------------------------------- from place to place
 
-    def blocks(self) -> Iterator[TableBlocks]:
-        """The rows from which another worker can rebuild this partition."""
+    def blocks(self) -> Iterator[TableBlock]:
+        """The rows from which another worker can rebuild this partition; at least one block of
+        each table."""
         passing = self.task.passing
         homes = {
             name: table
@@ -208,7 +208,8 @@ class HashPartition(StratumRun):
         for table, some in (("homes", homes), ("indexes", indexes)):
             for name, each in some.items():
                 blocks = each.blocks() if each.types and each.length else [each.full().rows]
-                yield table, name, each.length, blocks if each.types else ()
+                for rows in blocks:
+                    yield table, name, rows, len(rows[0]) if rows else each.length
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         found = self.owned.tries.get(ref)
@@ -229,7 +230,7 @@ class HashPartition(StratumRun):
         return union_rows(parts, self.ops)
 
     def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
-        """The news, by owners whose rules follow or look them up."""
+        """The new rows, by owners whose rules read them."""
         out: defaultdict[int, Parcel] = defaultdict(dict)
         for name, place in self.task.routes.places.items():
             new = news[place.relation]
@@ -247,7 +248,7 @@ class HashPartition(StratumRun):
         return rows_by_partition(rows, (place.by,), self.task.owners)
 
     def receive(self, inbox: Sequence[Parcel]) -> None:
-        """Makes news available to rules, and adds them to the indexes."""
+        """Makes new rows the deltas of the rules, and adds them to the indexes."""
         routes = self.task.routes
         for name, place in routes.places.items():
             rows, count = self._received(name, inbox)
@@ -265,12 +266,12 @@ class HashPartition(StratumRun):
                 known.take_turn(False)
             self.context.limits.charge(f"{name} to look up", known.nbytes)
 
-    def follow(self) -> tuple[dict[int, Parcel], dict[int, RuleStep]]:
-        """Runs the rules on the news; returns derived rows that were not sent before, by home
+    def follow(self) -> tuple[dict[int, Parcel], list[RuleStep]]:
+        """Runs the rules on the deltas; returns derived rows that were not sent before, by home
         owner."""
         derived: defaultdict[str, list[Derived]] = defaultdict(list)
         found: Counter[str] = Counter()
-        told: list[tuple[int, RuleRound]] = []
+        steps: list[RuleStep] = []
         for rule, variant in zip(self.task.rules, self.variants, strict=True):
             if not self.deltas[variant.follows].length:
                 continue
@@ -279,7 +280,7 @@ class HashPartition(StratumRun):
             found[name] += variant.found
             if rows:
                 derived[name].append(together(rows))
-            told.append((rule, done))
+            steps.append(RuleStep(rule, done.tried, done.new or 0, done.seconds, done.executors))
         for name in self.task.routes.indexes:
             table = self.tables[name]
             if isinstance(table, DeltaRelation):
@@ -292,16 +293,9 @@ class HashPartition(StratumRun):
             fresh = (new.rows if new.types else ()), new.length
             for owner, part in rows_by_partition(fresh, home, self.task.owners).items():
                 out[owner][name] = part
-        did: dict[int, RuleStep] = {}
-        for rule, done in told:
-            mine = did.setdefault(rule, RuleStep(0, 0, 0.0, {}))
-            mine.tried += done.tried
-            mine.new += done.new or 0
-            mine.seconds += done.seconds
-            mine.executors |= done.executors
         self.record.end_round()
         self.record.rules.clear()
-        return out, did
+        return out, steps
 
     def seen(self) -> list[dict[int, StepCounts]]:
         """Row counts at each plan's steps, by the step's place."""
@@ -336,8 +330,9 @@ def step(
 ) -> StepOutput:
     """Runs an owner's step on its state `before`; returns the new state, and rows for owners.
 
-    `first`: the inbox has derived rows to settle; else news to follow. A None in the inbox stands
-    for this owner's own output of the step `before`.
+    `first`: the inbox has derived rows, which the owner adds to its home rows; otherwise deltas,
+    over which it runs the rules. A None in the inbox is this owner's own output of the step
+    `before`.
     """
     task, number = inputs.task, inputs.number
     owner = HashPartition(inputs) if before is None else before["state"].take(inputs)
@@ -347,7 +342,7 @@ def step(
     moved = sum(each.moved for each in pieces if isinstance(each, ShuffleBlock))
     parcels: list[Parcel] = [e.value if isinstance(e, ShuffleBlock) else e for e in pieces if e]
     news: dict[str, Relation] = {}
-    rules: dict[int, RuleStep] = {}
+    rules: list[RuleStep] = []
     if first:
         news = owner.settle(parcels)
         out = owner.routed(news)
@@ -385,8 +380,7 @@ def seen_of(found: StepOutput) -> list[dict[int, StepCounts]]:
 def rows_at_home(found: StepOutput, name: str) -> Columns:
     """An owner's home rows of a relation, after its last step."""
     state: PartitionState = found["state"]
-    rows = (blocks for *of, _, blocks in state.blocks() if of == ["homes", name])
-    return concatenate(list(next(rows)))
+    return concatenate([rows for *of, rows, _ in state.blocks() if of == ["homes", name]])
 
 
 def size_of(parcel: Parcel) -> int:

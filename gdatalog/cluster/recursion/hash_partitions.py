@@ -1,9 +1,9 @@
 """A fixpoint whose rows are hash-partitioned among workers, the owners: they exchange new rows in
 each round.
 
-The driver sends the first rows, tells owners in each round where their input is, and counts rows. A
-dead worker's rows are lost: then all owners go back to the last checkpoint (`checkpoints.py`), or
-start again if there is none.
+The driver sends the first rows, tells owners in each round where their input is, and counts rows.
+When a worker dies, its rows are lost. Then all owners go back to the last checkpoint
+(`checkpoints.py`), or start again if there is none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import compress
 from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any
@@ -65,30 +64,29 @@ LOOK = 0.05  # seconds between checks for new workers
 
 @dataclass(slots=True)
 class _Course:
-    """The state of the rounds: what owners have, what is in transit to them, and their summaries.
+    """The state of the rounds: the rows of the owners, rows in transit, and the owners' summaries.
 
     `inbox`: for each owner, the numbers of the owners that have rows for it, or rows that come from
-    the driver. `held`: the owners' bytes. `mark`: the position in the profile's record.
+    the driver. `told`: each owner's last summary. `mark`: the position in the profile's record.
+    `followed`: the figures of rules of which it is not known yet how many of their rows are new.
     """
 
     mark: Mark
     kept: dict[int, RemoteValue] = field(default_factory=dict)
     inbox: dict[int, list[Any]] = field(default_factory=dict)
-    totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
-    held: dict[int, int] = field(default_factory=dict)
+    told: dict[int, StepSummary] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
-    # What rules did in the last step, and the same until it is known which of their rows are new.
-    following: list[RuleRound] = field(default_factory=list)
     followed: list[RuleRound] = field(default_factory=list)
 
     def again(self, kept: dict[int, RemoteValue], mark: Mark) -> _Course:
         """An independent copy."""
-        inbox = {owner: list(pieces) for owner, pieces in self.inbox.items()}
-        totals, held, rounds = dict(self.totals), dict(self.held), list(self.rounds)
-        return replace(
-            self, mark=mark, kept=kept, inbox=inbox, totals=totals, held=held, rounds=rounds
-        )
+        told, rounds = dict(self.told), list(self.rounds)
+        return replace(self, mark=mark, kept=kept, inbox=dict(self.inbox), told=told, rounds=rounds)
+
+    def rows(self, name: str) -> int:
+        """The number of rows of a relation."""
+        return sum(each.total[name] for each in self.told.values())
 
 
 class HashPartitions:
@@ -186,6 +184,8 @@ class HashPartitions:
                     if settling:
                         self._round(told, course).tell(work)
                         work.round = len(course.rounds)
+                    else:
+                        course.followed = self._rule_metrics(told)
                     if not self.routes.aligned:
                         settling = not settling
             except MemoryLimitError as error:
@@ -195,19 +195,13 @@ class HashPartitions:
             return self._collected(course)
 
     def _checkpoint(self, course: _Course) -> None:
-        """Writes a checkpoint if it is due. After that, owners that shared a worker may move to a
-        new one."""
-        held = sum(course.held.values())
+        """Writes a checkpoint if it is due."""
+        held = sum(each.held for each in course.told.values())
         if not self.checkpoints.due(held):
             return
         out = {each for pieces in course.inbox.values() for each in pieces if isinstance(each, int)}
         if self.checkpoints.make(course.kept, out, self.workers, held):
             self.saved = course.again({}, self.run.record.mark())
-            before, self.workers = self.workers, seated(self.workers, self.pool.workers)
-            moved = (worker != now for worker, now in zip(before, self.workers, strict=True))
-            owners = compress(self.owners, moved)
-            course.kept |= self.checkpoints.restored(owners, self.workers)
-            self.checkpoints.wait()
 
     def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The state to continue from, after an owner was lost."""
@@ -310,14 +304,11 @@ class HashPartitions:
         course.inbox = defaultdict(list)
         for owner, each in sorted(told.items()):
             course.moved += each.moved
-            course.held[owner] = each.held
             for caution in each.cautions:
                 self.context.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
                 course.inbox[to].append(owner if each.small is None else each.small[to])
-        course.following = self._rule_metrics(told)
-        if not settling:
-            course.followed = course.following
+        course.told |= told
         return told
 
     def _stage(self, course: _Course) -> TaskStage:
@@ -328,14 +319,13 @@ class HashPartitions:
     def _round(self, told: Mapping[int, StepSummary], course: _Course) -> Round:
         """Summarises a round, after all derived rows have settled."""
         names = [name for name in self.run.tables if name not in self.passing]
-        for owner, each in told.items():
-            course.totals[owner] = each.total
         new = {n: sum(each.new.get(n, 0) for each in told.values()) for n in self.run.tables}
-        total = {n: sum(of.get(n, 0) for of in course.totals.values()) for n in names}
-        ran = bool(course.following if self.routes.aligned else course.rounds and course.followed)
+        total = {name: course.rows(name) for name in names}
+        followed, aligned = course.followed, self.routes.aligned
         for name, count in new.items():
-            _share_out([did for did in course.followed if did.relation == name], count)
-        course.followed = course.following if self.routes.aligned else []
+            _share_out([did for did in followed if did.relation == name], count)
+        course.followed = self._rule_metrics(told) if aligned else []
+        ran = course.followed if aligned else course.rounds and followed
         rules = self.run.record.end_round() if ran else []
         course.rounds.append(Round(len(course.rounds), new, total, rules))
         self._check_improving(told, total, len(course.rounds) - 1)
@@ -356,7 +346,7 @@ class HashPartitions:
     def _collected(self, course: _Course) -> dict[str, Relation]:
         """The relations: fetched, or if they are large left with their owners."""
         names = [name for name in self.run.tables if name not in self.passing]
-        rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
+        rows = {name: course.rows(name) for name in names}
         tables = self.run.tables
         stays = {
             name
@@ -394,14 +384,16 @@ class HashPartitions:
         done: dict[int, RuleRound] = {}
         record = self.run.record
         for each in told.values():
-            for number, mine in each.rules.items():
-                rule = self.run.stratum.rules[number]
-                did = done.get(number)
+            seconds: defaultdict[int, float] = defaultdict(float)
+            for mine in each.rules:
+                rule = self.run.stratum.rules[mine.rule]
+                did = done.get(mine.rule)
                 if did is None:
-                    did = done[number] = record.running(rule.head.name, rule)
+                    did = done[mine.rule] = record.running(rule.head.name, rule)
                 did.tried += mine.tried
                 did.new = (did.new or 0) + mine.new
-                did.seconds = max(did.seconds, mine.seconds)
+                seconds[mine.rule] += mine.seconds
+                did.seconds = max(did.seconds, seconds[mine.rule])
                 did.executors |= mine.executors
         for did in done.values():
             record.ran(did)

@@ -1,7 +1,8 @@
 """A partitioned fixpoint on workers: each takes ranges of the values of the partitioning column.
 
-A call follows the values of its range piece by piece for a second, and returns what it found; idle
-workers divide the rest of the range again. Workers exchange nothing, and rows are distinct.
+A call evaluates its range piece by piece for a second, and returns the rows that it found. The
+driver divides the rest of the range among idle workers. Workers exchange nothing, and rows are
+distinct.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class _Here(PartitionedStratum):
 
 
 def followed(given: KeyRangeInputs) -> RangeResult | None:
-    """Follows a range's values until time is over; None if the fixpoint cannot run partitioned."""
+    """The fixpoint of a range's values, until time is over; None if it cannot run partitioned."""
     return _followed(given, BUDGET)
 
 

@@ -204,8 +204,8 @@ class DistinctSketch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartSketch:
-    """The sketch of one part. `turned`: two sums of row hashes, minus the same of the rows turned
-    round. If every row occurs in both directions, the sums of all parts are zero."""
+    """The sketch of one part. `turned`: two sums of row hashes, minus the sums for the rows with
+    swapped columns. If every edge occurs in both directions, all parts together have sums of 0."""
 
     rows: int
     nbytes: int

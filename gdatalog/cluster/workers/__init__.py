@@ -1,5 +1,5 @@
 """The worker process that runs a call: its memory, the rows that it keeps in memory or in files,
-and its device. Also, what the scheduler runs for a waiting stage.
+and its device. `set_free` runs on the scheduler.
 
 A worker's device is a GPU of its machine that no other worker uses, or else the CPU. A process
 opens its device once. Calls use a GPU one at a time, and return host arrays.

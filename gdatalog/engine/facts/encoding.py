@@ -1,8 +1,8 @@
 """Runs strata on dictionary codes if their keys are sparse.
 
-With real 64-bit ids, each look-up is a binary search, and each key takes eight bytes. Columns whose
-keys rules only compare (`planner/domains.py`) are encoded once. The rules run on codes, which are
-dense and fit 32 bits, and the answer is decoded when it is read.
+With sparse 64-bit ids, each look-up is a binary search, and each key takes eight bytes. This module
+encodes columns whose keys rules only compare (`planner/domains.py`), once. The rules run on codes,
+which are dense and fit 32 bits, and the answer is decoded when it is read.
 """
 
 from __future__ import annotations

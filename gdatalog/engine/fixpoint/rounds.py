@@ -41,8 +41,9 @@ NEW_ROWS = "new rows"  # the account's owner of a round's rows
 
 @dataclass(slots=True)
 class Came:
-    """What was added to a relation since its last turn: candidate rows, and the number of new ones
-    that loops added. `both`: for rules that did both, how many rows loops found."""
+    """What rules added to a relation since its last turn: `parts` are candidate rows, `found` is
+    the number of new rows that loops added. `both`: the rules with candidates, and how many rows
+    their loops found."""
 
     parts: list[Derived] = field(default_factory=list)
     found: int = 0
@@ -94,7 +95,7 @@ class Rounds(StratumRun):
         return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
-        """Tells relations where their rows may be."""
+        """Tells each relation the range of its future keys."""
         plans, relation = [variant.plan for variant in variants], self.inputs.relation
         known = dict.fromkeys(self.tables) | {n: table.space for n, table in self.sets.items()}
         spaces = expected_spaces(plans, known, relation, self.context.scope)

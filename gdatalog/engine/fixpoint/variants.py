@@ -1,8 +1,8 @@
 """One join of a recursive rule, which processes a relation's new rows round after round.
 
-It runs breadth-first until that has looked at more rows than compiling costs, and then in compiled
-loops, which test and set the dedup index and output only new rows. Another thread compiles them
-meanwhile; they run as soon as they are ready. Loops read growing relations from hash tries, which
+It runs breadth-first until it has looked at so many rows that compiled loops would have paid. Then
+it runs in compiled loops, which test and set the dedup index and output only new rows. Another
+thread compiles the loops meanwhile. Loops read growing relations from hash tries, which
 grow in place. A plan that reads other indexes of them runs for each combination of their runs
 (`runs.py`).
 """
@@ -54,8 +54,8 @@ Grown = dict[TrieRef, HashTrie]
 
 
 class LoopsPay(Exception):
-    """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
-    join's own allowance.)"""
+    """Raised when breadth-first has looked at so many rows that compiling pays. (`TooMany` is for
+    the rows that one join may look at.)"""
 
 
 class Variant:
@@ -75,7 +75,7 @@ class Variant:
         self._begin()
 
     def _begin(self) -> None:
-        """Sets what belongs to the plan's join."""
+        """Sets the attributes that depend on the plan's join."""
         (self.join,) = self.plan.joins
         assert self.join.given is not None
         self.follows = self.join.given.relation  # whose new rows it processes
@@ -103,8 +103,8 @@ class Variant:
         return self.run.deltas[self.follows].length
 
     def follow(self) -> tuple[list[Derived], RuleRound]:
-        """Processes the new rows; returns candidate rows and the metrics. Loops have already added
-        their rows to the relation; they are `new` if there are no others."""
+        """Processes the new rows; returns candidate rows and the metrics. Loops add their rows to
+        the relation themselves."""
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
         before = Costs() if self.report is None else time_spent()

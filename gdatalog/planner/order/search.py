@@ -339,9 +339,6 @@ class Orders:
         self.searched = 0  # number of searches
         self._found: dict[Hashable, tuple[list[str], Order]] = {}
 
-    def clear(self) -> None:
-        self._found.clear()
-
     def best(self, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         """The cheapest order, for `rows` outer rows."""
         if len(pattern.atoms) < 2:
