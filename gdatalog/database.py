@@ -324,13 +324,12 @@ class Database(PatternQueries):
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         with self.call(on_progress, timeout):
-            from gdatalog.result import Result
+            from gdatalog.relations import answer
 
             session = self.workspace.open(text, params, strategy=strategy)
-            relation = session.relation(session.asked(), limit, max_rows)
+            result = answer(session, session.asked(), limit, max_rows)
             self.workspace.tell(session)
-            result = Result(relation, self.workspace.symbols)
-            return result.head(limit) if limit is not None else result
+            return result
 
     def run(
         self,
@@ -402,7 +401,7 @@ class Database(PatternQueries):
         self, program: Program, key: str, params: Params, folders: Folders, strategy: Strategy
     ) -> dict[str, Result]:
         from gdatalog.engine.facts import to_stdout, write_relation
-        from gdatalog.result import Result
+        from gdatalog.relations import answer
 
         workspace = self.workspace
         outputs: dict[str, Result] = {}
@@ -411,8 +410,7 @@ class Database(PatternQueries):
             for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
-                result = Result(session.relation(ask.name), workspace.symbols)
-                outputs[ask.name] = result
+                result = outputs[ask.name] = answer(session, ask.name)
                 if not to_stdout(ask.directive):
                     policy = session.policy
                     write_relation(ask.directive, ask.name, result, policy, folders)
@@ -449,13 +447,12 @@ class Database(PatternQueries):
         """
         with self.call(on_progress):
             from gdatalog.engine.metrics import Metrics
+            from gdatalog.relations import answer
             from gdatalog.report import Profile
-            from gdatalog.result import Result
 
             reports = Metrics()
             session = self.workspace.open(text, params, reports=reports, strategy=strategy)
-            relation = session.relation(session.asked())
-            profile = Profile.after(session.context, Result(relation, self.workspace.symbols))
+            profile = Profile.after(session.context, answer(session, session.asked()))
             self.workspace.tell(session)
             return profile
 

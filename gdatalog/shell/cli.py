@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
 
@@ -177,7 +177,7 @@ def _connect(given: Mapping[str, Any]) -> Database:
 
 
 def _interact(
-    db: Database, params: Mapping[str, Any], options: CommandLine, begun: BegunPrompt | None
+    db: Database, params: Mapping[str, object], options: CommandLine, begun: BegunPrompt | None
 ) -> int:
     from gdatalog.shell.repl import Repl
 
@@ -281,7 +281,7 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
 
 # --------------------------------------------- `gdatalog count` and `gdatalog frequent`
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 PatternRows = Iterable[tuple[object, object]]
 
 COUNT = """Count the occurrences of patterns in a file of edges, each once.
@@ -371,7 +371,9 @@ def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> Callable[[]
 @click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
               show_default=True, help="Definition of the support.")  # fmt: skip
 @_on_a_graph
-def frequent(edges: int, support: int, measure: Any, **given: Any) -> Callable[[], None]:
+def frequent(
+    edges: int, support: int, measure: Literal["mni", "instances"], **given: Any
+) -> Callable[[], None]:
     def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
         table = db.frequent(edges, support, measure=measure, labels=labels, directed=directed)
         return zip(table["support"], table["drawing"], strict=True)

@@ -63,7 +63,7 @@ class Diagnosis:
 
     __repr__ = __str__
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str]:
         """The findings, as plain data."""
         return {finding.name: finding.found for finding in self.findings}
 
@@ -222,7 +222,7 @@ def _cluster(named: Any) -> Iterator[Finding]:
         yield _asked("query on workers", lambda: _rows(db), timed=True)
 
 
-def _together(device: str) -> list[Any]:
+def _together(device: str) -> list[tuple[object, ...]]:
     """Runs a compiled query on several GPUs, regardless of its size."""
     from gdatalog.opening import connect
 
@@ -233,7 +233,7 @@ def _together(device: str) -> list[Any]:
         return db.query(COMPILED).fetchall()
 
 
-def _rows(db: Database) -> list[Any]:
+def _rows(db: Database) -> list[tuple[object, ...]]:
     db["e"] = [(1, 2), (2, 1)]
     return db.query(SIMPLE).fetchall()
 
@@ -251,7 +251,7 @@ def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Fin
     )
 
 
-def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
+def _asked(name: str, ask: Callable[[], list[tuple[object, ...]]], timed: bool) -> Finding:
     started = perf_counter()
     try:
         with warnings.catch_warnings():

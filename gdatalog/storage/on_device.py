@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.account import spending
 from gdatalog.storage.keys import key_to_float
@@ -280,7 +281,7 @@ class BitmapOps(RowOps, Protocol):
         first: int,
         end: int,
         box: Sequence[tuple[int, int]],
-        dtypes: Sequence[np.dtype[np.generic]],
+        dtypes: Sequence[DTypeLike],
         /,
     ) -> Columns:
         """The rows that some runs of words mark."""

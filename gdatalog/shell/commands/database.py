@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, cast
+from typing import cast
 
 from gdatalog.database import Database
 from gdatalog.engine.facts import write_answer
@@ -342,7 +342,7 @@ _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
 def _show_plan(
-    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, Any]], Shown]
+    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, object]], Shown]
 ) -> None:
     """Shows the plan of a query, or the part after `--of`, or writes it to the file after `>`."""
     part = OF_PART.match(rest)
