@@ -331,8 +331,10 @@ class Sessions(RuleBasedStateMachine):
     def explains(self, broken: set[str]) -> None:
         """What is broken depends on a statement that is refused for a reason of its own."""
         validity = self.db.workspace.session(Program(())).validity
-        kept = {format_node(s): s for s in self.db.workspace.statements()}
-        invalid = {text: validity.invalid.get(id(s)) for text, s in kept.items()}
+        invalid: dict[str, gd.Error | None] = {}
+        for statement in self.db.workspace.statements():  # of equal ones, one is invalid
+            text = format_node(statement)
+            invalid[text] = invalid.get(text) or validity.invalid.get(id(statement))
         causes: set[str] = set()
         for said in dict.fromkeys(self.state.statements()):
             error = invalid[format_node(parse(str(said)).statements[0])]

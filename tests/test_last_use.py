@@ -57,6 +57,8 @@ def alive(
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
     run_stratum = evaluation.run_stratum
+    gc.collect()
+    gc.freeze()  # what earlier tests left is not looked at again
 
     def look(stratum: Stratum, inputs: Any, limit: int | None = None) -> Any:
         gc.collect()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
 from gdatalog.cpu_ops.functions import Scope
@@ -24,6 +23,7 @@ from gdatalog.plan.effects import all_steps, longest_first, may_fail, one_row_ea
 from gdatalog.plan.nest import ascends, groups_of
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -42,7 +42,7 @@ class PlanRun:
     sources: Sources
     context: ExecutionContext
     report: RuleRun | None = None
-    lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
+    lasting: dict[int, RowMarks] | None = None  # what the rounds of a fixpoint remember
     stats: RuleRound | None = None
 
     @property

@@ -11,12 +11,13 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdatalog.account import spending
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.storage.table import Array
 
 
 THREADS = 256  # of a block, as in search.cuh
@@ -25,7 +26,7 @@ TILE = EACH * THREADS  # entries that a block takes at a time
 _TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
-def type_of(array: Any) -> str:
+def type_of(array: Array) -> str:
     """The name, in kernels, of the type of an array's entries."""
     return _TYPES[str(array.dtype)]
 
@@ -38,7 +39,7 @@ class Kernels:
         self._known: dict[tuple[str, str], CupyKernel] = {}
 
     def launch(
-        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Any]
+        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
     ) -> None:
         """Launches a block for each TILE of `size` entries, but no more than run at once.
 

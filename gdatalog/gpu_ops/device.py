@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gdatalog.calls import Limits, LoopRun, NotOnDevice
+from gdatalog.calls import Block, Limits, LoopRun, NotOnDevice
 from gdatalog.gpu_ops import type_of
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
+from gdatalog.gpu_ops.walk import WHOLE, Part, Walks
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
@@ -176,7 +176,7 @@ WIDER = 8  # lanes per mean length: most time goes into the long lists
 SHORT, MANY = 32, 4_000_000
 
 
-def lanes_for(tries: Sequence[Any]) -> int:
+def lanes_for(tries: Sequence[Trie]) -> int:
     """The tile width for loops over the lists of these tries, from their mean length. Slices use
     the mean of the whole trie, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0

@@ -20,13 +20,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.calls import COUNTS, Limits, LoopRun
+from gdatalog.calls import COUNTS, Block, Limits, LoopRun
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import SHARE
-from gdatalog.gpu_ops.walk import WHOLE, Block, Part
+from gdatalog.gpu_ops.walk import WHOLE, Part
 from gdatalog.plan.placement import DeviceWork, Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
@@ -91,7 +92,7 @@ class DeviceGroup(Gpu):
     ) -> Found:
         """Runs all pieces of a join or fixpoint."""
 
-        def run(gpu: Gpu, tries: Sequence[Trie], _: Any, limits: Limits, part: Part) -> Found:
+        def run(gpu: Gpu, tries: Sequence[Trie], _: object, limits: Limits, part: Part) -> Found:
             return piece(gpu.ops, tries, limits, part[0])
 
         return self._share(run, shared, None, tries, {}, limits)
@@ -124,7 +125,7 @@ class DeviceGroup(Gpu):
         run = replace(run, scope=run.printed.expressions.arguments(run.scope), shared=None)
 
         def one(
-            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Any], limits: Limits, part: Part
+            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Array], limits: Limits, part: Part
         ) -> Found:
             return piece(gpu, replace(run, tries=tries, beside=beside, limits=limits), part)
 
@@ -136,7 +137,7 @@ class DeviceGroup(Gpu):
         shared: Shared,
         printed: PrintedPlan | None,
         tries: Sequence[Trie],
-        beside: Mapping[str, Any],
+        beside: Mapping[str, Array],
         limits: Limits,
     ) -> Found:
         """Runs all pieces; returns their rows by relation, on the first GPU."""
@@ -206,7 +207,9 @@ class DeviceGroup(Gpu):
                 ) from error
             raise error
 
-    def _together(self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Any]) -> Found:
+    def _together(
+        self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Array]
+    ) -> Found:
         """The rows of all pieces, in order. Adds the other GPUs' counts to the first GPU's."""
         found: dict[int, Found] = dict(own.found)
         for helper in helpers:
@@ -253,7 +256,7 @@ class Copies:
         """Drops all copies; those in use are freed later."""
         self._made.clear()
 
-    def trie(self, trie: Any) -> Any:
+    def trie(self, trie: Trie | Tallied) -> Trie | Tallied:
         """The copy of a trie, made on first use. A `Tallied` needs none."""
         if isinstance(trie, Tallied):
             return trie
@@ -310,7 +313,7 @@ class Helper:
         gpu: Gpu,
         copies: Copies,
         tries: Sequence[Trie],
-        beside: Mapping[str, Any],
+        beside: Mapping[str, Array],
         limits: Limits,
         stop: Event,
     ) -> None:
@@ -318,7 +321,7 @@ class Helper:
         self.copies = copies
         self.tries = tries
         self.beside = beside
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, Array] = {}
         self.chunk, self.memory = limits.chunk, limits.memory and limits.spare()
         self.stop = stop
         self.error: BaseException | None = None
@@ -352,7 +355,7 @@ class Helper:
         )
         self.gpu.driver.synchronize()  # the first GPU may only copy finished arrays
 
-    def _copied(self, name: str, array: Any) -> Any:
+    def _copied(self, name: str, array: Array) -> Array:
         """An argument on this GPU. Counts start at zero on each GPU."""
         if name == COUNTS:
             return np.zeros_like(array)
@@ -360,7 +363,7 @@ class Helper:
             return self.gpu.driver.xp.zeros(array.shape, dtype=array.dtype)
         return self.gpu.driver.copied(array)
 
-    def results(self) -> Iterator[tuple[str, Any]]:
+    def results(self) -> Iterator[tuple[str, Array]]:
         """Its counts, by name."""
         for name, array in self.given.items():
             if name == COUNTS or name.startswith("counts_"):

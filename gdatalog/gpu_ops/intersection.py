@@ -9,7 +9,6 @@ is generated for the number of lists, their types and the tests, from building b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
@@ -35,7 +34,7 @@ class Searches(ExpressionOperations):
             return found
         types = {"VALUE": type_of(level.values), "SOUGHT": type_of(values)}
         types |= {"OFFSET": "i64", "PARENT": "i64", "PLACE": type_of(found)}
-        args: list[Any]
+        args: list[Array | int]
         if dense is not None:
             least, index = dense
             args = [index, values, found, least, len(index), size]
@@ -118,7 +117,7 @@ class Intersections(Searches):
 
     def _looked_up(
         self, kernel: FusedText, entries: ListEntries, ends: Array, size: int, kept: list[Array]
-    ) -> list[Any]:
+    ) -> list[Array | int]:
         """Adds tests and lookups to the kernel. Returns the arguments for them and for the entries.
         Appends to `kept` an array for each lookup whose positions are needed."""
         which = entries.which
@@ -283,7 +282,7 @@ class FusedText:
         op = "==" if op == "=" else op
         self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
 
-    def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
+    def look_up(self, lookup: Lookup, places: Array | None) -> list[Array | int]:
         """Looks values up in one more list; returns the kernel's arguments for it."""
         level, n = lookup.level, self.number
         self.number += 1

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
@@ -24,6 +25,7 @@ from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
 Array = Any  # a device array: CuPy's on a GPU
+Columns = tuple[Array, ...]
 Box = Sequence[tuple[int, int]]
 
 _ROWS = '#include "rows.cuh"\n'
@@ -50,7 +52,7 @@ class Arrays:
         found: list[int] = together.tolist()
         return found
 
-    def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
+    def to_host(self, columns: Sequence[Array]) -> Columns:
         """Copies columns to host memory, as NumPy arrays."""
         with spending("moving", sum(int(column.nbytes) for column in columns)):
             return tuple(column.get() for column in columns)
@@ -99,7 +101,13 @@ class Arrays:
         return counts
 
     def rows_of_marks(
-        self, marks: Array, counts: Array, first: int, end: int, box: Box, dtypes: Sequence[Any]
+        self,
+        marks: Array,
+        counts: Array,
+        first: int,
+        end: int,
+        box: Box,
+        dtypes: Sequence[np.dtype[np.generic]],
     ) -> tuple[Array, ...]:
         """The rows that the runs from `first` to `end` of a bitmap mark, ascending. `counts`: the
         number of set bits in each run. `box`: the least value and the number of values of each
@@ -181,9 +189,6 @@ class Arrays:
         return sort_across(columns, self.xp)
 
 
-Columns = tuple[Array, ...]
-
-
 class DevicePacking(RowPacking):
     """The bits of each column in a packed row, for a device's arrays."""
 
@@ -205,7 +210,7 @@ class DevicePacking(RowPacking):
                 packed |= mine
         return columns[0].astype(np.int64) * 0 if packed is None else packed
 
-    def unpack(self, packed: Array, dtypes: Sequence[Any]) -> Columns:
+    def unpack(self, packed: Array, dtypes: Sequence[npt.DTypeLike]) -> Columns:
         columns: list[Array] = []
         packed = packed.astype(np.int64)
         below = sum(self.bits)
@@ -372,7 +377,9 @@ class DeviceMarkedRows(MarkedRows):
         return self.ops.spans(rows)
 
     def _grow(self, packing: RowPacking) -> None:
-        known = None if self._packing is None else self.rows([np.int64] * len(packing.bits))
+        known = (
+            None if self._packing is None else self.rows([np.dtype(np.int64)] * len(packing.bits))
+        )
         self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
         if known is not None:
             self.add(known)
@@ -384,6 +391,6 @@ class DeviceMarkedRows(MarkedRows):
     def count(self) -> int:
         return len(self.ops.survivors(self._marks))
 
-    def rows(self, dtypes: Sequence[Any]) -> Columns:
+    def rows(self, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
         assert self._packing is not None
         return self._packing.unpack(self.ops.survivors(self._marks), dtypes)

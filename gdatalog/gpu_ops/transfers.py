@@ -25,6 +25,7 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.cupy_driver import CupyCopied, CupyDriver
 from gdatalog.gpu_ops.virtual_pages import Pages
 from gdatalog.plan.cells import Sizes, Slice, SliceCache
+from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_parts, in_ranges
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import (
@@ -64,7 +65,7 @@ class _There:
         self.made: dict[str, Trie] = {}  # by label
 
     @property
-    def arrays(self) -> list[Any]:
+    def arrays(self) -> list[Array]:
         return [
             self.bytes[begin : begin + piece.nbytes].view(piece.dtype)
             for begin, piece in zip(self.begins, self.pieces, strict=True)
@@ -93,7 +94,7 @@ class Slices:
         self._buffers = [self._copier.pinned(size) for _ in range(BUFFERS)]
         self._busy: list[CupyCopied | None] = [None] * BUFFERS
         self._there: dict[Slice, _There] = {}
-        self._labels: dict[Hashable, Any] = {}
+        self._labels: dict[Hashable, Array] = {}
         self._task: PoolTask | None = None
         self._error: BaseException | None = None
         self._stopped = False
@@ -146,7 +147,7 @@ class Slices:
             self._labels.clear()
             self._buffers, self._task = [], None
 
-    def _labels_of(self, index: Hashable) -> Any:
+    def _labels_of(self, index: Hashable) -> Array | None:
         labels = self.tries[index].labels
         if labels is not None and index not in self._labels:
             with spending("moving", labels.nbytes):
@@ -320,7 +321,7 @@ class Paged:
                 copied.wait()
 
 
-def _fill(spread: Callable[..., None], piece: ArraySlice, here: Any, start: int) -> None:
+def _fill(spread: Callable[..., None], piece: ArraySlice, here: Array, start: int) -> None:
     """Fills elements from `start` on with several threads."""
 
     def part(rows: slice) -> None:

@@ -18,6 +18,8 @@ from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+import numpy.typing as npt
+
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.graph import DeviceGraph
@@ -383,7 +385,7 @@ def _lengths(ops: DeviceOps, starts: Array, end: int) -> Array:
     return lengths
 
 
-def _with_end(ops: DeviceOps, starts: Array, end: int, dtype: Any) -> Array:
+def _with_end(ops: DeviceOps, starts: Array, end: int, dtype: npt.DTypeLike) -> Array:
     offsets: Array = ops.xp.empty(len(starts) + 1, dtype=dtype)
     offsets[:-1] = starts
     offsets[-1:] = end

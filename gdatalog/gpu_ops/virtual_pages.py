@@ -17,6 +17,9 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
+import numpy.typing as npt
+
+from gdatalog.storage.table import Array
 
 # CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
 
@@ -203,7 +206,7 @@ class VirtualPages:
         memory: VirtualMemory,
         size: int,
         copy: Callable[[int, int, int], None],
-        array: Callable[[int, int, Any, Any], Any],
+        array: Callable[[int, int, npt.DTypeLike, object], Array],
         copied: Callable[[], Any],
     ) -> None:
         self.page = memory.page
@@ -230,11 +233,11 @@ class VirtualPages:
         """The numbers of the pages on the device."""
         return frozenset(self._placed)
 
-    def array(self, at: int, length: int, dtype: Any) -> Any:
+    def array(self, at: int, length: int, dtype: npt.DTypeLike) -> Array:
         """An array in the range, from byte `at` on."""
         return self._array(self._address + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Any:
+    def write(self, at: int, here: Array) -> Any:
         """Starts writing a pinned buffer to the range, from byte `at` on. Kernels launched later
         read it. Wait for the result, a `CupyCopied`, before you change the buffer. Writes whole
         words, so that no other array may begin in the padding of the last word."""
@@ -354,17 +357,21 @@ class PinnedPages:
     placed: frozenset[int] = frozenset()
 
     def __init__(
-        self, held: Any, size: int, array: Callable[[int, int, Any, Any], Any], copied: Any
+        self,
+        held: Any,
+        size: int,
+        array: Callable[[int, int, npt.DTypeLike, object], Array],
+        copied: Any,
     ) -> None:
         """`held`: the pinned memory, with its address as `ptr`."""
         self.count = -(-size // self.page)
         self._held, self._array, self._copied = held, array, copied
         self._bytes = np.frombuffer(held, np.uint8, size)
 
-    def array(self, at: int, length: int, dtype: Any) -> Any:
+    def array(self, at: int, length: int, dtype: npt.DTypeLike) -> Array:
         return self._array(int(self._held.ptr) + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Any:
+    def write(self, at: int, here: Array) -> Any:
         self._bytes[at : at + here.nbytes] = here
         return self._copied
 

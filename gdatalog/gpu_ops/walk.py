@@ -21,6 +21,7 @@ from gdatalog.calls import (
     CLEARED,
     DTYPES,
     SHARED,
+    Block,
     GiveUp,
     Limits,
     LoopRun,
@@ -46,6 +47,7 @@ from gdatalog.gpu_ops.loops import (
     laid_out,
     loops_of,
 )
+from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
@@ -54,7 +56,6 @@ from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel
 
-Block = tuple[Any, ...]
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
 
@@ -86,11 +87,11 @@ class Walks:
         self.ops = ops
         self.indexes = indexes
         self.tuning = SharingTuning()
-        self.ends: Any = None  # an array for the time at which each block of a launch ends
+        self.ends: Array | None = None  # an array for the time at which each block of a launch ends
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
-        self._ring: Any = None
-        self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
+        self._ring: Array | None = None
+        self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
 
     def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
         """The loops of one plan. Plans with the same source may have different constants."""
@@ -138,7 +139,7 @@ class Walks:
             for what in ("blocks", "lists of tiles", KEPT_LISTS):
                 limits.charge(what, 0)
 
-    def upload(self, array: Any) -> Any:
+    def upload(self, array: Array) -> Array:
         """A host array on the device. Large arrays are cached."""
         if len(array) < 1024:
             return self.driver.xp.asarray(array)
@@ -151,7 +152,7 @@ class Walks:
             self._uploaded[id(array)] = found
         return found[1]
 
-    def ring(self, words: int) -> Any:
+    def ring(self, words: int) -> Array:
         """An empty queue of tasks, with tickets from 0 on. Plans share its memory."""
         if self._ring is None or len(self._ring) < words:
             self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
@@ -191,13 +192,13 @@ class _Launch:
         self.kernel = kernel
         self.limits = run.limits
         self.xp: Any = walks.driver.xp
-        self.tries: list[Any] = [run.tries[at] for at in run.printed.which]
+        self.tries: list[Trie] = [run.tries[at] for at in run.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         # Constants and tables depend on the scope; a group of devices passes the arrays instead.
         found = run.scope
         constants = found if isinstance(found, dict) else run.printed.expressions.arguments(found)
         self.given = {**self._inputs(constants), **run.beside}
-        self.tally: Any = run.beside.get(ARRAY)  # the counts go there
+        self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.scratch = self._scratch()
@@ -207,7 +208,7 @@ class _Launch:
     def grid(self) -> int:
         return -(-self.tiles * self.loops.lanes // THREADS)
 
-    def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
+    def _inputs(self, constants: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
         printed, walks = self.loops.printed, self.walks
         given = {name: walks.upload(array) for name, array in constants.items()}
@@ -341,7 +342,7 @@ class _Launch:
             held + size > spare or held > self.walks.driver.free_memory()
         )
 
-    def _fetched(self, column: Any) -> Any:
+    def _fetched(self, column: Array) -> Array:
         with spending("moving", int(column.nbytes)):
             return self.walks.driver.fetched(column)
 
@@ -372,7 +373,7 @@ class _Launch:
     def _affordable_bytes(self) -> int:
         return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
 
-    def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
+    def _drain(self, outputs: Sequence[Array], counts: Array, block_rows: int) -> Block | None:
         """The rows of the pool's used blocks, without gaps."""
         if not len(counts):
             return None
@@ -392,7 +393,7 @@ LANES = 32  # lanes of a tile, which takes one edge at a time
 
 
 def kept_lists(
-    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
+    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Trie], limits: Limits
 ) -> dict[str, Trie]:
     """The intersections that a plan's loops read, by the argument's name, as tries of one level.
     They are cached like the tries that they are computed from."""
@@ -411,12 +412,12 @@ def kept_lists(
     return found
 
 
-def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tuple[Any, Any]:
+def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> tuple[Array, Array]:
     """The starts of the lists, and their values."""
     xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
     roots, below = tries[edge.trie].levels[:2]
     edges = len(below)
-    args = [roots.values, below.offsets, len(below.offsets), below.values, edges]
+    args: list[Array] = [roots.values, below.offsets, len(below.offsets), below.values, edges]
     types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
     types["VALUE"] = "i32" if dtype == np.int32 else "i64"
     for name, at in zip("AB", ends, strict=True):
@@ -425,7 +426,7 @@ def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tu
         types |= {name + kind: type_of(array) for kind, array in of}
         args += its
 
-    def launch(starts: Any, kept: Any, writes: int) -> None:
+    def launch(starts: Array, kept: Array, writes: int) -> None:
         size = edges * LANES * EACH
         given = [*args, starts, kept, writes]
         ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
@@ -444,7 +445,7 @@ def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tu
     return starts, kept
 
 
-def _list(tries: Sequence[Any], at: LevelArgument) -> list[Any]:
+def _list(tries: Sequence[Trie], at: LevelArgument) -> list[Array]:
     """The kernel's arguments for the lists below a root."""
     root, level = tries[at.trie].levels[:2]
     index = SHARED["index"](tries[at.trie], 0)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gdatalog import plan
 from gdatalog.plan.effects import all_steps
@@ -96,7 +96,7 @@ def print_plan(
     leaf: Leaf,
     intersect: str,
     tile: int = 0,
-    given: Sequence[Any] = (),
+    given: Sequence[npt.DTypeLike] = (),
     counted: bool = False,
     modular: bool = False,
     keeps: bool = False,
@@ -226,7 +226,7 @@ def module_of(
     return "\n".join(lines)
 
 
-def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[Any]) -> None:
+def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[npt.DTypeLike]) -> None:
     """Prints the outermost loop of a plan with given rows, whose columns are the arguments `new0`,
     `new1`, ... of these `dtypes`. A worker takes tasks, intervals of rows, until none is left, and
     runs the steps for each row. Each row is a unit of work."""

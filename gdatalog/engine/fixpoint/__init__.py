@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from types import MappingProxyType
-from typing import Any
 
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import chunk_rows
@@ -38,7 +37,7 @@ from gdatalog.planner.order import Assumed, Looked, RelationStatistics
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.rewrite import as_called
 from gdatalog.records import replace
-from gdatalog.storage.on_device import KnownRows, brought
+from gdatalog.storage.on_device import KnownRows, RowMarks, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -295,7 +294,7 @@ class StratumRun:
         self,
         plan: RulePlan,
         limit: int | None,
-        lasting: dict[int, Any] | None = None,
+        lasting: dict[int, RowMarks] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
         stats: RuleRound | None = None,

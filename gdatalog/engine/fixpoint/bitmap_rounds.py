@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import cast
 
-from numpy.typing import DTypeLike
+import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import Sources
@@ -66,7 +66,7 @@ class Marked:
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
-    dtypes: Sequence[DTypeLike]
+    dtypes: Sequence[np.dtype[np.generic]]
     before: Array | None = None
     followed: list[Columns] = field(default_factory=list)
     new: list[Columns] = field(default_factory=list)
@@ -224,7 +224,7 @@ class MarkedRounds(StratumRun):
         for name, (rows, count) in first.items():
             space = spaces[name]
             dtypes = [
-                xp.int32 if low >= INT32_MIN and low + span - 1 <= INT32_MAX else xp.int64
+                xp.dtype("int32" if low >= INT32_MIN and low + span - 1 <= INT32_MAX else "int64")
                 for low, span in zip(space.least, space.spans, strict=True)
             ]
             words = (space.size >> 6) + 1
@@ -412,5 +412,5 @@ def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
     return rows, len(rows[0]) if rows else 0
 
 
-def _as(column: Array, dtype: DTypeLike) -> Array:
+def _as(column: Array, dtype: np.dtype[np.generic]) -> Array:
     return column.astype(dtype, copy=False)

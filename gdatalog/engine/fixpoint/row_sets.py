@@ -18,7 +18,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from gdatalog.cancellation import current_watch, working_space
 from gdatalog.executors import Ops
@@ -278,7 +277,7 @@ class RowBitmap:
         return fresh
 
 
-def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[DTypeLike]) -> Columns:
+def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
     """The rows that a bitmap marks, ascending, by compiled loops."""
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers.bits import column_of_bits, count_bits

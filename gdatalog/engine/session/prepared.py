@@ -111,7 +111,7 @@ class Plans:
         first: bool,
         relation: RelationOf,
         make: Callable[[RelationOf, list[Looked]], RulePlan],
-        values: Mapping[str, Any],
+        values: Mapping[str, Value],
         scans: int | None = None,
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` looks up relations.
@@ -171,7 +171,7 @@ def _held(relations: Mapping[str, Relation]) -> Held:
     return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
 
 
-def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
+def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:
     """Whether parameter values have a selectivity similar to those of the cached plan."""
     bounds = [(op, known_value(bound, values)) for op, bound in looked.bounds]
     statistics = relation(looked.relation).statistics
