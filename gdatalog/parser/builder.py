@@ -279,7 +279,7 @@ def plan(parts: Parts) -> s.PlanHint:
     return s.PlanHint(" ".join(text.split()), span)
 
 
-def _is_number(operand: Any) -> bool:
+def _is_number(operand: object) -> bool:
     return type(operand) is s.Const and operand.type in ("int", "float")
 
 

@@ -9,7 +9,6 @@ ERROR, whose value is the error.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gdatalog.errors import Caution, ParseError, SourceText, Span
 from gdatalog.parser.lists import comparisons, constants
@@ -105,7 +104,8 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
         if kind == "SPACE":
             continue
         start, end = found.span()
-        value: Any = found.group()
+        word = found.group()
+        value: str | bool | float = word
         if kind == "NAME":
             if operand and value in INFIX_WORDS:
                 kind = "OPERATOR"
@@ -120,7 +120,7 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
                 elif kind == "NAME":
                     words = True
         elif kind == "PUNCTUATION":
-            kind = _TYPES.get(value, "DOT")
+            kind = _TYPES.get(word, "DOT")
             if kind == "DOT":
                 if not tokens:
                     tokens.append(
@@ -154,9 +154,9 @@ def scan(source: SourceText, at: int, fast: bool = True) -> Scanned:
             elif kind == "COLON":
                 words = True
         elif kind == "PARAM":
-            value = value[1:]
+            value = word[1:]
         elif kind == "DIRECTIVE":
-            name = value[1:]
+            name = word[1:]
             known = name in DIRECTIVES or name in REFUSED_DIRECTIVES
             if not tokens:
                 kind, value = DIRECTIVES.get(name, "UNKNOWN"), name

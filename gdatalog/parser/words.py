@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gdatalog.errors import Caution, SourceText, Span, UsageError
 from gdatalog.parser.tokens import ENDS_OPERAND, OPENING, STARTS_OPERAND, Token, error_token
@@ -16,7 +15,7 @@ INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 
 # Type and value of words that are not a NAME. Where no operator can stand, `in` is a name.
-NAMED: dict[str, tuple[str, Any]] = {
+NAMED: dict[str, tuple[str, str | bool | float]] = {
     "_": ("WILDCARD", "_"),
     "true": ("BOOL", True),
     "false": ("BOOL", False),

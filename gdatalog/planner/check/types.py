@@ -262,7 +262,7 @@ class TypeInference:
 
     # ------------------------------------------------------------------------ expressions
 
-    def _expr(self, expr: Any) -> int:
+    def _expr(self, expr: s.Expr | s.HeadAggregate) -> int:
         """The node of an expression's type. Parts are met in the order of `walk`."""
         match expr:
             case s.Var(name):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 from gdatalog.plan import Constant, Expr, Parameter, Version
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import MOMENTS, AdjacencyLists, Degrees
 from gdatalog.storage.statistics import Statistics as RowStatistics
+from gdatalog.storage.table import Array
 from gdatalog.values import Value
 
 # A test between two columns of a row, as (left column, operator, right column).
@@ -134,7 +134,7 @@ class Alike:
     ) -> AdjacencyLists | None:
         return self.other.lists(column, tests, ranked or self.ranked)
 
-    def set(self) -> Any:
+    def set(self) -> Array | None:
         return self.other.set()
 
     def within(
@@ -152,7 +152,7 @@ class OfEdges(Alike):
     def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return self.rows
 
-    def set(self) -> Any:
+    def set(self) -> Array | None:
         return None
 
 

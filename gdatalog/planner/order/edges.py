@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from functools import lru_cache
 from itertools import combinations
 from math import factorial
-from typing import Any
 
 from gdatalog.plan import Apply, Slot
 from gdatalog.planner import items as n
@@ -211,7 +210,9 @@ def _plain(item: n.Item) -> tuple[Hashable, tuple[str, ...]]:
     return _with_holes(item, item.variables)
 
 
-def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, int]) -> Hashable:
+def _shape(
+    node: object, outside: frozenset[str], holes: list[str], own: dict[str, int]
+) -> Hashable:
     """A node without its variables; local variables are numbered in order of appearance."""
     if isinstance(node, Slot):
         if node.name in outside:
@@ -227,6 +228,7 @@ def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, 
     if is_dataclass(node):
         parts = (getattr(node, field.name) for field in fields(node) if field.compare)
         return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
+    assert isinstance(node, Hashable)
     return type(node), node  # 1 is not 1.0 nor True
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.records import dataclass
 from gdatalog.storage.degrees import AdjacencyLists
+from gdatalog.storage.table import Array
 
 TAKEN = 256  # values tried for each sample
 MOST_KEPT = 512  # samples and lengths kept with lists
-Array = Any
 Value = TypeVar("Value")
 
 
@@ -135,9 +135,10 @@ class Sampler:
             one_way = self.mixed or (atom.ranked and ranked)
             if len(there) == len(lists) or (there and one_way):
                 continue
-            if len(atom.columns) == 2 or atom.size.set() is None:
+            rows = None if len(atom.columns) == 2 else atom.size.set()
+            if rows is None:
                 return False
-            self._sets[id(atom)] = atom.size.set()
+            self._sets[id(atom)] = rows
         return True
 
     # --------------------------------------------------------------------------------- samples
@@ -318,7 +319,7 @@ class Sampler:
         if mine is None:
             return np.ones(len(values), dtype=np.bool_)
         places = np.minimum(np.searchsorted(mine, values), len(mine) - 1)
-        found = mine[places] == values
+        found: Array = mine[places] == values
         lists = self._lists.get((id(atom), at))
         if lists is not None and atom.tests:
             found &= lists.ends[places] > lists.starts[places]
@@ -374,7 +375,8 @@ def _met(edge: Edge, sample: Sample, rows: Array, values: Array) -> Array:
         return _within(lists, _placed(edge, sample)[rows], values)
     places = np.minimum(lists.values.searchsorted(values), len(lists.values) - 1)
     found = _within(lists, places, sample.columns[edge.place][rows])
-    return found & (lists.values[places] == values)
+    found &= lists.values[places] == values
+    return found
 
 
 def _picked(count: int, lists: list[AdjacencyLists]) -> tuple[Array, Array]:

@@ -109,7 +109,7 @@ def _narrowest(op: str, many: s.Values) -> s.Const:
     return s.Const(many.type, value, many.span)
 
 
-def _is_long(member: Any) -> bool:
+def _is_long(member: object) -> bool:
     if isinstance(member, s.Compare):
         return isinstance(member.rest[0][1], s.Values)
     if not isinstance(member, s.Member):

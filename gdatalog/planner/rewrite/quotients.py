@@ -274,7 +274,7 @@ def _canonical(count: int, literals: _Literals) -> Hashable:
 
 def _refined(colours: list[int], literals: _Literals) -> list[int]:
     while True:
-        told: list[list[Any]] = [[] for _ in colours]
+        told: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in colours]
         for shape, unordered, variables in literals:
             around = [colours[other] for other in variables]
             if unordered:
@@ -289,7 +289,9 @@ def _refined(colours: list[int], literals: _Literals) -> list[int]:
         colours = new
 
 
-def _numbered(colours: Sequence[int], literals: _Literals) -> tuple[Any, ...]:
+def _numbered(
+    colours: Sequence[int], literals: _Literals
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
     found = set()
     for shape, unordered, variables in literals:
         numbers = [colours[name] for name in variables]

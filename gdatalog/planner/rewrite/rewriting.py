@@ -31,7 +31,7 @@ def loses_groups(rule: CheckedRule) -> bool:
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
     """The rule with constants in these columns of its head; None if they contradict it."""
-    values: dict[str, Any] = {}
+    values: dict[str, s.Const | s.Param] = {}
     tests: list[s.Literal] = []
 
     def put(node: Any) -> Any:
