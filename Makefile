@@ -27,6 +27,9 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -rs
 WANTED := $(BIN)/python -m gdatalog.gpu_ops.probe
 COVERED := parser planner plan engine storage
 
+# Tests start many processes: without its cache, each compiles all modules that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check check-rest replay coverage docs bench bench-full bench-again
 .PHONY: test-gpu bench-gpu clean

@@ -18,6 +18,8 @@ import gdatalog as gd
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
 from gdatalog.engine import fixpoint
+from gdatalog.planner.order.search import Orders, PlanInputs
+from gdatalog.records import replace
 
 _NOTE = "CPU seconds of planning alone; a machine that others use may need twice as much"
 
@@ -88,11 +90,12 @@ def planned(text: str, times: int) -> float:
     spent = 0.0
     plan_rule = fixpoint.plan_rule
 
-    def timed(*args: Any, **options: Any) -> Any:
+    def timed(rule: Any, types: Any, inputs: PlanInputs, *args: Any, **options: Any) -> Any:
         nonlocal spent
         started = process_time()
         try:
-            return plan_rule(*args, **options | {"orders": None})  # none was found before
+            inputs = replace(inputs, orders=Orders())  # none was found before
+            return plan_rule(rule, types, inputs, *args, **options)
         finally:
             spent += process_time() - started
 

@@ -1,11 +1,11 @@
 """Accounting of an evaluation: memory by owner, against a limit, and overhead in seconds.
 
-An owner charges an array, before creating it if it is large, and returns the charge with the array.
-Working space (what a sort or merge needs besides its input) is charged while the operation runs. So
-the sum of the charges bounds the memory of the process at any time.
+An owner charges an array (a large one before it creates it), and returns the charge when it frees
+the array. An operation charges its working space, what a sort or merge needs besides its input,
+while it runs. So the sum of the charges bounds the memory of the process at any time.
 
-Overhead is time that a thread does not spend on rows. Nested timers of other kinds are exclusive,
-so that kinds add up.
+Overhead is time that a thread does not spend on rows. A nested timer's time counts for its own kind
+only, so that the kinds add up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOTHING = nullcontext()
 
 TEXTS = "texts"  # owner of the texts that an evaluation creates
 FILE_TEXTS = "texts of files"  # owner of the texts read from files
-RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
+RAISE = "raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit"
 
 
 def default_limit() -> int:
@@ -210,8 +210,8 @@ def _allocator(name: str) -> Callable[..., int] | None:
 def trim() -> None:
     """Returns the allocator's free memory to the system, if possible (glibc).
 
-    The arrays of a chunk lie between longer-lived ones, so the allocator would keep the gaps for
-    long.
+    Arrays that live for one chunk lie between longer-lived ones, so the allocator would keep the
+    gaps that they leave.
     """
     found = _allocator("malloc_trim")
     if found is not None:
@@ -258,7 +258,8 @@ def _instead(most: str) -> str:
         return ""
     if most == TEXTS:
         return (
-            "each different text that a query makes is kept: let it make fewer or shorter ones; or "
+            "gdatalog keeps each different text that a query makes: let it make fewer or shorter "
+            "ones; or "
         )
     if most == FILE_TEXTS:
         return (
@@ -330,7 +331,8 @@ def take_over(costs: Costs) -> None:
     _account.moved += costs.moved
 
 
-class spending:
+@contextmanager
+def spending(kind: Kind, moved: int = 0) -> Iterator[None]:
     """Counts this thread's time within the context as one kind of overhead. `moved`: bytes copied.
 
     >>> before = time_spent()
@@ -340,18 +342,11 @@ class spending:
     100
     """
 
-    __slots__ = ("_began", "_kind", "_others")
-
-    def __init__(self, kind: Kind, moved: int = 0) -> None:
-        self._kind: Kind = kind
-        _account.moved += moved
-
-    def __enter__(self) -> None:
-        self._others = _account.total
-        self._began = perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        passed = perf_counter() - self._began
-        own = passed - (_account.total - self._others)
-        _account.seconds[self._kind] += own
+    _account.moved += moved
+    others, began = _account.total, perf_counter()
+    try:
+        yield
+    finally:
+        own = perf_counter() - began - (_account.total - others)
+        _account.seconds[kind] += own
         _account.total += own

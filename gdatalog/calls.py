@@ -47,15 +47,17 @@ FIRST_SLOTS = 1 << 12  # initial size of a group's hash set
 
 
 class GiveUp(Exception):
-    """A computation failed, or a number exceeds 62 bits: the other executor reports the error."""
+    """Raised when a computation fails, or a number exceeds 62 bits: the other executor then runs
+    the join, and reports the error."""
 
 
 class Outside(Exception):
-    """A row lies outside the bitmap's range. Rows marked since the last call were not output."""
+    """Raised when a row lies outside the bitmap's range: the loops have not output the rows that
+    they marked since the last call."""
 
 
 class NoRoomForLists(Exception):
-    """The cache of intersections does not fit: loops run without it."""
+    """Raised when the cache of intersections does not fit: the loops then run without it."""
 
 
 class NotOnDevice(Exception):
@@ -77,7 +79,7 @@ class LoopRun:
     limits: Limits
     label: str
     knobs: Any
-    beside: Mapping[str, Any]
+    beside: Mapping[str, Array]
     rows: float
     shared: Shared | None = None
 
@@ -249,7 +251,7 @@ def levels_of(plan: RulePlan) -> int:
 def accounted(limits: Limits, device: str) -> Iterator[None]:
     """Within this context, the thread charges the memory that it holds to these limits.
 
-    A relation that does not fit returns its charges, because the next one may be small.
+    If a relation does not fit, its charges are undone, because the next one may be small.
     """
     watch, before = limits.watch, limits.watch.account
     watch.account = limits.account

@@ -7,11 +7,11 @@ Each database has one `Watch`. Long work reports to it:
             ...
             work.at(read)  # reports progress; stops the call on request
 
-Work is nested, as a join in a round of a fixpoint; progress lines show the innermost work. The
-storage, which has no watch, uses `current_watch()`, that of the call in this thread.
+Work is nested: a join is part of a round of a fixpoint. Progress lines show the innermost work. The
+storage has no watch of its own and uses `current_watch()`, the watch of the call in this thread.
 
-A long call of NumPy or Arrow can neither be stopped nor report anything: it runs `aside`, in its
-own thread, while the calling thread polls and calls the progress listener.
+A long call of NumPy or Arrow cannot be stopped and reports no progress. It runs `aside`, in its own
+thread, while the calling thread polls and calls the progress listener.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gdatalog.threads import Abandoned, CancellableThread, whole_imports
 from gdatalog.values import visible
 
 EVERY = 0.1  # minimum seconds between two calls of the progress listener
-LATE = 1 << 21  # rows: a pass over more of them must be cancellable
+LATE = 1 << 21  # rows: a pass over more rows must be cancellable
 OBJECT = 16  # cost of a row of Python objects, in rows of arrays
 PATIENCE = 0.02  # seconds between two polls
 LONG_TEXT = 1_000  # characters: longer programs are parsed and checked aside
@@ -65,14 +65,14 @@ def interrupt_message(error: KeyboardInterrupt) -> str:
 
 def out_of_time(seconds: float, figures: str) -> TimeLimitError:
     """The error for a call that exceeds its time limit."""
-    hint = "raise it: timeout=... or --timeout"
+    hint = "raise the limit: timeout=... or --timeout"
     message = f"this takes longer than the time limit of {seconds:g} s: {figures}"
     return TimeLimitError(message, hint=hint)
 
 
 def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
     """Returns the result of `work`, which makes several passes over this many rows, such as a sort.
-    If they are many it runs aside, so that the caller can watch and stop it.
+    Work on many rows runs aside, so that the caller can watch and stop it.
 
     `stage`: None if it is a part of other work.
     """
@@ -90,8 +90,8 @@ def cancellable(rows: int, work: Callable[[], Made], stage: Stage | None = "sort
 def apart(work: Callable[[], Made], long: bool = True) -> Made:
     """Returns the result of `work`, which is pure Python: it parses, checks, plans or prints.
 
-    If it may be `long`, it runs in its own thread, which is ended wherever it is if the call is
-    stopped. So no pass over a program needs to poll.
+    If it may be `long`, it runs in its own thread; stopping the call ends this thread at any point
+    of the work. So no pass over a program needs to poll.
     """
     watch = current_watch()
     watch.poll()
@@ -144,8 +144,8 @@ class WorkItem:
     def within(self, low: float, high: float) -> Iterator[None]:
         """Within this context, progress is mapped onto this interval of the current part.
 
-        If the amount of work is unknown, it has ten thousand parts; except for files, which may be
-        pipes, and rounds, whose rows are counted and whose end is unknown.
+        Work of unknown amount has ten thousand parts. Files, which may be pipes, and rounds, whose
+        end is unknown, report the bytes or rows done instead.
         """
         before = start, end = self.span
         if self.total is None and self.stage not in ("loading", "round"):
@@ -189,8 +189,8 @@ def _drop_frames_without_line(error: BaseException) -> None:
 
 
 class Watch:
-    """Watches calls while they run, one at a time. With `above`, it is the watch of a thread that
-    works aside for a call: only the call's own watch listens to it."""
+    """Observes and stops calls, one at a time. A watch with `above` belongs to a thread that works
+    aside for a call; the call's own watch reads its progress."""
 
     def __init__(self, above: Watch | None = None) -> None:
         self.stop = Event()  # set to request cancellation
@@ -334,7 +334,8 @@ class Watch:
     def work(
         self, stage: Stage, what: str = "", total: int | None = None, unit: str = ""
     ) -> WorkItem:
-        """A context for a piece of work; by default on the same object as the enclosing one."""
+        """A context for a piece of work on `what`; by default on the object of the enclosing
+        work."""
         if not what:
             works = self.works or self._above
             what = works[-1].what if works else "rows"
@@ -363,7 +364,7 @@ class Watch:
     def part(self, done: int, total: int) -> None:
         """Divides the innermost work, or its current part, into parts.
 
-        Rounds ignore it: their rows are counted, and their end is unknown.
+        Rounds ignore it, because they report rows and their end is unknown.
         """
         work = self.innermost
         if work.span != (0.0, 1.0):
@@ -372,7 +373,7 @@ class Watch:
             work.done, work.total, work.unit = done, total, work.unit or "parts"
 
     def begun_compiling(self, what: str) -> None:
-        """Reports a compilation at once: it may be long, and nothing happens meanwhile."""
+        """Reports a compilation at once, because it may take long and nothing polls meanwhile."""
         if self.behind:
             return
         import logging
@@ -397,9 +398,9 @@ class Watch:
     def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         """Runs `work` in its own thread and returns its result; this thread polls meanwhile.
 
-        If polling raises, the thread is abandoned: it ends at its next poll, or with `ended`
-        wherever it is, and its results are dropped, so `work` must not change shared state. The
-        listener is called in this thread: a third one would wait for locks that this one holds.
+        If polling raises, this thread abandons the other and drops its results, so `work` must not
+        change shared state. The abandoned thread ends at its next poll; with `ended`, at any point.
+        The listener is called in this thread: a third one would wait for locks that this one holds.
         """
         if self._asking or self.behind:
             self.poll()

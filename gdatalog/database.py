@@ -105,22 +105,22 @@ class Database(PatternQueries):
         self.close()
 
     def close(self) -> None:
-        """Free all data. You cannot use the database afterwards. A call that runs in another
-        thread is interrupted."""
+        """Free all data, and interrupt a call that runs in another thread. You cannot use the
+        database afterwards."""
         with self._lock.hurried():
             self.workspace.close()
 
     def interrupt(self) -> None:
-        """Stop the call that runs in another thread. It raises `Interrupted`, which says what the
-        call was doing and how far it was."""
+        """Stop the call that runs in another thread. That call raises `Interrupted`, which says
+        what it was doing and how far it was."""
         self._watch.stop.set()
 
     @contextmanager
     def call(
         self, on_progress: OnProgress | None = None, timeout: float | None = None
     ) -> Iterator[None]:
-        """Make several calls as one: other threads' calls wait meanwhile, all of them together
-        have `timeout` seconds, and `interrupt` stops them.
+        """Make several calls as one. They share `timeout` seconds, `interrupt` stops all of them,
+        and calls of other threads wait until the block ends.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -208,7 +208,7 @@ class Database(PatternQueries):
         row_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Inserted:
-        """Add rows to a relation; a new relation is created.
+        """Add rows to a relation. If there is no such relation, create it.
 
         If the relation has rules, the rows are base facts beside those that the rules derive, and
         the returned value says so. Columns match, and missing values are dropped or filled, as in
@@ -303,17 +303,17 @@ class Database(PatternQueries):
         values to `$name`s.
 
         `strategy` says how rules run: "lftj", depth-first in compiled loops on all cores;
-        "levelwise", breadth-first in array operations, which compiles nothing; "auto" uses the
-        second for small work and the first for the rest. The answer is the same.
+        "levelwise", breadth-first in array operations, which compiles nothing; "auto" uses
+        "levelwise" for small work and "lftj" for large work. The answer is the same.
 
-        `limit` cuts the answer short. `max_rows` refuses a larger one: a `RowLimitError` is raised
-        as soon as there are more rows. After `timeout` seconds, which include waiting for another
-        thread's call, the call ends with a `TimeLimitError`. Both errors leave the database as it
-        was.
+        `limit` cuts the answer to that many rows. `max_rows` refuses a larger answer: the call
+        raises a `RowLimitError` as soon as there are more rows. After `timeout` seconds, which
+        include waiting for another thread's call, the call ends with a `TimeLimitError`. Both
+        errors leave the database as it was.
 
-        `on_progress` is called with a `Progress` about ten times a second while the query runs,
-        and when a compilation begins, by the thread that called `query`. If it raises, the query
-        ends with that error, and the database is as it was.
+        The thread that called `query` calls `on_progress` with a `Progress` about ten times a
+        second while the query runs, and when a compilation begins. If `on_progress` raises, the
+        query ends with that error, and the database is as it was.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -324,13 +324,12 @@ class Database(PatternQueries):
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         with self.call(on_progress, timeout):
-            from gdatalog.result import Result
+            from gdatalog.relations import answer
 
             session = self.workspace.open(text, params, strategy=strategy)
-            relation = session.relation(session.asked(), limit, max_rows)
+            result = answer(session, session.asked(), limit, max_rows)
             self.workspace.tell(session)
-            result = Result(relation, self.workspace.symbols)
-            return result.head(limit) if limit is not None else result
+            return result
 
     def run(
         self,
@@ -402,7 +401,7 @@ class Database(PatternQueries):
         self, program: Program, key: str, params: Params, folders: Folders, strategy: Strategy
     ) -> dict[str, Result]:
         from gdatalog.engine.facts import to_stdout, write_relation
-        from gdatalog.result import Result
+        from gdatalog.relations import answer
 
         workspace = self.workspace
         outputs: dict[str, Result] = {}
@@ -411,8 +410,7 @@ class Database(PatternQueries):
             for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
-                result = Result(session.relation(ask.name), workspace.symbols)
-                outputs[ask.name] = result
+                result = outputs[ask.name] = answer(session, ask.name)
                 if not to_stdout(ask.directive):
                     policy = session.policy
                     write_relation(ask.directive, ask.name, result, policy, folders)
@@ -424,7 +422,8 @@ class Database(PatternQueries):
     def explain(
         self, text: str, params: Params = None, *, strategy: Strategy = "auto"
     ) -> Explanation:
-        """Show how a text would be evaluated. It evaluates only what it needs to know sizes.
+        """Show how a text would be evaluated. Only relations whose sizes the plan needs are
+        evaluated.
 
         The result prints as a tree; `save("plan.html")` writes it as a page.
         """
@@ -448,13 +447,12 @@ class Database(PatternQueries):
         """
         with self.call(on_progress):
             from gdatalog.engine.metrics import Metrics
+            from gdatalog.relations import answer
             from gdatalog.report import Profile
-            from gdatalog.result import Result
 
             reports = Metrics()
             session = self.workspace.open(text, params, reports=reports, strategy=strategy)
-            relation = session.relation(session.asked())
-            profile = Profile.after(session.context, Result(relation, self.workspace.symbols))
+            profile = Profile.after(session.context, answer(session, session.asked()))
             self.workspace.tell(session)
             return profile
 

@@ -15,8 +15,8 @@
     +-- UsageError            an option or argument that makes no sense
     +-- Interrupted           db.interrupt() was called
 
-All errors of a program are reported together: the one that is raised carries the rest in
-`others`, and prints the first ten, in the order of the text.
+gdatalog reports all errors of a program together: it raises the first one, which has the rest in
+`others` and prints the first ten, in the order of the text.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Caution:
 
 
 def meant(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant: it differs in case, or in a letter or two.
+    """The known name that the user probably meant: it differs in case, or in a letter or two.
 
     >>> meant("Edge", ["edge", "path"]), meant("levelwize", ["lftj", "levelwise"])
     ('edge', 'levelwise')

@@ -72,8 +72,8 @@ def query(
 ) -> Result:
     """Run one query over some data, without keeping a database.
 
-    `on_progress` gets the progress, that of loading too, as in `Database.query`. `timeout` is the
-    time limit in seconds for all of it.
+    `on_progress` gets the progress of loading and of the query, as in `Database.query`. `timeout`
+    is the time limit in seconds for both together.
 
     >>> import gdatalog as gd
     >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()

@@ -16,7 +16,18 @@ from gdatalog.storage.relation import Relation
 from gdatalog.values import visible
 
 if TYPE_CHECKING:
+    from gdatalog.engine.session.text_session import Session
     from gdatalog.workspace import Workspace
+
+
+def answer(
+    session: Session, name: str, limit: int | None = None, max_rows: int | None = None
+) -> Result:
+    """Evaluates a relation or a query of a text. Returns at most `limit` rows; the limit does not
+    apply to propositions, which have one row or none."""
+    wanted = None if limit is None else max(1, limit)
+    result = Result(session.relation(name, wanted, max_rows), session.context.scope.symbols)
+    return result.head(limit) if limit is not None and result.columns else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ class Relations(Mapping[str, Result]):
                 raise NameResolutionError(
                     f"there is no relation {name!r}", hint=workspace.near(name)
                 )
-            return Result(session.relation(name), workspace.symbols)
+            return answer(session, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())

@@ -370,9 +370,9 @@ class Result:
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write a Parquet file; or a folder of Parquet files, if the path ends with a slash.
 
-        The workers of a cluster write their own rows into the folder, so all of them must see it;
-        into one file the rows pass through this process, some at a time. A folder that was written
-        before is replaced.
+        Each worker of a cluster writes its own rows into the folder, so all workers must see it.
+        For a single file, the rows pass through this process, some at a time. A folder that was
+        written before is replaced.
         """
         from gdatalog.storage.writers import filled, names_a_folder, write_folder, write_tables
 

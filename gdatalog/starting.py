@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import default_limit
 from gdatalog.cancellation import Watch
-from gdatalog.engine.devices import NO_GPU, OpenDevice, kind_of, open_device, plainly_cpu
+from gdatalog.engine.devices import NO_GPU, kind_of, open_device, plainly_cpu
 from gdatalog.engine.session import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.records import dataclass
@@ -48,7 +48,7 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
 
 @dataclass(eq=False)
 class Start:
-    """The checked arguments of `connect`. Probes for a GPU at once, if there may be one."""
+    """The checked arguments of `connect`. Looks for a GPU at once, if there may be one."""
 
     device: str
     limit: str | int | None
@@ -73,7 +73,8 @@ class Start:
         self._kind = kind_of(self.device)
         # With a cluster, the workers use the GPUs.
         self._device = self.device if self.cluster is None else "cpu"
-        self._opened = None if plainly_cpu(self._device) else self._open()
+        plainly = plainly_cpu(self._device)
+        self._opened = None if plainly else open_device(self._device, self._limit)
         if self._kind == "auto" and self.cluster is None:
             self._log()
         self._threads = threads_of(self.threads)
@@ -100,8 +101,10 @@ class Start:
             workspace.untrusted = True
             workspace.force(strategy="levelwise")
         workspace.timeout = self.timeout
-        opened = self._opened or self._open()
-        workspace.device, workspace.why = opened.device, opened.why
+        if self._opened is not None:
+            workspace.device, workspace.why = self._opened.device, self._opened.why
+        elif self._device == "auto":
+            workspace.why = NO_GPU
         if self.cluster is not None:
             from gdatalog.cluster import spread_over
 
@@ -109,9 +112,6 @@ class Start:
                 self.cluster, self.memory_limit, self._threads, self._kind
             )
         return workspace
-
-    def _open(self) -> OpenDevice:
-        return open_device(self._device, self._limit)
 
     def _log(self) -> None:
         if "logging" not in sys.modules:

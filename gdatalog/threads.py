@@ -4,8 +4,8 @@ A half-imported C library cannot be imported again: every later call would fail.
 cancellation wait until an import of another package is done.
 
 Python swallows exceptions in callbacks, such as those of weak references: it prints "Exception
-ignored in ..." and continues. A swallowed Ctrl-C or cancellation is not printed, but raised again
-after the callback.
+ignored in ..." and continues. This module raises a swallowed Ctrl-C or cancellation again after the
+callback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from queue import SimpleQueue
 from threading import Event, Lock, RLock, Thread, Timer, current_thread, local, main_thread
 from time import sleep
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs as Lost
 
 MOMENT = 0.005  # seconds
 _UNCOLLECTED = RLock()  # held to change the next two
@@ -255,7 +258,7 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
 
     came: list[signal.Signals] = []
 
-    def note(number: int, _: Any) -> None:
+    def note(number: int, _: object) -> None:
         came.append(signal.Signals(number))
 
     before: dict[signal.Signals, Any] = {}
@@ -276,11 +279,11 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
 _MARK = "raises_again"
 
 
-def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
+def _raising_again(otherwise: Callable[[Lost], object]) -> Callable[[Lost], None]:
     """A hook for swallowed exceptions that raises cancellation and Ctrl-C again; `otherwise`: the
     hook for all others."""
 
-    def swallowed(lost: Any) -> None:
+    def swallowed(lost: Lost) -> None:
         thread = current_thread()
         if lost.exc_type in (Abandoned, KeyboardInterrupt):
             release_import_lock()  # it may have been in a callback during an import
@@ -334,4 +337,4 @@ def _load_whole(loader: Any) -> None:
     loader.exec_module = exec_module
 
 
-_finder: Any = _Finder()
+_finder = _Finder()

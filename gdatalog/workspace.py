@@ -19,7 +19,7 @@ from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.facts import FilePolicy, Folders, read_text
-from gdatalog.engine.facts.inputs import FilesRead, extended
+from gdatalog.engine.facts.inputs import extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Knobs, strategy_of
 from gdatalog.engine.session.prepared import Prepared
@@ -81,7 +81,6 @@ class Workspace:
         self.why = "asked for"  # the reason for the device
         self.metrics = Metrics(lasting=False)  # of the last session
         self._remembered: Memory = {}
-        self._read = FilesRead()
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
 
@@ -104,12 +103,11 @@ class Workspace:
     def clear(self) -> None:
         """Drops all rules, all data, and everything derived from them."""
         self.stored, self.texts, self._remembered = {}, ProgramTexts(), {}
-        self._read, self._invalid = FilesRead(), frozenset()
-        self._prepared = Prepared()
+        self._prepared, self._invalid = Prepared(), frozenset()
 
     def forget(self) -> None:
         """Drops evaluated relations, and files that were read."""
-        self._remembered, self._read = {}, FilesRead()
+        self._remembered, self._prepared = {}, replace(self._prepared, files={}, unions={})
 
     @contextmanager
     def rollback(self) -> Iterator[None]:
@@ -175,7 +173,7 @@ class Workspace:
         return self.texts.statements()
 
     def evaluated(self) -> dict[str, Relation]:
-        """The relations that have been evaluated, as of then."""
+        """The cached relations of rules; their inputs may have changed since."""
         return {
             name: relation
             for found in self._remembered.values()
@@ -299,7 +297,7 @@ class Workspace:
         self.change(self.texts.less(names, part), stored, *names)
 
     def change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
-        """Replaces texts and data, which differ in the named relations; warns about kept rules that
+        """Replaces the texts and the data of the named relations; warns about kept rules that
         become invalid."""
         known = schemas_of(stored)
         retyped = any(self._known.get(name) != known.get(name) for name in names)
@@ -311,7 +309,7 @@ class Workspace:
             self.tell_invalid(session.validity)
 
     def tell_invalid(self, validity: Validity | None = None) -> None:
-        """Warns about kept statements that have become invalid, each with its dependents."""
+        """Warns about kept statements that have become invalid, and what depends on them."""
         if validity is None:
             validity = self.session(Program(())).validity
         known, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
@@ -385,11 +383,11 @@ class Workspace:
     ) -> Session:
         """Checks a program and keeps its rules if they are valid, without evaluating them.
 
-        `key`: the name of the program, whose earlier rules are replaced. None: each statement is
-        kept separately, so that a statement typed again replaces itself; since more may follow, a
-        relation without data causes no warning.
+        `key`: the name of the program, which replaces an earlier program of that name. None: each
+        statement is kept separately, so that a statement typed again replaces itself; since more
+        statements may follow, a relation without data causes no warning.
 
-        `ends`: whether only the program's own queries will be evaluated.
+        `ends`: whether no call follows the program's own queries.
         """
         before, home = self.texts, folders or self.folders
         if key is not None:
@@ -413,7 +411,7 @@ class Workspace:
         elif rules and key not in same:
             more = {key: KeptRules.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
-        session.stated.texts, session.stated.own = self.texts, None  # it is one of these
+        session.kept_in(self.texts)
         self.params = {**self.params, **session.kept_params(params or {})}
         # Drop evaluated relations that no longer exist.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
@@ -460,7 +458,6 @@ class Workspace:
                 folders or self.folders,
                 self.on_caution,
                 self._remembered if reports is None else {},
-                self._read,
                 self._prepared,
                 {**self.params, **(params or {})},
                 lasting,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replica
 cluster_shell cluster_traffic depth_first_use loops notebook_kernel notebooks package
 paper_benchmarks printed_expressions prompt rounds saving shares site souffle stopping
 """
+MARKS = ("slow", "drawn", "gpu", "host")
 
 # Cases that are alike: of so many one is run; all with GDATALOG_SEED=random and on a GPU.
 EVERY = {
@@ -113,18 +117,51 @@ def _draw_the_same() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if on_gpu.leave_out(config, collection_path) else None
+    left_out = on_gpu.leave_out(config, collection_path) or _none_chosen(config, collection_path)
+    return True if left_out else None
+
+
+def _none_chosen(config: pytest.Config, path: Path) -> bool:
+    """Whether `-m` leaves out all tests of a file, which then need not be imported.
+
+    A test has the marks of its file, and may have those that the file's text names.
+    """
+    if not (path.name.startswith("test_") and path.suffix == ".py"):
+        return False
+    expression = config.option.markexpr or ""
+    words = set(re.findall(r"\w+", expression))
+    if not words <= {*MARKS, "and", "or", "not"}:
+        return False
+    marks = {"slow"} if _is_slow(path) else set()
+    marks |= {"host", "gpu"} if on_gpu.on_host(path) else set()
+    text = path.read_text(encoding="utf-8")
+    possible = [mark for mark in MARKS if mark in marks or f"mark.{mark}" in text]
+    return not any(
+        on_gpu.chosen(expression, given)
+        for size in range(len(possible) + 1)
+        for given in map(set, combinations(possible, size))
+        if marks - {"gpu"} <= given
+    )
+
+
+def _is_slow(path: Path) -> bool:
+    return path.stem.removeprefix("test_") in SLOW.split()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     on_gpu.mark(config, items)
-    slow = {f"test_{name}.py" for name in SLOW.split()}
     for item in items:
-        if item.path.name in slow:
+        if _is_slow(item.path):
             item.add_marker("slow")
     if not on_gpu.asked(config) and _seeded():
         _leave_out_alike(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """From now on garbage collection leaves out what collecting the tests has made."""
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_out_alike(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -123,11 +123,15 @@ def leave_out(config: pytest.Config, path: Path) -> bool:
     return asked(config) and is_test and path.name != "test_on_gpu.py" and not of_kernels(path)
 
 
+def on_host(path: Path) -> bool:
+    """Whether all tests of a file compile kernels for the host, or with NVRTC."""
+    return of_kernels(path) or path.name.startswith("test_cuda_") or path.name == "test_nvrtc.py"
+
+
 def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which tests are of kernels on the host, and which of these the GPU's too."""
+    """Marks the tests of kernels on the host, and those of them that a GPU runs too."""
     for item in items:
-        name = Path(item.path).name
-        if of_kernels(Path(item.path)) or name.startswith("test_cuda_") or name == "test_nvrtc.py":
+        if on_host(Path(item.path)):
             item.add_marker("host")
     if not asked(config) or reason():
         return

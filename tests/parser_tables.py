@@ -21,24 +21,24 @@ TABLES = FOLDER / "tables.py"
 GRAMMAR = FOLDER / "grammar.lark"
 HEAD = '''"""The LALR tables of grammar.lark, which `tests/parser_tables.py --write` makes."""
 
-END = "$END"  # what stands behind the last token
-ACCEPTED = {accepted}  # the state in which a statement has been read
-# Of each rule: the symbol that it makes, how many parts it has, the method of Builder that takes
-# them ("": they stay as they are), and which of them are lists whose items are parts.
+END = "$END"  # the symbol after the last token
+ACCEPTED = {accepted}  # the state after a whole statement
+# For each rule: its symbol, the number of its parts, the function of builder.py that takes them
+# ("" for none), and the places of parts that are lists, whose items are spliced in.
 # fmt: off
 RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (
 {rules}
 )
-# The tokens before which rules have been read.
+# Sets of tokens, before which rules are reduced.
 AHEAD = (
 {ahead}
 )
-# The states that tokens and symbols lead to from several states.
+# Transitions that several states share: the state that each token or symbol leads to.
 SHARED: tuple[dict[str, int], ...] = (
 {shared}
 )
-# Of each state: the members of SHARED that hold, further states that tokens and symbols lead to,
-# and the rule that has been read (-1: none) before the tokens of a member of AHEAD.
+# For each state: its members of SHARED, its own transitions, and the rule to reduce (-1: none)
+# before the tokens of a member of AHEAD.
 STATES: tuple[tuple[tuple[int, ...], dict[str, int], int, int], ...] = (
 {states}
 )

@@ -81,14 +81,14 @@ def test_a_long_conversation(tmp_path: Path) -> None:
         ask("path(x, z) <- path(x, y), edges(y, z).", "path: 1,830 tuples (")
         shown = ask(".rules", "// path: 1,830 tuples")
         assert "1  .decl bad(city: symbol, minutes: int)" in shown
-        ask(".undo", "taken back: path(x, z) <- path(x, y), edges(y, z).")
+        ask(".undo", "reverted: path(x, z) <- path(x, y), edges(y, z).")
         ask("path(0, y).", "1 row (")
-        ask(".undo", "taken back: path(x, y) <- edges(x, y).")
+        ask(".undo", "reverted: path(x, y) <- edges(x, y).")
         ask("path(0, y).", "there is no relation `path`")
 
         # Saving, forgetting, reading.
         ask('fact("it\'s", 2.5, true).', "fact: 1 fact added, 1 tuple")
-        ask(".save session.dl", "session.dl: 4 statements; .read session.dl brings them back")
+        ask(".save session.dl", "session.dl: 4 statements; .read session.dl restores them")
         ask(".clear all", "the database is empty")
         ask(".relations", "no relations yet")
         ask(".read session.dl", "fact: 1 fact added, 1 tuple")

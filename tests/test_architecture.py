@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import gdatalog as gd
 from gdatalog.plan.tuning import Tuning
-from tests.code_size import cycles, doubled, package
+from tests import code_size
+from tests.code_size import cycles, doubled
 from tests.module_list import PAGE, first_words, page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +21,7 @@ PACKAGE = ROOT / "gdatalog"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+package = cache(code_size.package)
 
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
@@ -98,6 +100,11 @@ EDITOR = {
 }
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {module.path: module.tree for module in package().values()}
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
@@ -141,7 +148,7 @@ def modules_imported(body: list[ast.stmt], *, in_functions: bool) -> list[str]:
 
 def layers_imported(path: Path) -> set[str]:
     found = set()
-    for module in modules_imported(TREES[path].body, in_functions=True):
+    for module in modules_imported(trees()[path].body, in_functions=True):
         package, _, rest = module.partition(".")
         top = rest.split(".")[0]
         if package == "gdatalog":
@@ -176,7 +183,7 @@ def test_modules_import_each_other_in_no_cycle_and_classes_are_named_once() -> N
 
 def test_nothing_heavy_is_imported_at_once() -> None:
     for path in FILES:
-        modules = modules_imported(TREES[path].body, in_functions=False)
+        modules = modules_imported(trees()[path].body, in_functions=False)
         module = "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".")
         editor, compiler = module in EDITOR, module == COMPILER
         allowed = ({"llvmlite"} if compiler else set()) | ({"prompt_toolkit"} if editor else set())
@@ -187,7 +194,7 @@ def test_nothing_heavy_is_imported_at_once() -> None:
 
 def test_one_module_knows_llvm_and_none_numba() -> None:
     for path in FILES:
-        modules = modules_imported(TREES[path].body, in_functions=True)
+        modules = modules_imported(trees()[path].body, in_functions=True)
         names = {module.split(".")[0] for module in modules}
         assert "numba" not in names, path
         assert "llvmlite" not in names or name_of(path) == "codegen/machine.py", path
@@ -197,7 +204,7 @@ def test_the_translator_knows_nothing_of_datalog() -> None:
     """Of what is stored, only what an array is."""
     for path in FILES:
         if name_of(path).startswith("codegen/"):
-            modules = modules_imported(TREES[path].body, in_functions=True)
+            modules = modules_imported(trees()[path].body, in_functions=True)
             stored = {each for each in modules if each.startswith("gdatalog.storage")}
             assert stored <= {"gdatalog.storage.table"}, path
 
@@ -224,7 +231,7 @@ def _runs(node: ast.AST) -> Iterator[ast.AST]:
 
 def test_what_is_imported_for_types_alone_is_not_used() -> None:
     """A name that a function uses must be imported at once, or within that function."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         late = _only_for_types(tree.body)
         if not late or path.name == "records.py":  # which has two definitions of its names
             continue
@@ -252,7 +259,7 @@ def test_what_counts_as_import() -> None:
 
 
 def test_the_page_of_modules_is_up_to_date() -> None:
-    silent = {name_of(path) for path, tree in TREES.items() if not tree.body}
+    silent = {name_of(path) for path, tree in trees().items() if not tree.body}
     assert all(first_words(path) for path in FILES if name_of(path) not in silent)
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.module_list --write"
 
@@ -265,7 +272,7 @@ def test_files_are_not_long() -> None:
 def test_thresholds_decide_something() -> None:
     used = {
         node.attr
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }

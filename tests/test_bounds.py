@@ -134,7 +134,7 @@ def test_to_wait_for_another_call_counts(db: gd.Database) -> None:
     other = threading.Thread(target=hold)
     other.start()
     there.wait(60)
-    with pytest.raises(gd.TimeLimitError, match="another call was at work all the while"):
+    with pytest.raises(gd.TimeLimitError, match="another call was running all that time"):
         db.query("?- E(x, y).", timeout=3)
     go_on.set()
     other.join()
@@ -208,7 +208,7 @@ def test_a_program_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> 
     err = capsys.readouterr().err
     assert code == cli.RESOURCES
     assert err.count("time limit: this takes longer than the time limit of 0.05 s: ") == 1
-    assert "raise it: timeout=... or --timeout" in err
+    assert "raise the limit: timeout=... or --timeout" in err
     assert cli.run(["-c", "?- 1 < 2.", "--timeout", "60"]) == cli.DONE
     assert cli.run(["-c", "?- 1 < 2.", "--timeout", "soon"]) == cli.USAGE
     assert "not a time limit: 'soon'" in capsys.readouterr().err

@@ -76,8 +76,8 @@ def test_data_beside_a_count() -> None:
         "p.dl:2:1: not stratified: `n` has data, and a rule that aggregates by count\n"
         " 2 | n(x, count()) <- w(x, _, _).\n"
         "   | ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
-        "  hint: put what is aggregated in a relation of its own, say `n_of(...)`, by as many "
-        "rules as it takes; then the one rule is `n(x, count()) <- n_of(...).`"
+        "  hint: define what is aggregated as a relation of its own, say `n_of(...)`, with as many "
+        "rules as you need; then write one rule: `n(x, count()) <- n_of(...).`"
     )
 
 

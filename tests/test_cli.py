@@ -252,7 +252,7 @@ def test_the_machine_has_no_memory_left(run, monkeypatch):
     monkeypatch.setattr(cli, "run_job", full)
     code, out, err = run("-c", "?- 1 < 2.")
     assert (code, out) == (3, "")
-    assert err.startswith("error: the machine has no memory left\n  hint: ")
+    assert err.startswith("error: the machine is out of memory\n  hint: ")
 
 
 def test_files_that_are_no_text(run, tmp_path):
@@ -286,7 +286,7 @@ def test_a_file_that_is_not_there(run, tmp_path):
 def test_a_program_in_place_of_a_file(run):
     code, _, err = run("?- 1 < 2.")
     assert code == 1
-    assert "hint: a program text follows -c" in err
+    assert "hint: to run a program text, use -c" in err
 
 
 def test_a_bad_row_of_data(run, tmp_path):
@@ -298,7 +298,7 @@ def test_a_bad_row_of_data(run, tmp_path):
 
 def test_data_that_nothing_asks_for_is_not_read(run):
     code, _, err = run("-c", '.decl E(a: int)\n.input E("not-there.csv")\np(x) <- E(x).')
-    assert (code, "nothing was asked" in err) == (0, True)
+    assert (code, "has no query" in err) == (0, True)
 
 
 def test_after_an_error_the_next_answer_comes_unless_bail(run):
@@ -322,7 +322,7 @@ def test_nothing_asked_is_told(run):
     code, out, err = run("-c", "tr(x) <- x = 1.")
     assert (code, out) == (0, "")
     assert err == (
-        "note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`\n"
+        "note: the program has no query, so nothing was evaluated; add `?- ...` or `.output R`\n"
     )
 
 
@@ -417,7 +417,7 @@ def test_a_full_disk_is_told():
     with open("/dev/full", "w") as full:
         process = started("-c", "?- 1 < 2.", stdout=full)
         _, err = process.communicate(timeout=30)
-    message = "error: answers cannot be written: No space left on device\n"
+    message = "error: cannot write answers: No space left on device\n"
     assert (process.returncode, err) == (1, message)
 
 

@@ -29,7 +29,7 @@ CASES: dict[str, list[Case]] = {
     "-c": [
         (["-c", GRAPH], 0, r"x\n2\n3\n", ""),
         (["-c", "p(1).", "-c", "?- p(x)."], 0, r"x\n1\n", ""),
-        (["-c", "p(1)"], 0, "", r"note: nothing was asked\. .*\n"),
+        (["-c", "p(1)"], 0, "", r"note: the program has no query, .*\n"),
         (
             ["-c", "?- p(1)."],
             1,
@@ -213,7 +213,7 @@ CASES: dict[str, list[Case]] = {
         ),
         # What was measured is told all the same.
         (["--profile", "--of", "5", "-c", GRAPH], 1, r"x\n2\n3\n", r"usage error: .*stratum 1.*"),
-        (["--of", "path", *YES], 2, "", r"usage error: --of names a part of a plan: .*\n"),
+        (["--of", "path", *YES], 2, "", r"usage error: --of selects a part of a plan: .*\n"),
     ],
     "--timing": [
         (

@@ -307,5 +307,5 @@ def test_undoing_brings_nothing_back_that_lay_on_other_workers(
         assert db["p"].fetchall() == [(1,)] and "G" not in db.relations
     told = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in told if "take" in line] == [
-        *["taken back"] * 3, "nothing to take back",
+        *["reverted"] * 3, "nothing to revert",
     ]  # fmt: skip

@@ -278,6 +278,7 @@ def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None
     assert len(db["p"]) == PAIRS
     killed = set(client.nthreads())
     kill(client)
+    until(lambda: killed.isdisjoint(client.nthreads()))
     for _ in range(2):
         with pytest.raises(DeviceError, match=r"(?s)rows of A were lost .* load A again"):
             db["p"].fetchall()

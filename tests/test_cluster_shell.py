@@ -150,7 +150,7 @@ def test_the_doctor_looks_at_a_cluster(address: str) -> None:
     found = list(doctor._cluster(address))
     assert found[0].found == f"2 workers, scheduler at {address}"
     assert re.fullmatch(r"2 of 1 thread and .*iB", found[1].found)
-    assert found[2].name == "a query on them" and found[2].found.startswith("answered in ")
+    assert found[2].name == "query on workers" and found[2].found.startswith("works, in ")
     (ill,) = doctor._cluster("127.0.0.1:9")
     assert ill.found.startswith("no scheduler is at") and ill.cure
 

@@ -43,7 +43,7 @@ def told_trouble(folder: Path, made: list[str], monkeypatch: pytest.MonkeyPatch)
     trouble = cache.trouble()
     assert trouble is not None
     found = doctor._code_cache(False)
-    assert found.found == f"nothing is kept: {trouble}"
+    assert found.found == f"nothing is cached: {trouble}"
     assert found.cure is not None and "GDATALOG_CACHE" in found.cure
     shutil.rmtree(cache.folder().parent)
     return trouble
@@ -250,7 +250,7 @@ def test_clearing_takes_all_versions_and_nothing_else(folder: Path) -> None:
     assert cache.size() == cache.CacheSize(2, 7000)
     assert doctor._code_cache(False).found == f"2 modules, 6.8 KiB in {folder}"
     told = doctor._code_cache(True).found
-    assert told == f"cleared of 2 modules, 6.8 KiB; 0 modules, 0 B in {folder}"
+    assert told == f"deleted 2 modules, 6.8 KiB; 0 modules, 0 B in {folder}"
     assert cache.size() == cache.CacheSize(0, 0)
     assert not other.exists() and folder.exists() and not list(folder.iterdir())
     assert (folder.parent / "notes.txt").read_text() == "mine"

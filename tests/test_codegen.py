@@ -328,7 +328,7 @@ ARM = {
     "graviton": machine.Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
     "macos": machine.Processor("arm64-apple-macosx", "apple-m1", ""),
 }
-TIERS: tuple[Tier, ...] = ("light", "full", "long")
+TIERS: tuple[Tier, ...] = ("light", "full")
 
 # What an operation may be: one instruction where there is one, else a pair that is tried again.
 PAIRS = ({"ldxr", "stxr"}, {"ldaxr", "stlxr"})

@@ -30,7 +30,7 @@ KNOWN = KnownNames(
         "export": ("RELATION FILE", "write a relation"),
         "drop": ("RELATION ...", "drop them"),
         "explain": ("QUERY OR RULE", "how it would run"),
-        "mode": ("[FORMAT]", "how answers are written"),
+        "mode": ("[FORMAT]", "format of answers"),
         "set": ("[NAME [VALUE]]", "settings"),
         "help": ("[COMMAND]", "help"),
         "timer": ("[on|off]", "times"),

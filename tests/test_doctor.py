@@ -19,8 +19,8 @@ def test_it_tells_versions_and_that_a_query_is_answered():
     found = gd.doctor().to_dict()
     assert found["gdatalog"] == gd.__version__
     assert found["numpy"] == importlib.metadata.version("numpy")
-    assert found["a query"].startswith("answered")
-    assert found["a compiled one"].startswith("answered")
+    assert found["query"].startswith("works")
+    assert found["compiled query"].startswith("works")
     assert gd.doctor().well
 
 
@@ -58,7 +58,7 @@ def seen(monkeypatch, probe):
     """What is said of a machine, after its memory limit."""
     monkeypatch.setattr("gdatalog.gpu_ops.probe.look", lambda number=0: probe)
     found = {finding.name: finding for finding in gd.doctor().findings}
-    return {name: f for name, f in found.items() if name not in ("a query", "a compiled one")}
+    return {name: f for name, f in found.items() if name not in ("query", "compiled query")}
 
 
 def test_without_a_gpu(monkeypatch):
@@ -66,7 +66,7 @@ def test_without_a_gpu(monkeypatch):
     assert found["GPU"] == doctor.Finding("GPU", "there is no NVIDIA GPU")
     assert found["CuPy"] == doctor.Finding("CuPy", "cupy-cuda12x 14.2.0")
     assert found["device"].found == "cpu (there is no NVIDIA GPU)"
-    assert "a query on it" not in found
+    assert "GPU query" not in found
 
 
 def test_a_gpu_without_cupy(monkeypatch):
@@ -76,7 +76,7 @@ def test_a_gpu_without_cupy(monkeypatch):
     assert found["GPU driver"].found == "570.1, supports CUDA up to 12.8"
     assert found["GPU"].found == "cuda:0 NVIDIA H200, 140.4 GiB, compute capability 9.0"
     assert found["CuPy"].cure == "python -m pip install 'gdatalog[cuda12]'"
-    assert "a query on it" not in found
+    assert "GPU query" not in found
     assert cli.run(["--doctor"]) == 1
 
 
@@ -94,8 +94,8 @@ def test_queries_are_run_on_a_gpu_that_is_well(monkeypatch):
     found = seen(monkeypatch, probe)
     assert found["GPU compiler"].found == "NVRTC 13.0"
     assert found["a kernel"].found == "compiled and run"
-    assert re.fullmatch(r"answered in \d+\.\d s", found["a query on it"].found)
-    assert re.fullmatch(r"answered in \d+\.\d s", found["a compiled one on it"].found)
+    assert re.fullmatch(r"works, in \d+\.\d s", found["GPU query"].found)
+    assert re.fullmatch(r"works, in \d+\.\d s", found["compiled GPU query"].found)
     assert asked == [
         ("levelwise", "cuda"), ("lftj", "cuda"), ("levelwise", "cpu"), ("lftj", "cpu")
     ]  # fmt: skip
@@ -118,8 +118,8 @@ def test_several_gpus_are_tried_together(monkeypatch):
     for cards in ((card,), (card, card)):
         probe = Probe(None, True, True, None, None, (13, 0), cards, packages, None, 13, (13, 0))
         found = seen(monkeypatch, probe)
-        assert ("one on all 2 together" in found) == (len(cards) > 1)
-    assert re.fullmatch(r"answered in \d+\.\d s", found["one on all 2 together"].found)
+        assert ("query on 2 GPUs" in found) == (len(cards) > 1)
+    assert re.fullmatch(r"works, in \d+\.\d s", found["query on 2 GPUs"].found)
     assert opened == ["cuda:all"]
 
 
@@ -128,9 +128,9 @@ def test_kept_kernels_are_told_of_and_cleared(monkeypatch, tmp_path):
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "a.cubin").write_bytes(b"0" * 2048)
     found = gd.doctor().to_dict()
-    assert found["kernel cache"] == f"1 kernels, 2.0 KiB in {tmp_path / 'kernels'}"
+    assert found["kernel cache"] == f"1 kernel, 2.0 KiB in {tmp_path / 'kernels'}"
     found = gd.doctor(clear_cache=True).to_dict()
-    assert found["kernel cache"] == "cleared of 1, 2.0 KiB"
+    assert found["kernel cache"] == "deleted 1 kernel, 2.0 KiB"
     assert "kernel cache" not in gd.doctor().to_dict()
 
 
@@ -139,7 +139,7 @@ def test_an_installation_that_is_broken(monkeypatch):
         raise ImportError("half an installation")
 
     monkeypatch.setattr("gdatalog.opening.query", fails)
-    found = {finding.name: finding for finding in gd.doctor().findings}["a query"]
+    found = {finding.name: finding for finding in gd.doctor().findings}["query"]
     assert found.found == "fails: ImportError: half an installation"
     assert found.cure == "reinstall gdatalog, and report this"
 
@@ -152,8 +152,8 @@ def test_a_compiler_that_does_not_work(monkeypatch):
     monkeypatch.setattr("gdatalog.codegen.native._kept", lambda name: None)
     monkeypatch.setattr("gdatalog.codegen.machine.object_of", fails)
     found = {finding.name: finding for finding in gd.doctor().findings}
-    assert found["a query"].found.startswith("answered")
-    told = found["a compiled one"].found
+    assert found["query"].found.startswith("works")
+    told = found["compiled query"].found
     assert re.match(r"fails: RuntimeWarning: .*: LLVM says no \(its LLVM IR is in .*\)$", told)
     Path(told.rpartition(" in ")[2].rstrip(")")).unlink()
-    assert found["a compiled one"].cure == "reinstall gdatalog, and report this"
+    assert found["compiled query"].cure == "reinstall gdatalog, and report this"

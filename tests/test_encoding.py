@@ -384,6 +384,7 @@ def test_dense_keys_are_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return keys_of(*given)
 
     monkeypatch.setattr(encoding, "_Keys", watched)
+    tune(monkeypatch, coded_from=10)
     with gdatalog.connect(device="cpu") as db:
         edges = np.array([(at, (at + 1) % 300) for at in range(300)])
         db["E"] = edges

@@ -162,7 +162,7 @@ def test_a_fact_that_is_typed_again_is_nothing_new(interactive: bool, capsys: An
             "e: 1 fact added, 2 tuples",
             "e: nothing new, 2 tuples",
             "e: 1 fact added, 3 tuples",
-            "taken back: e(1, 2). (and 1 more)",
+            "reverted: e(1, 2). (and 1 more)",
             "e: 1 fact added, 3 tuples",
         ]
 

@@ -214,6 +214,7 @@ def test_limits_progress_and_names() -> None:
 
 
 @needs_compiler
+@pytest.mark.host
 def test_on_a_gpu() -> None:
     rows, labels = drawn_graph(12, 24, 2)
     for measure in ("mni", "instances"):

@@ -116,7 +116,7 @@ def test_header_is_said() -> None:
             assert len(db.query(text.format(how))) == count
         with pytest.raises(UsageError, match=r"header is true or false, found 'yes'"):
             db.query('.input h("e.csv", header=yes)\n?- h(x, y).')
-        with pytest.raises(UsageError, match="header is said of text files"):
+        with pytest.raises(UsageError, match="header is for text files"):
             db.load("e", [(1, 2)], header=True)
         with pytest.raises(UsageError, match="header is True, False or None, found 'no'"):
             db.load("e", "e.csv", header="no")  # type: ignore[arg-type]

@@ -400,7 +400,7 @@ def test_what_is_invalid_is_saved_as_a_comment(tmp_path: Path, capsys: Any) -> N
     repl.feed(f".save {path}")
     assert path.read_text().splitlines()[1:] == [
         "f(2).",
-        "// These were not valid when this was saved:",
+        "// These statements were invalid when the session was saved:",
         "// p(x) <- e(x).",
         "// q(x) <- p(x).",
     ]

@@ -145,4 +145,4 @@ def test_settings_that_are_wrong(capsys: Any) -> None:
     err = capsys.readouterr().err
     assert "there is no setting 'speed'\n  hint: one of mode," in err
     assert "one of auto, lftj, levelwise" in err
-    assert "usage: .set [NAME [VALUE]]" in err
+    assert "expected .set [NAME [VALUE]]" in err

@@ -68,7 +68,7 @@ def test_csv_facts_have_commas_only_without_tabs() -> None:
         (
             "1,2\n",
             "e.facts:1:1: data error: expected 2 columns, found 1\n"
-            "  hint: columns are separated by tabs here; this line has commas: say so, "
+            "  hint: columns are separated by tabs here; this line has commas: set "
             "delimiter=','",
         ),
         (

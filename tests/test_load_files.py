@@ -225,7 +225,7 @@ def test_empty_files() -> None:
             "1,2\n3;4\n",
             E,
             "e.csv:2:1: data error: expected 2 columns, found 1\n"
-            "  hint: columns are separated by commas here; this line has semicolons: say so, "
+            "  hint: columns are separated by commas here; this line has semicolons: set "
             "delimiter=';'",
         ),
         (

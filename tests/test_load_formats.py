@@ -107,7 +107,7 @@ def test_a_file_is_to_be_mended_with_and_without_missing_values(nulls: str) -> N
     values = ["1", "b"] if nulls == "error" else ["1", None, "b"]
     pq.write_table(pa.table({"x": values}), "e.parquet")
     options = LoadOptions(nulls="drop") if nulls == "drop" else LoadOptions()
-    with pytest.raises(DataError, match="mend the file, or declare the column symbol"):
+    with pytest.raises(DataError, match="correct the file, or declare the column symbol"):
         read_table("e.parquet", options, declared=decl(x="int"))
 
 
@@ -132,7 +132,7 @@ def test_parquet_of_other_types() -> None:
         read_table("e.parquet", declared=E)
     assert str(caught.value) == (
         "data error: e.parquet: row 0, column 'dst': expected int, found the float 1.0\n"
-        "  hint: mend the file, or declare the column float"
+        "  hint: correct the file, or declare the column float"
     )
 
 

@@ -156,7 +156,8 @@ def test_by_the_greatest_of_an_orbit(
     """Matches of a part are divided by which variables are the greatest."""
     cases = prefer_peaks(monkeypatch)
     monkeypatch.setitem(SHAPES, shape, PEAKED[shape])
-    for number, rows in enumerate((skewed(24), skewed(12, lambda vertex: f"v{vertex}"))):
+    most = 24 if len(PEAKED[shape].split()) < 8 else 14  # loops of eight variables take long here
+    for number, rows in enumerate((skewed(most), skewed(12, lambda vertex: f"v{vertex}"))):
         found = []
         for algebra in ("quotients", "never"):
             with gd.connect(device="cpu", threads=1 + number) as db, interpreted():
@@ -174,12 +175,12 @@ def test_by_the_greatest_of_an_orbit(
 def test_peaks_beyond_64_bits(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sums of several cases are reduced, too."""
     cases = prefer_peaks(monkeypatch)
-    pages = range(2, 402)
+    pages = range(2, 252 if key == "edge" else 62)
     edges = [(end, page) for end in (0, 1) for page in pages]
     near = {end: {*pages} for end in (0, 1)} | {page: {0, 1} for page in pages}
     both = [*edges, *((b, a) for a, b in edges)]
     at = {(a, b): sum(len(near[a] & near[x]) for x in near[b]) for a, b in both}
-    parts = 8 if key == "edge" else 4
+    parts = 6 if key == "edge" else 5
     ends = [f"E(b, c{n}), E(c{n}, d{n}), E(d{n}, a)" for n in range(parts)]
     expected = sum(each**parts for each in at.values())
     if key == "vertex":
@@ -192,7 +193,7 @@ def test_peaks_beyond_64_bits(key: str, monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(CountOverflow) as error:
             rest = "E(a, b), " if key == "edge" else ""
             db.query(f"n(count()) <- {rest}{', '.join(ends)}.")
-    assert error.value.exact == expected
+    assert error.value.exact == expected >= 1 << 63
     assert max(cases) > 1
 
 

@@ -83,9 +83,11 @@ def test_a_name_gets_the_answer(notebook: Cells) -> None:
     notebook.run(f"%%datalog yes\n{outputs}")
     assert notebook.variables["yes"].columns == ()
     told = fails(notebook, "%%datalog fans\n?- fan(x).\n?- follows(x, y).")
-    assert re.match(r"In\[\d+\]:3:1: usage error: a name is for one answer, .* asks 2 times", told)
+    assert re.match(
+        r"In\[\d+\]:3:1: usage error: a variable takes one answer, .* has 2 queries", told
+    )
     assert "cannot be the name of a variable" in fails(notebook, "%%datalog ?-\nfan(x).")
-    assert "nothing to give a name" in fails(notebook, "%%datalog x\n.decl e(x: int)")
+    assert "the text has no query" in fails(notebook, "%%datalog x\n.decl e(x: int)")
     assert "negative" in fails(notebook, "%datalog --limit -1 fan(x)")
 
 
@@ -278,7 +280,7 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "neither a variable nor a file 'folows'" in told and "did you mean follows?" in told
     assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
     assert "edgs.csv" in fails(notebook, "%datalog_load E edgs.csv")
-    assert "two words" in fails(notebook, "%datalog_load E F G")
+    assert "found 3 words" in fails(notebook, "%datalog_load E F G")
 
 
 def test_relations(notebook: Cells) -> None:
@@ -322,7 +324,7 @@ def test_explain_and_profile(notebook: Cells) -> None:
     assert "held in the end" in notebook.displayed[0]["text/plain"]
     for options in ("--explain --profile", "--quiet --profile"):
         told = fails(notebook, f"%%datalog {options}\n{text}")
-        assert "nothing for --profile to tell" in told
+        assert "--profile has nothing to report" in told
     assert notebook.run(f"%%datalog plan --explain\n{text}") is None
     assert isinstance(notebook.variables["plan"], gd.Explanation)
     told = fails(notebook, f"%datalog --strategy fast {text}")
@@ -350,9 +352,9 @@ def test_an_error_tells_which_database_has_a_relation(notebook: Cells) -> None:
         db["Edges"] = [(1, 2), (2, 3)]
         notebook.variables["mine"] = db
         told = fails(notebook, "%%datalog\np(x) <- Edges(x, _).\nq(x) <- Nodes(x).")
-        assert told.count("Edges is a relation of mine: %datalog_db mine takes it") == 1
+        assert told.count("the database mine has Edges: %datalog_db mine switches to it") == 1
         assert "define `Nodes` by a rule" in told
-        assert "takes it" in fails(notebook, "%datalog_rules Edges")
+        assert "switches to it" in fails(notebook, "%datalog_rules Edges")
         notebook.run("%datalog_db mine")
         assert len(notebook.run("%datalog Edges(x, y)")) == 2
 

@@ -166,8 +166,8 @@ def test_the_doctor_is_content() -> None:
     for name in ("GPU driver", "GPU", "CuPy", "GPU compiler", "a kernel"):
         assert found[name].cure is None, found[name]
     told = {name: finding.found for name, finding in found.items()}
-    assert told["a query on it"].startswith("answered in ")
-    assert told["a compiled one on it"].startswith("answered in ")
+    assert told["GPU query"].startswith("works, in ")
+    assert told["compiled GPU query"].startswith("works, in ")
     assert told["device"] == "cuda:0 (a GPU is there)"
 
 

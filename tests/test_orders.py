@@ -22,7 +22,7 @@ from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
 from gdatalog.planner.order import Assumed, RelationStatistics, sampling
-from gdatalog.planner.order.search import Orders
+from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.storage.degrees import AdjacencyLists
 from tests.orders import skewed
 
@@ -74,7 +74,7 @@ def planned(text: str, sizes: dict[str, RelationStatistics], orders: Orders) -> 
 
     later = "T(" in text
     recursive = ("T", "OtherT") if later else ()
-    return plan_rule(rule, rule.types, size, recursive, first=not later, orders=orders)
+    return plan_rule(rule, rule.types, PlanInputs(size, orders), recursive, first=not later)
 
 
 def sizes_of(random: Random) -> dict[str, RelationStatistics]:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gdatalog.errors import ParseError, SourceText
-from gdatalog.parser import RULES, UnexpectedError, build
-from gdatalog.parser.builder import Builder
+from gdatalog.parser import RULES, UnexpectedError, build, builder
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from tests.parser_tables import TABLES, lark_of, made
@@ -48,8 +47,8 @@ def test_the_tables_are_those_of_the_grammar() -> None:
     assert TABLES.read_text(encoding="utf-8") == made(), "python tests/parser_tables.py --write"
 
 
-def test_every_rule_has_its_method() -> None:
-    assert {rule[2] for rule in RULES} - {""} <= set(dir(Builder))
+def test_every_rule_has_its_function() -> None:
+    assert {rule[2] for rule in RULES} - {""} <= set(dir(builder))
 
 
 def _lark_s(lark: Any, tokens: list[Token]) -> Any:
@@ -84,7 +83,7 @@ def _ours(tokens: list[Token]) -> Any:
 
 def test_lark_builds_the_same() -> None:
     """Of statements, and of statements with words taken out, doubled and exchanged."""
-    lark = lark_of(Builder())
+    lark = lark_of(builder)
     drawn = random.Random(7)
     whole = statements()
     assert len(whole) == STATEMENTS.count("\n") - 1

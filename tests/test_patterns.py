@@ -305,9 +305,9 @@ def test_networkx() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: patterns.from_edges("ab ba aa"), "a is no neighbour"),
+        (lambda: patterns.from_edges("ab ba aa"), "a is connected to itself"),
         (lambda: patterns.from_edges("abc"), "two ends"),
-        (lambda: patterns.from_edges([]), "has an edge"),
+        (lambda: patterns.from_edges([]), "at least one edge"),
         (lambda: patterns.clique(1), "from 2 to 10"),
         (lambda: patterns.cycle(2), "from 3 to 10"),
         (lambda: patterns.biclique(0, 3), "each side"),
@@ -320,7 +320,7 @@ def test_networkx() -> None:
         (lambda: patterns.named(3), "gdatalog.patterns, or its name, not 3"),  # type: ignore[arg-type]
         (lambda: patterns.path("3"), "a number of vertices is whole, not '3'"),  # type: ignore[arg-type]
         (lambda: patterns.star(2.5), "a number of vertices is whole, not 2.5"),  # type: ignore[arg-type]
-        (lambda: patterns.from_edges(None), "these are no edges: None"),  # type: ignore[arg-type]
+        (lambda: patterns.from_edges(None), "not a list of edges: None"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_pattern(make: object, problem: str) -> None:

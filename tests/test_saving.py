@@ -156,7 +156,7 @@ def test_parameters_are_told(tmp_path: Path, monkeypatch: Any, capsys: Any) -> N
     assert (tmp_path / "s.dl").read_text().splitlines()[1] == (
         f"// It has parameters: gdatalog {options} s.dl"
     )
-    assert f"its parameters are given by gdatalog {options}\n" in capsys.readouterr().err
+    assert f"to run it: gdatalog {options} s.dl\n" in capsys.readouterr().err
     second = Prompt(read_parameters(["f=2.0", "least=1", 's="it\'s"', "t=2026-11-20"]))
     second.feed(".read s.dl")
     assert second.held() == first.held()
@@ -205,17 +205,17 @@ def test_every_change_is_taken_back(tmp_path: Path, monkeypatch: Any, capsys: An
         assert prompt.held() == state
     prompt.feed(".undo")
     assert capsys.readouterr().err.splitlines() == [
-        "taken back: .clear all",
-        "taken back: .drop q r",
-        "taken back: e(3, 4). (and 1 more)",
-        "taken back: .drop 2",
-        "taken back: .read p.dl",
-        "taken back: e(7, 8).",
-        "taken back: p(x, z) <- e(x, y), e(y, z).",
-        "taken back: .load e e.csv",
-        "taken back: .decl f(x: int)",
-        "taken back: e(7, 8).",
-        "nothing to take back",
+        "reverted: .clear all",
+        "reverted: .drop q r",
+        "reverted: e(3, 4). (and 1 more)",
+        "reverted: .drop 2",
+        "reverted: .read p.dl",
+        "reverted: e(7, 8).",
+        "reverted: p(x, z) <- e(x, y), e(y, z).",
+        "reverted: .load e e.csv",
+        "reverted: .decl f(x: int)",
+        "reverted: e(7, 8).",
+        "nothing to revert",
     ]
 
 
@@ -229,10 +229,10 @@ def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> Non
     prompt.feed(*[".undo"] * 4)
     # Each `.drop` leaves seven statements that only `.undo` needs; those of two are too many.
     assert capsys.readouterr().err.splitlines() == [
-        "taken back: .drop f",
-        "taken back: f(1).",
-        "nothing to take back",
-        "nothing to take back",
+        "reverted: .drop f",
+        "reverted: f(1).",
+        "nothing to revert",
+        "nothing to revert",
     ]
 
 
@@ -245,8 +245,8 @@ def test_statements_that_are_still_there_are_no_reason_to_forget(
     capsys.readouterr()
     prompt.feed(*[".undo"] * 31)
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "taken back: e(0).",
-        "nothing to take back",
+        "reverted: e(0).",
+        "nothing to revert",
     ]
 
 
@@ -257,8 +257,8 @@ def test_undoing_holds_no_more_data_than_it_may(capsys: Any) -> None:
     prompt.feed("p(x) <- e(x).", ".clear all", ".undo", "q(1).", ".undo", ".undo")
     assert capsys.readouterr().err.splitlines()[1:] == [
         "the database is empty",
-        "nothing to take back: the data that earlier changes replaced are not held any more",
+        "nothing to revert: the data that earlier changes replaced is no longer in memory",
         "q: 1 fact added, 1 tuple",
-        "taken back: q(1).",
-        "nothing to take back: the data that earlier changes replaced are not held any more",
+        "reverted: q(1).",
+        "nothing to revert: the data that earlier changes replaced is no longer in memory",
     ]

@@ -32,7 +32,8 @@ from typing import Any, TypeVar
 
 from gdatalog.records import dataclass
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
+Scalar = Any  # an i64, u64 or f64: Python's number, or NumPy's, with which Python's mix
 
 SCALARS = ("bool", "i64", "u64", "f64")  # from narrow to wide
 ELEMENTS = {
@@ -85,7 +86,7 @@ class CompileError(LoopError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """`world`: the functions and constants that names may refer to. `kind`: of a helper."""
+    """`world`: the functions, constants and modules that names may refer to. `kind`: a helper's."""
 
     name: str
     node: ast.FunctionDef
@@ -103,7 +104,7 @@ class Function:
 
     @property
     def result(self) -> ast.expr | None:
-        """The expression that it returns, if that is one value and its only statement."""
+        """The expression of a function that only returns one value."""
         match self.node.body:
             case [ast.Expr(value=ast.Constant()), ast.Return(value=value)]:
                 return None if isinstance(value, ast.Tuple) else value
@@ -113,7 +114,7 @@ class Function:
 
 
 @functools.cache
-def helper(function: Any) -> Function:
+def helper(function: Callable[..., object]) -> Function:
     """A helper, parsed from its source file."""
     module = sys.modules[function.__module__]
     node = _node_of(str(module.__file__), function.__code__.co_firstlineno)
@@ -152,7 +153,7 @@ def printed(source: str) -> tuple[Function, dict[str, str]]:
 
     Nothing of the module is executed.
     """
-    world: dict[str, Any] = {}
+    world: dict[str, object] = {}
     found = None
     for node in ast.parse(source).body:
         match node:

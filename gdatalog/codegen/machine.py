@@ -29,7 +29,7 @@ from gdatalog.codegen.llvm_values import Early
 from gdatalog.codegen.types import TypedFunction, infer
 from gdatalog.records import dataclass, field
 
-Tier = Literal["light", "full", "long"]
+Tier = Literal["light", "full"]
 
 _lock = Lock()
 _kept: list[Any] = []  # libraries are never freed: their functions may be running
@@ -106,31 +106,24 @@ def assembly_of(ir: str, tier: Tier, of: Processor | None = None) -> str:
 
 
 def optimise(module: Any, machine: Any, tier: Tier) -> None:
-    """Runs LLVM's passes: a few of them, or for `long` LLVM's default, without vectorisation, which
-    made loops slower.
+    """Runs a few of LLVM's passes. Its default pipeline takes six times as long, for loops that are
+    at most 4% faster.
 
-    `long` takes six times as long, for loops that are at most 4% faster. `light` takes a third of
-    the time of `full`, with fewer passes and the simplest instruction selection; its loops run at
-    half the speed.
+    `light` takes a third of the time of `full`, with fewer passes and the simplest instruction
+    selection; its loops run at half the speed.
     """
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-    tuning.loop_vectorization = False
-    tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, tuning)
-    if tier == "long":
-        passes = builder.getModulePassManager()
-    else:
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_rotate_pass()
+    if tier == "full":
+        passes.add_new_gvn_pass()
         passes.add_simplify_cfg_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_loop_rotate_pass()
-        if tier == "full":
-            passes.add_new_gvn_pass()
-            passes.add_simplify_cfg_pass()
-        passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, builder)
+    passes.add_global_dead_code_eliminate_pass()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    passes.run(module, llvm.create_pass_builder(machine, tuning))
 
 
 @cache

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.account import spending
-from gdatalog.codegen import CompileError, LoopError
+from gdatalog.codegen import CompileError, LoopError, Scalar
 from gdatalog.codegen import cache as code_cache
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.codegen import Function
     from gdatalog.codegen.machine import Tier
+    from gdatalog.storage.table import Array
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
 _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
@@ -42,6 +43,7 @@ _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "
 _WHOLE = 0x0101  # NumPy's flags for contiguous and aligned
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 _ROOM = [0] * 8  # for results, which replace the arguments
+_DROPPED = np.empty(0, np.uint8)
 
 _lock = RLock()  # held while a function is compiled
 _counts = Lock()  # held briefly: for `_rows`, and to start the compiling thread
@@ -50,15 +52,15 @@ _native: dict[str, Native] = {}
 _rows: dict[str, tuple[int, float]] = {}
 
 # Rows that are worth the tier `full`: at once, which takes some 20 ms more, and in the background.
-# The more calls there were, the more will come: so later calls count up to four times.
+# A function that was called often will be called often: later calls count up to four times.
 MUCH, OFTEN = 8_000_000.0, 3_000_000.0
 COUNTED = 4
-LONG = 1e9  # rows that are worth the tier `long`
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A compiled function. `given`: the types of its arguments, `result`: the type of its result.
+    """A compiled function. `given`: the types of its arguments. `result`: the type of its result,
+    or the types of several.
 
     Arrays must be contiguous, aligned and of their type; otherwise a call raises TypeError.
     """
@@ -66,10 +68,10 @@ class Native:
     name: str
     entry: Callable[[int], int]
     given: tuple[str, ...]
-    result: Any
+    result: str | tuple[str, ...]
     tier: Tier
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Array | Scalar) -> Scalar:
         words: list[int] = []
         for arg, kind in zip(args, self.given, strict=True):
             words += self.words(arg, kind)
@@ -79,7 +81,7 @@ class Native:
             return status if self.result == "i64" else None
         return _unpacked(packed, status, self.result)
 
-    def words(self, arg: Any, kind: str) -> tuple[int, ...]:
+    def words(self, arg: Array | Scalar, kind: str) -> tuple[int, ...]:
         """The words that pass an argument: a number, or an array's address and length."""
         chars = _CHARS.get(kind)
         if chars is None:
@@ -91,23 +93,23 @@ class Native:
 
 
 class Bound:
-    """A function whose arguments, all arrays, are kept from call to call.
+    """A function and its arguments, all arrays, which stay the same from call to call.
 
     `function`: a `Native`, or any function that takes the arrays.
     """
 
     __slots__ = ("_address", "_places", "_words", "arrays", "function")
 
-    def __init__(self, function: Any, arrays: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., int], arrays: Mapping[str, Array]) -> None:
         self.function = function
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Array] = {}
         self._places = {name: 2 * at for at, name in enumerate(arrays)}
         self._words = array("Q", bytes(16 * len(arrays)))
         self._address, _ = self._words.buffer_info()
         for name, value in arrays.items():
             self.set(name, value)
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Array) -> None:
         if name in self.arrays and self.arrays[name] is value:
             return
         self.arrays[name] = value
@@ -118,7 +120,7 @@ class Bound:
 
     def let_go(self, name: str) -> None:
         """Drops an argument, which must be set before the next call."""
-        self.arrays[name] = None
+        self.arrays[name] = _DROPPED
 
     def __call__(self) -> int:
         if isinstance(self.function, Native):
@@ -127,7 +129,7 @@ class Bound:
         return status
 
 
-def _unpacked(words: Any, status: int, result: Any) -> Any:
+def _unpacked(words: Array, status: int, result: str | tuple[str, ...]) -> Scalar:
     if result == "u64":
         return status & _WORD
     if result == "bool":
@@ -139,7 +141,7 @@ def _unpacked(words: Any, status: int, result: Any) -> Any:
     return values[0] if isinstance(result, str) else values
 
 
-# ------------------------------------------------------------------------------------- names
+# Names of functions.
 
 
 @lru_cache(512)
@@ -157,12 +159,12 @@ def named(shape: str, source: str) -> str:
 
 
 def _code(source: str) -> str:
-    """A text without its docstring and comments, which differ between rules with the same code."""
+    """A text without docstring and comments, in which rules with the same code differ."""
     code = _DOCSTRING.sub("", source)
     return code if '"""' in code or "'''" in code else _COMMENT.sub("", code)
 
 
-# ---------------------------------------------------------------------------------- compiling
+# Compiling functions.
 
 
 def load(name: str, source: str, rows: float = 0.0) -> Native:
@@ -185,7 +187,7 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
 
 
 def _tier_for(rows: float) -> Tier:
-    return "long" if rows >= LONG else "full" if rows >= MUCH else "light"
+    return "full" if rows >= MUCH else "light"
 
 
 def loaded(name: str) -> bool:
@@ -194,8 +196,8 @@ def loaded(name: str) -> bool:
 
 
 def load_soon(name: str, source: str, rows: float) -> Native | None:
-    """The function if it is in memory. Otherwise it is read or compiled in the background, the one
-    with the most `rows` first, and the result is None until that has ended."""
+    """The function, if it is in memory. Otherwise None, until the compiling thread has read or
+    compiled it. That thread takes the function with the most `rows` first."""
     found = _native.get(name)
     if found is None and name not in _asked:
         _asked.add(name)
@@ -210,7 +212,7 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
     return found, tuple(types.values())
 
 
-def of(helper: Callable[..., Any], *given: str) -> Native:
+def of(helper: Callable[..., object], *given: str) -> Native:
     """A helper for arguments of these types, as a function that Python can call."""
     from gdatalog.codegen import helper as parsed
     from gdatalog.codegen import home
@@ -242,7 +244,7 @@ def _loaded(
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Raises any error as a `LoopError`: queries also run without compiled code."""
+    """Raises any error as a `LoopError`, since queries can run without compiled code."""
     try:
         yield
     except LoopError:
@@ -287,7 +289,7 @@ def _linked(
     return Native(name, machine.ENTRY(address), tuple(metadata["given"]), result, metadata["tier"])
 
 
-# --------------------------------------------------------------------------------- once more
+# Compiling in the background.
 
 # The tasks of the compiling thread: those with the most rows first, then in the order of requests.
 _waiting: PriorityQueue[tuple[float, int, str, str, Tier]] = PriorityQueue()
@@ -329,14 +331,14 @@ def _work() -> None:
 
 
 def _end() -> None:
-    """LLVM must not be shut down while it compiles, which takes at most tenths of a second."""
+    """Waits for a compilation, at most tenths of a second: LLVM must not be shut down before."""
     _ending.set()
     _waiting.put((-inf, 0, "", "", "light"))
     if _worker is not None:
         _worker.join()
 
 
-_held: list[Any] = []  # locks, by the thread that forks
+_held: list[Lock | RLock] = []  # locks, by the thread that forks
 
 
 def _before_fork() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def wider(one: Type | None, other: Type | None) -> Type | None:
     raise LoopError(f"{one} and {other} are assigned to one name")
 
 
-def constant_type(value: Any) -> str | None:
+def constant_type(value: object) -> str | None:
     """The type of a module's constant; None if it is not a constant."""
     if isinstance(value, bool):
         return "bool"

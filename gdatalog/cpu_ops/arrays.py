@@ -1,7 +1,7 @@
 """Array operations of the executors, on NumPy; counts and sums that overflow become Python's ints.
 
-`executors/levelwise.py` uses only these names; each device implements them. `text_kernels_for` is
-for `storage`: compiled functions that cut delimited text.
+`executors/levelwise.py` calls only these functions, which each device implements.
+`text_kernels_for` returns compiled functions that split delimited text, for `storage`.
 """
 
 from __future__ import annotations

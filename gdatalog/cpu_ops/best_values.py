@@ -1,8 +1,8 @@
 """The arrays of compiled lattice loops: the best value of each group, and an index for walks.
 
-Their contents are described in `codegen/helpers/lattice.py`. A group has a code. If there are few
-codes, the code is the group's number; otherwise groups are numbered in the order in which they are
-found. Arrays that do not fit in memory are files, which are changed in place.
+`codegen/helpers/lattice.py` describes their contents. A group has a code. If there are few codes,
+the code is the group's number; otherwise groups are numbered in the order in which they are found.
+Arrays that do not fit in memory are files, which loops change in place.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.codegen import LoopError, native
 from gdatalog.codegen.helpers import lattice
@@ -64,7 +64,7 @@ class BestValues:
         old = self.arrays
         pool = room + min(room, SPARE) + 1
 
-        def filled(length: int, value: int, dtype: Any) -> Array:
+        def filled(length: int, value: int, dtype: DTypeLike) -> Array:
             if spill is None:
                 return np.full(length, value, dtype=dtype)
             array = spill.zeros(length, dtype)
@@ -72,7 +72,7 @@ class BestValues:
                 array[:] = value
             return array
 
-        def empty(length: int, dtype: Any) -> Array:
+        def empty(length: int, dtype: DTypeLike) -> Array:
             return np.empty(length, dtype=dtype) if spill is None else spill.zeros(length, dtype)
 
         fresh: dict[str, Array] = {

@@ -254,9 +254,9 @@ ColumnOf = Callable[[str], Array]
 
 @dataclass(slots=True)
 class Scope:
-    """What expressions need beside their row: symbols, parameters, and a place for warnings.
+    """What expressions need besides their row: symbols, parameters, and a place for warnings.
 
-    `bounded`: functions of texts have bounds on time and on the texts they make, for any input.
+    `bounded`: functions of texts are limited in time and in the length of their results.
     """
 
     symbols: SymbolTable

@@ -1,5 +1,5 @@
-"""The functions of texts, computed once for each distinct combination of arguments; `match` in
-linear time."""
+"""Functions of texts, evaluated once for each distinct combination of arguments; `match` in linear
+time for untrusted patterns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
+from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_to_text
 
 AT_ONCE = 1 << 12  # values that are Python objects at the same time
 READ = 1 << 21  # characters that functions read between two polls
@@ -122,7 +122,7 @@ def _substr(text: str, start: int, length: int) -> str:
     return text[start : start + length] if start >= 0 and length >= 0 else ""
 
 
-def text_of(value: Any, kind: TypeName) -> str:
+def text_of(value: Value, kind: TypeName) -> str:
     """`to_string`: the shortest text that reads back."""
     if kind == "float":
         return repr(float(value))
@@ -229,7 +229,7 @@ def _parts(column: Array) -> Iterator[Array]:
 
 def _arguments(
     columns: Sequence[Array], is_text: Sequence[bool], symbols: SymbolTable
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[tuple[Value, ...]]:
     """The values of a function's arguments, row by row. Polls between batches."""
     poll = current_watch().poll
     for parts in zip(*map(_parts, columns), strict=True):
@@ -247,7 +247,7 @@ def _arguments(
 
 
 def _made(
-    function: Callable[..., str], rows: Iterable[tuple[Any, ...]], bounded: bool
+    function: Callable[..., str], rows: Iterable[tuple[Value, ...]], bounded: bool
 ) -> Iterator[str]:
     """The texts that a function makes. Memory for a long one is charged before it is made."""
     for arguments in rows:

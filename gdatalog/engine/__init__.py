@@ -1,6 +1,6 @@
 """The engine: evaluates sessions, strata and rules on devices.
 
-Here is a cheap test, which loads nothing, of whether a machine plainly has no NVIDIA GPU.
+This module has a cheap test for machines without an NVIDIA GPU; it imports no CUDA library.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
-# Files of NVIDIA's driver: of its own, on WSL, on embedded boards.
+# Device files of NVIDIA's driver: on Linux, on WSL, on embedded boards.
 FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
 
 
 def plainly_none() -> bool:
-    """Returns True if there is none, and False if it takes a closer look to know."""
+    """Returns True if the machine has no NVIDIA GPU, and False if it may have one."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
         return True

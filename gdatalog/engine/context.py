@@ -28,9 +28,8 @@ from gdatalog.values import TypeName
 class ExecutionContext:
     """What stays the same for a whole execution: a call of a database, or a task of a worker.
 
-    It is made where the call begins and passed on as a whole. `force_chunk`: how many rows a level
-    has at once; None: as many as memory allows. `limit_sizes`: the rows at which `.limitsize` stops
-    a relation.
+    `force_chunk`: how many rows a level has at once; None: as many as memory allows. `limit_sizes`:
+    the number of rows at which `.limitsize` stops a relation.
     """
 
     limits: Limits
@@ -55,7 +54,7 @@ class ExecutionContext:
 class StratumInputs:
     """What a stratum reads: the execution's context, schemas, and relations of lower strata.
 
-    `seeds`: the rows that its own relations have without rules.
+    `seeds`: the rows of its own relations that no rule derives.
     """
 
     context: ExecutionContext
@@ -101,14 +100,14 @@ class Cluster(Protocol):
         """Evaluates a rule whose relations are all complete."""
 
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
-        """The relation whose rows stay on the workers while a rule reads them there in parts, if
-        the rule can be planned so."""
+        """The relation of which each worker reads its own part where it is stored; None if the rule
+        cannot be planned so."""
 
     def plan_placement(
         self, plan: RulePlan, inputs: StratumInputs, known: Callable[[str], Relation | None]
     ) -> Spread | None:
-        """Plans where a rule would run; None if on this machine, or if that is unknown before its
-        relations are: `known` returns those that are."""
+        """Plans where a rule would run. None: on this machine, or unknown until more relations are
+        evaluated. `known` returns the relations that are."""
 
     def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
         """Where a recursive stratum runs; None if only on this machine."""
@@ -116,14 +115,11 @@ class Cluster(Protocol):
     def fixpoint(
         self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
     ) -> Mapping[str, Relation] | None:
-        """Evaluates a recursive stratum with this placement, if possible; if `counted`, how many
-        rows each of its relations has for each value."""
+        """Evaluates a recursive stratum with this placement, if possible. If `counted`, returns how
+        many rows each of its relations has for each value."""
 
     def close(self) -> None:
         """Frees all data on the workers."""
-
-
-# The inputs of a running plan: tries, and given rows.
 
 
 TrieOf = Callable[[TrieRef], Trie]
@@ -136,9 +132,9 @@ def no_rows(join: JoinPlan) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """`rows_of`: the rows that a join starts from, on the device, in any order: a delta, or all
-    rows of a scanned relation. `once`: whether a scan outputs no duplicates of the columns that it
-    reads."""
+    """What a running plan reads. `rows_of`: the rows that a join starts from, on the device, in any
+    order: a delta, or all rows of a scanned relation. `once`: whether a scan outputs no duplicates
+    of the columns that it reads."""
 
     trie_of: TrieOf
     rows_of: RowsOf = no_rows

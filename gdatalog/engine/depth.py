@@ -24,6 +24,7 @@ from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
@@ -47,10 +48,14 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The output of a join: `keys` and `gathers` of an aggregate, or else rows; with `fresh`, rows
-    not yet in a bitmap or, if `hashed`, in a hash set; if `unwritten`, they are only marked in the
-    bitmap. `grouped`: how duplicates within each group are found. `images`: counts by vertex or by
-    edge (`Term`). `modular`: counts are modulo a number. `keeps`: lists may be kept."""
+    """What the loops of a join output.
+
+    With `gathers`: aggregates by `keys`. With `images`: counts by vertex or by edge (`Term`).
+    Otherwise rows of `outputs`: with `fresh` only those that are not in a bitmap yet or, if
+    `hashed`, in a hash set. If `unwritten`, the loops only mark these rows in the bitmap.
+    `grouped`: how they find duplicates within each group. `modular`: counts are modulo a number.
+    `keeps`: the loops may cache lists.
+    """
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
@@ -96,7 +101,7 @@ class JoinNest:
     """A join as a nest of loops, printed on first use.
 
     `marks`: the bitmap and `space` of known rows, if only new rows are wanted. After a run that
-    ended early it holds the rows that were not output. `counted`: the loops count bindings.
+    ended early, the bitmap also has rows that were not output. `counted`: the loops count bindings.
     `growing`: the numbers of the tries that have later versions. `seen`: the last run's counters,
     by id of the step.
     """
@@ -105,7 +110,7 @@ class JoinNest:
     form: Form
     sources: Sources
     context: ExecutionContext
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, Array] = field(default_factory=dict)
     counted: bool = False
     growing: Collection[int] = ()
     seen: dict[int, StepCounts] = field(default_factory=dict)
@@ -201,7 +206,7 @@ class JoinNest:
 
     @property
     def plain(self) -> PrintedPlan:
-        """The form that queries run; a profile makes the same choices."""
+        """The loops without a profile's counters. A profile chooses by them, as queries do."""
         assert not isinstance(self._text, str), self._text
         return self._text
 
@@ -257,14 +262,14 @@ class JoinNest:
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
-def counts_of(printed: PrintedPlan) -> dict[str, Any]:
+def counts_of(printed: PrintedPlan) -> dict[str, Array]:
     """The loops' argument for counters, if they count."""
     counters = printed.counters
     return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
 
 
 def counted(
-    printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
+    printed: PrintedPlan, joins: Sequence[JoinPlan], beside: Mapping[str, Array]
 ) -> dict[int, StepCounts]:
     """The loops' counters, by id of the step of the joins that they run."""
     if not printed.counters:
@@ -344,7 +349,7 @@ def give_bag(nest: JoinNest, gathering: Gathering, blocks: Sequence[Block]) -> N
         gathering.add(own, len(part[-1]), columns.__getitem__, counts)
 
 
-def _times(counts: Any, orbit: int) -> Any:
+def _times(counts: Array, orbit: int) -> Array:
     if orbit == 1:
         return counts
     if len(counts) and int(counts.max()) * orbit >= 1 << 62:

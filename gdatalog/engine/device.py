@@ -56,7 +56,7 @@ class Cpu:
             return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        """The same trie if it is built already."""
+        """The trie that `trie` would return, if it is built already."""
         return relation.made(ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
@@ -71,7 +71,7 @@ class Cpu:
         return 0
 
     def tile(self, knobs: Knobs) -> int:
-        """The same for a partitioned fixpoint, whose lanes share a worklist."""
+        """How many lanes of a GPU's warp share a worklist of a partitioned fixpoint."""
         return 0
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
@@ -82,8 +82,8 @@ class Cpu:
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        """The same for a partitioned fixpoint; returns each relation's rows. `first`: the initial
-        number of rows of a block, for tests."""
+        """Compiles and runs the loops of a partitioned fixpoint; returns each relation's rows.
+        `first`: the initial number of rows of a block, for tests."""
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_partitioned(function, run, rooms, first)
 
@@ -155,7 +155,7 @@ def compiled_function(printed: PrintedPlan, limits: Limits, label: str, rows: fl
 
 
 def function_soon(printed: PrintedPlan, rows: float) -> Any:
-    """Returns the same function if it is compiled; otherwise None, and compiles it meanwhile."""
+    """Returns a function if it is compiled; otherwise starts to compile it, and returns None."""
     from gdatalog.codegen import native
 
     return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)

@@ -166,7 +166,8 @@ if hasattr(os, "register_at_fork"):
 
 
 class DeviceTurn:
-    """A lock for one call at a time; within it, the thread works on the device and is watched."""
+    """A lock that lets one call at a time use a database. Within it, the thread works on the
+    database's device, and the watch observes it."""
 
     def __init__(self, use: Callable[[], AbstractContextManager[None]], watch: Watch) -> None:
         self._lock = RLock()
@@ -211,7 +212,7 @@ class DeviceTurn:
         until = watch.clock() + seconds
         while not self._lock.acquire(timeout=PATIENCE):
             if watch.clock() >= until:
-                raise out_of_time(seconds, "another call was at work all the while")
+                raise out_of_time(seconds, "another call was running all that time")
         try:
             with self, watch.limited(until, seconds):
                 yield

@@ -103,7 +103,8 @@ FIRST_PRIME = (1 << 31) - 1  # products of two remainders have 62 bits
 
 
 def most_bits(join: JoinPlan, bits_of: Callable[[TrieRef], float]) -> float:
-    """An upper bound of the bits of a join's count. `bits_of`: the same of a trie's rows."""
+    """An upper bound of the bits of a join's count. `bits_of`: an upper bound of the bits of a
+    trie's number of rows."""
     inner: dict[str, set[int]] = {}
     for step in join.steps:
         if isinstance(step, Tally):

@@ -74,8 +74,8 @@ def known_of(refs: Iterable[TrieRef], relation_of: AtHand) -> dict[str, Relation
 
 @contextmanager
 def on_the_host(limits: Limits) -> Iterator[None]:
-    """Within this context, memory is not charged to the device's limit: it is the machine's, with
-    temporary files beyond that."""
+    """Within this context, memory is charged to the machine's limit and not to the device's; rows
+    beyond that limit go to temporary files."""
     watch, before = limits.watch, limits.watch.account
     watch.account = Account(default_limit(), limits.spill)
     try:
@@ -184,7 +184,8 @@ def root_of(term: Expr | None, context: ExecutionContext) -> str | int | None:
 
 
 def labels_of(join: JoinPlan, found: cells.Schedule) -> list[str]:
-    """What selects rows of each trie: a cut variable, a constant, or nothing."""
+    """What selects the rows of each trie that a cell reads: a cut variable, a constant, or
+    nothing."""
     labels = []
     for ref, term in zip(join.tries, cells.roots(join), strict=True):
         if isinstance(term, Slot):

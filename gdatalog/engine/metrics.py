@@ -102,10 +102,10 @@ class RuleRound:
 @contextmanager
 def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
     """Adds the time of this context to metrics of a rule, and to a profile's the costs."""
-    began, before = perf_counter(), Costs() if report is None else time_spent()
+    began, before = perf_counter(), None if report is None else time_spent()
     yield
     seconds = perf_counter() - began
-    if report is not None:
+    if report is not None and before is not None:
         report.seconds += seconds
         report.add_costs(time_spent() - before)
     if stats is not None:

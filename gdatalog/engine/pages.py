@@ -35,8 +35,8 @@ EVENLY = 1 << 12  # sample values for an index that does not exist
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """The cells of a rule's joins, and the indexes that are read in place; or the reason why the
-    CPU runs it (`left`)."""
+    """The cells of a rule's joins, and the indexes that they read in place; or the reason why the
+    CPU runs the rule (`left`)."""
 
     cells: InCells | None = None
     pages: InPages | None = None

@@ -176,7 +176,7 @@ class Scan:
     seen: dict[int, StepCounts] | None = None
 
     def run(self, sink: Sink) -> None:
-        """Passes the plan's output to the sink, until it wants no more."""
+        """Passes the plan's output to the sink until the sink is full."""
         starts = range(0, self.count, PART)
         parts = [range(start, min(start + PART, self.count)) for start in starts]
         if not sink.divisible or len(parts) < 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import ExecutionContext, Sources
@@ -14,6 +13,7 @@ from gdatalog.engine.run import TURN, PlanRun
 from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import may_fail
 from gdatalog.records import replace
+from gdatalog.storage.on_device import RowMarks
 
 
 def _rows(run: PlanRun, limit: int | None) -> Derived:
@@ -34,7 +34,7 @@ def run_rule(
     context: ExecutionContext,
     limit: int | None = None,
     report: RuleRun | None = None,
-    lasting: dict[int, Any] | None = None,
+    lasting: dict[int, RowMarks] | None = None,
     on_host: Sources | None = None,
     stats: RuleRound | None = None,
     resident: Sources | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
 from gdatalog.cpu_ops.functions import Scope
@@ -24,6 +23,7 @@ from gdatalog.plan.effects import all_steps, longest_first, may_fail, one_row_ea
 from gdatalog.plan.nest import ascends, groups_of
 from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
@@ -42,7 +42,7 @@ class PlanRun:
     sources: Sources
     context: ExecutionContext
     report: RuleRun | None = None
-    lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
+    lasting: dict[int, RowMarks] | None = None  # what the rounds of a fixpoint remember
     stats: RuleRound | None = None
 
     @property
@@ -136,7 +136,7 @@ class PlanRun:
     def _run(
         self, number: int, nest: JoinNest, breadth_first: BreadthFirst, depth_first: DepthFirst
     ) -> None:
-        """Runs a join in one executor, and if that is too slow in the other."""
+        """Runs a join in one executor; in the other one if the first reads too many rows."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
             choice = self._choice(number, nest)
@@ -160,7 +160,7 @@ class PlanRun:
                 # Only the other executor distinguishes errors from rows that do not matter.
                 message = str(reason) or "a computation failed, or a number left 62 bits"
                 break
-        # After the handler, because the error references the first one's results.
+        # After the handler, because the error keeps the first executor's results alive.
         self._chosen(number, ExecutorChoice(True, message))
         breadth_first(None, None)
 
@@ -253,7 +253,7 @@ class PlanRun:
         return breadth_first
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
-        """Aggregates a join's bindings, perhaps into other aggregates than those given."""
+        """Aggregates a join's bindings into `gathering` or a copy of it; returns that."""
         plan = self.plan
         join = plan.joins[number]
         nest = self._nest(number, form_of_bag(plan.keys, plan.gathers))
@@ -300,7 +300,7 @@ class PlanRun:
 
 
 def _rows_at_hand(join: JoinPlan, tries: Sequence[Trie], chunk: int) -> int:
-    """At most so many bindings are followed at once; less than a chunk if relations are tiny."""
+    """The most bindings at a time: a chunk, or fewer if the relations are tiny."""
     steps = [*all_steps(join.steps)]
     if join.given or join.scan or any(isinstance(step, Generate) for step in steps):
         return chunk

@@ -106,7 +106,7 @@ def semi_joined(
 
 
 def _is_waited_for(ref: p.TrieRef, relation: Relation | None, least: int) -> bool:
-    """Whether a long relation has no such index yet."""
+    """Whether a relation is long and has no such index yet."""
     if relation is None or ref.ranked or relation.at_most < least:
         return False
     indexed = relation.indexed(ref.columns, ref.tests, ref.weighted)
@@ -183,8 +183,8 @@ def _bounds(step: p.Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
 
 
 def _reduce(atoms: Sequence[_Atom], most: float) -> None:
-    """Removes rows that do not match constants or the values that other atoms leave, where a pass
-    is expected to leave at most this share."""
+    """Removes rows that do not match constants or the values that other atoms leave. It makes only
+    the passes that it expects to leave at most this share of the rows."""
     allowed: dict[str, Array] = {}
     for atom in atoms:
         keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]

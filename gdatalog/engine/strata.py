@@ -1,13 +1,13 @@
 """Plans a stratum, and runs the plan; counts the rows of a fixpoint if only the counts are needed.
 
-`plan_stratum` decides by the rules, sizes, forced settings and the device. The plan runs as it is:
-its strategy, and when a condition of its fallback is met, the next one. Modules of recursive
-strategies are imported only for recursive strata.
+`plan_stratum` decides by the rules, sizes, forced settings and the device. `run` runs the plan's
+strategy, and the next one when a condition of its fallback is met. Modules of recursive strategies
+are imported only for recursive strata.
 
 The closure of a road network has more rows than fit into memory, yet counting them is fast: a
 partitioned fixpoint sums up the lengths of its worklists. `planner/rewrite/columns_read.py` decides
-which rules need counts only; this module finds out what an evaluation asks of a stratum, and
-rewrites the strata that read it to rules that read the counts.
+which rules need counts only. This module finds the strata that read a fixpoint, and rewrites their
+rules so that they read its counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Atom, Const, Param, Var
 from gdatalog.plan import stratum as st
-from gdatalog.plan.placement import Local
 from gdatalog.plan.tuning import Grown, Unsuited
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite import asked_for
@@ -49,7 +48,7 @@ def plan_stratum(
     context = inputs.context
     copy = None if limit is not None or any(inputs.seeds.values()) else copy_of(stratum)
     if copy is not None:
-        plan = st.StratumPlan(stratum.relations, False, copy, placement=Local(context.device.name))
+        plan = st.StratumPlan(stratum.relations, False, copy, device=context.device.name)
         return Ready(plan, stratum, inputs, (), RUNNERS)
     encoded = None if limit is not None else encode(stratum, inputs)
     if encoded is not None:
@@ -69,8 +68,8 @@ def _planned(stratum: Stratum, inputs: StratumInputs, limit: int | None, counted
         return plan_recursive(stratum, inputs, counted)
     run = StratumRun(stratum, inputs)
     planned = rule_plans(run)
-    plans, here = tuple(plan for _, plan in planned), Local(inputs.context.device.name)
-    plan = st.StratumPlan(stratum.relations, False, st.Once(), plans, placement=here)
+    plans, device = tuple(plan for _, plan in planned), inputs.context.device.name
+    plan = st.StratumPlan(stratum.relations, False, st.Once(), plans, device=device)
     return Ready(plan, stratum, inputs, tuple(rule for rule, _ in planned), RUNNERS, limit, run=run)
 
 
@@ -80,8 +79,8 @@ def plan_incremental(
     """Plans the incremental maintenance of a stratum. `anew` plans it with all rows."""
     grown = Grown(inputs.context.tuning.news_derived_most)
     strategy = st.Incremental(tuple(sorted(since.rows)), st.Fallback((grown,), st.Again()))
-    here = Local(inputs.context.device.name)
-    plan = st.StratumPlan(stratum.relations, stratum.recursive, strategy, placement=here)
+    device = inputs.context.device.name
+    plan = st.StratumPlan(stratum.relations, stratum.recursive, strategy, device=device)
     return Ready(plan, stratum, inputs, (), RUNNERS, since=since, anew=anew)
 
 
@@ -95,14 +94,14 @@ def run_stratum(stratum: Stratum, inputs: StratumInputs, limit: int | None = Non
 
 def run(ready: Ready) -> Relations:
     """Runs a planned stratum; returns its relations, or their sizes if it only counts."""
-    placement = ready.plan.placement
+    workers = ready.plan.workers
     try:
-        if isinstance(placement, Local) or placement.refusal is not None:
+        if workers is None or workers.refusal is not None:
             found = run_here(ready)
         else:
             from gdatalog.engine.fixpoint.strategies import run_on_workers
 
-            found = run_on_workers(ready, placement)
+            found = run_on_workers(ready, workers)
     except EvaluationError:
         if ready.encoded is None:
             raise
@@ -189,8 +188,8 @@ def readers_of(
 def count_stratum(
     stratum: Stratum, inputs: StratumInputs, readers: Collection[Stratum], before: Relations | None
 ) -> Counted | None:
-    """Counts a stratum's rows, or those that it had `before`; None unless it is partitioned and the
-    counts suffice."""
+    """Counts a stratum's rows, unless `before` has the counts. None unless the stratum is
+    partitioned and its readers need only counts."""
     ready = plan_stratum(stratum, inputs, counted=True)
     main = ready.plan.main
     if not isinstance(main, st.Partitioned):
@@ -199,7 +198,7 @@ def count_stratum(
     by = "counted", tuple(sorted(columns.items()))
     changed: Readers = {}
     for reader in readers:
-        rules = [  # the same each time, so that their plans are found again
+        rules = [  # the same objects each time, so that their plans are cached
             inputs.plans.rewritten(by, [rule], partial(counted_rule, rule, columns))
             for rule in reader.rules
         ]

@@ -226,8 +226,8 @@ class Sum:
         return self._trie(keys, counts, self._total(counts, EXACT) or 0)
 
     def _total(self, counts: Array, most: float) -> int | None:
-        """The sum of counts, which must be less than `most`; None if counts are reduced, which this
-        does in place."""
+        """The sum of counts, which must be less than `most`. If counts are reduced, it reduces them
+        in place and returns None."""
         if self.modulus is not None:
             counts %= self.modulus
             return None
@@ -420,7 +420,7 @@ class Sum:
 
 
 def over_tables(run: PlanRun, limit: int | None) -> Derived:
-    """The rows of a rule whose joins read tables of counts by one key, which are built first."""
+    """Builds tables of counts by one key, and returns the rows of a rule whose joins read them."""
     plan, sources = run.plan, run.sources
     tables: dict[str, Trie] = {}
     try:
@@ -433,7 +433,7 @@ def over_tables(run: PlanRun, limit: int | None) -> Derived:
         assert plan.otherwise is not None
         return replace(run, plan=plan.otherwise, report=None).rows(limit)
 
-    def trie_of(ref: TrieRef) -> Trie:
+    def trie_of(ref: TrieRef) -> Any:
         return tables[ref.relation] if ref.relation in tables else sources.trie_of(ref)
 
     run.limits.charge(TABLES, sum(2 * table.levels[0].values.nbytes for table in tables.values()))

@@ -1,4 +1,4 @@
-"""A frontier: the bindings of a level as (parent, value) arrays; and what a device does with them.
+"""A frontier: the bindings of a level as (parent, value) arrays; and the operations on frontiers.
 
 A frontier stores the parent row of each of its rows and the columns that its level added; earlier
 columns are gathered through the parents on demand. `Ops` are the operations of a device on them.
@@ -7,7 +7,7 @@ columns are gathered through the parents on demand. `Ops` are the operations of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.errors import EvaluationError
 from gdatalog.plan import Apply, Expr, Slot
@@ -39,7 +39,7 @@ class Frontier:
     columns: dict[Key, Array] = field(default_factory=dict)  # that this frontier added
     level: str | None = None  # the variable whose lists this frontier is
     whole: bool = True  # whether those lists are whole: no chunk cuts one
-    _gathered: dict[Key, Array] = field(default_factory=dict)  # others that somebody asked for
+    _gathered: dict[Key, Array] = field(default_factory=dict)  # cached columns of ancestors
     _lists: TrieLevel | None = None
 
     def above(self) -> Iterator[Frontier]:
@@ -105,7 +105,7 @@ class Frontier:
         return self._lists
 
 
-Comparison = tuple[str, Expr]  # of the variable at hand with something else
+Comparison = tuple[str, Expr]  # operator and right side; the left side is the join's variable
 
 # The intersection of root lists, and the position of each of its values in each of them (None: the
 # same as here).
@@ -137,7 +137,9 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
 
 
-def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
+def values_of(
+    slots: Sequence[Slot], columns: Sequence[Array], row: int, symbols: SymbolTable
+) -> str:
     """The values of variables in a row: `x = 1, y = "a"`."""
     known = []
     for slot, column in zip(slots, columns, strict=True):

@@ -1,4 +1,4 @@
-"""Extends a frontier by a level: by lists and searches, piece by piece, or by given values.
+"""Extends a frontier by a variable: a join's, from lists of tries, or one with given values.
 
 Each row is expanded from the shortest of its lists, which makes the join worst-case optimal. Rows
 whose shortest list differs run in groups.
@@ -16,12 +16,9 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
 
-# The lists that a level may be expanded from.
-#
-# If a level's lists do not depend on the last levels' variables, many rows need the same
-# intersection: rows that agree in the variables that it reads share it.
-
-# The level whose lists are reused, if they are not a participant's.
+# The lists from which a level can be expanded: a participant's; or one of these: the lists of an
+# earlier level; the intersection of the roots; intersections that are shared by the rows that agree
+# in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
 
 
@@ -29,12 +26,12 @@ REUSED, ROOTS, SHARED = -1, -2, -3
 class FrontierLists:
     """Lists that a level may be expanded from, one for each row of the frontier."""
 
-    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
+    who: int  # the number of a participant, or REUSED, ROOTS, or SHARED
     values: Array
     starts: Array
     lengths: Array
-    total: int | None = None  # of the lengths, where it is known
-    met: Frontier | None = None  # SHARED: where what has been met stands
+    total: int | None = None  # the sum of the lengths, if it is known
+    met: Frontier | None = None  # SHARED: the rows of the intersections
 
 
 @dataclass(slots=True)
@@ -47,8 +44,8 @@ class Reused:
 
 
 def shared(ops: Ops, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
-    """A frontier with a row for each combination of the variables that are read, and the number of
-    each row's combination; None if there are hardly fewer combinations than rows."""
+    """A frontier with one row for each combination of the variables `read`, and the combination of
+    each row, by number; None if there are hardly fewer combinations than rows."""
     base, rows = frontier, None
     while base.parent is not None and read.isdisjoint(base.columns):
         if base.rows is not None:

@@ -1,9 +1,9 @@
 """Compiled loops that a fixpoint calls in each round to find new rows.
 
 The loops test and set the dedup index (`printer/distinct.py`). A call returns when all work is
-done, when a row lies outside the space of the bitmap, or when the hash set is full. The new rows so
-far are kept, and the next call continues. State that all rounds share is created once, so that a
-tiny round costs little more than its rows.
+done, when a row lies outside the range of the bitmap, or when the hash set is full. The next call
+continues after the new rows so far. State that all rounds share is created once, so that small
+rounds are cheap.
 """
 
 from __future__ import annotations

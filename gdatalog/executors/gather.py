@@ -8,7 +8,7 @@ strings are created, so each merge reads them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
-# Raises or records an error of groups, of which it is told one and its name.
+# Arguments: a mask of groups with an error, and a function that makes the error of one of them from
+# its row and its description. Raises or records the error.
 Check = Callable[[Array, Callable[[int, str], EvaluationError]], None]
 
 FINDING = 48  # bytes per row while its group is looked up
@@ -40,7 +41,8 @@ ORDER = 24  # bytes for each group while groups are merged, beside what finding 
 
 @dataclass(slots=True, eq=False)
 class DistinctRows:
-    """The distinct rows of many chunks, sorted again only when they may have doubled."""
+    """The distinct rows of many chunks. The rows are sorted again only after they may have
+    doubled."""
 
     ops: Ops | None  # None if it only takes over another's rows
     blocks: list[Columns] = field(default_factory=list)
@@ -162,7 +164,8 @@ class Gathering:
         self._came(count)
 
     def _came(self, count: int) -> None:
-        """Adds this many groups; merges them if they are many or fill the memory."""
+        """Counts and charges the last block's groups; merges blocks if they are many or memory
+        becomes short."""
         self.pending += count
         self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
         if self.level is not None and self.ops.xp is np and self._spill():
@@ -233,11 +236,13 @@ class Gathering:
         return other
 
     def __getstate__(self) -> tuple[object, ...]:
-        """The aggregates, without their place."""
+        """The aggregates, without the device and its operations."""
         sets = [rows.blocks for rows in self.sets]
         return self.specs, self.width, self.blocks, self.given, sets
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(
+        self, state: tuple[Sequence[Spec], int, list[Columns], int, list[list[Columns]]]
+    ) -> None:
         self.specs, self.width, self.blocks, self.given, blocks = state
         self.sets = [DistinctRows(None) for _ in self.specs]
         for own, given in zip(self.sets, blocks, strict=True):

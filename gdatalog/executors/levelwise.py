@@ -1,23 +1,22 @@
 """The breadth-first executor: all bindings of a level at once, chunk by chunk.
 
-A level is expanded (every row times the list of one participant), searched (the new values in
-the lists of the others) and compacted. Which search it is depends on the participants:
+For each variable, the executor expands the frontier (every row times the list of one participant),
+looks the new values up in the lists of the other participants, and drops the others:
 
-1. lists of the root of several tries meet each other: a sorted search, done once and kept;
-2. expanded values are looked up in a root's list: by index where it is dense, else a search;
-3. expanded values are looked up in lists below known nodes: one sorted search of packed
-   (parent, value) pairs serves all rows.
+1. the root lists of several tries are intersected once, by sorted search, and cached;
+2. values are looked up in a root's list by index if it is dense, else by sorted search;
+3. values are looked up in lists below known nodes by one sorted search of packed (parent, value)
+   pairs, for all rows.
 
-A level that would have more rows than a chunk allows is run piece by piece, and each piece is
-followed to the end before the next is made: memory is bounded by chunks times levels, however
-wide a level is. It is written over the verbs of `ops`, so it knows plans and tries, no device.
+A level with more rows than a chunk allows runs piece by piece, and each piece runs through all
+deeper levels before the next one starts. So memory is bounded by chunks times levels. The executor
+calls a device only through `ops`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from time import perf_counter
-from typing import Any
 
 from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
@@ -27,6 +26,7 @@ from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
 from gdatalog.plan.effects import all_steps, binds, may_fail, without
 from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.table import Array
 
 __all__ = ["Levelwise", "StepCounts"]
@@ -42,11 +42,11 @@ class Levelwise(LevelWalk):
     _bases: int = 0
     _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
-    _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
+    _marked: dict[int, RowMarks] = field(default_factory=dict)  # by id of the compact step
 
     def run(self, steps: Sequence[p.Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
-        # One entry for each level that is under way: there may be hundreds.
+        # A stack in place of recursion, because plans may have hundreds of levels.
         levels: list[Generator[tuple[int, Frontier], None, None]] = []
         try:
             found: tuple[int, Frontier] | None = (at, frontier)
@@ -139,7 +139,7 @@ class Levelwise(LevelWalk):
     def fail(
         self, step: p.Step, rest: Sequence[p.Step], frontier: Frontier, error: EvaluationError
     ) -> None:
-        """Rows for which a step failed: raises an error only if the rest of the body holds."""
+        """Handles rows for which a step failed: raises the error if the rest of the body holds."""
         (variable,) = binds(step)
         remaining = without((step, *rest), variable)
         self._made.append(remaining)
@@ -293,8 +293,8 @@ def signed_sum(
     return total
 
 
-# Comparisons of the join's variable with bound variables, which the join tests itself: values that
-# fail are neither looked up in other lists nor materialised.
+# A join itself tests comparisons of its variable with bound variables: values that fail are neither
+# looked up in other lists nor materialised.
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
@@ -310,7 +310,7 @@ def tests_of_join(steps: Sequence[p.Step], at: int) -> list[Comparison]:
         found.append(comparison)
     for later in all_steps(tuple(steps[at + 1 :])) if found else ():
         if isinstance(later, p.Join) and later.reuse and later.reuse.variable == join.variable:
-            return []  # it starts from this level's lists, and wants them as they are
+            return []  # a later level reuses this level's lists, and needs them unfiltered
     return found
 
 

@@ -1,17 +1,18 @@
-"""The depth-first executor: a plan as a nest of loops, run by workers; partitioned fixpoints, too.
+"""The depth-first executor: worker threads run a plan's compiled loops; also partitioned fixpoints.
 
-The loops are a compiled function. Workers are threads that share a counter: each claims an interval
-of the first bindings, and the next one when that is done. A worker has its own marks, buffers and a
-block for rows besides the shared tries. When a block is full, the function returns how many rows
-stay and where to continue, and is called again with another block.
+Workers share a counter: each claims an interval of the first variable's values, then the next one.
+They share the tries; each has its own marks, buffers and a block for rows. When a block is full,
+the function returns the number of complete rows and where to continue, and is called again with
+another block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog import calls
 from gdatalog.account import Account
@@ -38,7 +39,7 @@ class JoinWorker:
 
     function: Callable[..., int]
     arguments: dict[str, Array]
-    outputs: list[tuple[str, Any]]  # names and dtypes
+    outputs: Sequence[tuple[str, DTypeLike]]  # names and dtypes
     scratch: list[str]
     state: Array
     control: Array
@@ -67,7 +68,7 @@ class JoinWorker:
         self.account.add("blocks", change)
 
     def drop(self) -> None:
-        """Frees all that it holds."""
+        """Frees the worker's memory."""
         self.blocks, self.arguments, self.error = [], {}, None
         self.hold(0)
 
@@ -181,8 +182,8 @@ def run_together(work: Sequence[Callable[[], None]], control: Array, limits: Lim
 
 @dataclass(slots=True)
 class LoopCall:
-    """A printed function, and what its workers share: distinct tries, constants, tables, and the
-    array by which they claim work."""
+    """A printed function, and the arguments that its workers share: distinct tries, constants,
+    tables, and the array by which workers claim work."""
 
     function: Callable[..., int]
     printed: PrintedPlan
@@ -213,7 +214,8 @@ class LoopCall:
     def worker(
         self, threads: int, wanted: int | None = None, own: Mapping[str, Array] | None = None
     ) -> JoinWorker:
-        """One of so many threads. `wanted`: how many rows are enough. `own`: its own arguments."""
+        """The worker of one of `threads` threads. `wanted`: it may stop after so many rows. `own`:
+        its own arguments."""
         state = np.zeros(16, dtype=np.int64)
         state[3], state[5] = threads, self.printed.grain
         state[6] = INT_MAX if wanted is None else wanted
@@ -262,7 +264,7 @@ FIRST_TABLE = 1 << 12
 class ListRoom:
     """A worker's memory for a relation: `stamps`: how many rows are possible; 0: a hash table."""
 
-    rows: Mapping[int, Any]  # the dtypes of the columns that the function writes
+    rows: Mapping[int, DTypeLike]  # the dtypes of the columns that the function writes
     stamps: int
     kept: bool  # whether rows are kept, or only counted
 

@@ -18,10 +18,10 @@ NamedRows = tuple[tuple[Slot, ...], Columns]
 
 @dataclass(slots=True)
 class BranchRows:
-    """A branch's result for each of its outer rows: a list of rows of `columns`, of any length.
+    """A branch's result for each of its outer rows: a list of rows of `columns`.
 
-    A test returns one row or none; an aggregate one row with a value, none if nothing matched, or
-    several if an optimum is attained several times.
+    A test has one row or none. An aggregate has one row with its value, none if nothing matches, or
+    several if several rows have the min or max.
     """
 
     ops: Ops

@@ -15,12 +15,14 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.functions import Scope
+    from gdatalog.storage.sorting import SortedRuns
 
 Columns = tuple[Array, ...]
 
@@ -28,7 +30,7 @@ PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 
 
 class Sink(ABC):
-    """The interface of all sinks. Sinks that count or stop early say so."""
+    """Where the executor emits rows. Attributes tell it what a sink needs, and when it is done."""
 
     done = False  # whether no more rows are wanted
     # whether `emit_counts` may be called instead of `emit`, with the number of rows to emit for
@@ -46,7 +48,7 @@ class Sink(ABC):
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
 
-    def apart(self, limits: Limits) -> Any:
+    def apart(self, limits: Limits) -> Sink:
         raise AssertionError(f"a {type(self).__name__} takes all rows")
 
     def take(self, other: Any) -> None:
@@ -76,14 +78,14 @@ class StepCounts:
 
 @dataclass(slots=True)
 class LevelWalk(ABC):
-    """A walk through a plan's steps (`Levelwise`), as its steps see it."""
+    """The part of `Levelwise` that expansions and aggregates use."""
 
     tries: Sequence[Trie]
     ops: Ops
     scope: Scope
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] | None = None  # state shared by all rounds of a fixpoint
+    lasting: dict[int, RowMarks] | None = None  # state shared by all rounds of a fixpoint
     tuning: Tuning = DEFAULT
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
@@ -96,12 +98,12 @@ class LevelWalk(ABC):
     def fail(
         self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
     ) -> None:
-        """Rows for which a step failed: raises an error only if the rest of the body holds."""
+        """Handles rows for which a step failed: raises the error if the rest of the body holds."""
 
     def pieces(
         self, lengths: Array, total: int | None = None
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """The operation of this name; also reports each piece's share of the rows as progress."""
+        """As `ops.pieces`, and reports each piece's share of the rows as progress."""
         limits, rows = self.limits, len(lengths)
         work = limits.watch.innermost
         for piece in self.ops.pieces(lengths, limits.chunk, total):
@@ -162,9 +164,9 @@ class RowSet(Sink):
     _pending: int = 0
     _pending_bytes: int = 0
     _charged: int = 0  # bytes
-    _runs: Any = None  # settled rows that lie in files
-    _marked: Any = None  # a bitmap instead, if few rows are possible
-    _types: list[Any] = field(default_factory=list)  # types of the marked columns
+    _runs: SortedRuns | None = None  # settled rows that lie in files
+    _marked: RowMarks | None = None  # a bitmap instead, if few rows are possible
+    _types: list[np.dtype[np.generic]] = field(default_factory=list)  # types of the marked columns
 
     def __post_init__(self) -> None:
         self.divisible = self.limit is None
@@ -306,6 +308,7 @@ class RowSet(Sink):
 
     def _unmark(self) -> Columns:
         """Returns the rows of the bitmap, sorted, and clears it."""
+        assert self._marked is not None
         width = sum(self.ops.xp.dtype(kind).itemsize for kind in self._types)
         with self.limits.account.working("answers", width * self._marked.count()):
             rows: Columns = self._marked.rows(self._types)

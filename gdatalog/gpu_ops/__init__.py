@@ -1,7 +1,8 @@
-"""A GPU's kernels, compiled on first use.
+"""Compiles a GPU's kernels on first use, and launches them.
 
 A driver (`cupy_driver.py`; tests have one without a GPU) compiles a source and launches its
-kernels, as many blocks as a size needs. Arrays are `xp`'s: CuPy's on a GPU.
+kernels, with as many blocks as the size of the data needs. Arrays are those of the driver's array
+module `xp`: CuPy on a GPU.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdatalog.account import spending
 
 if TYPE_CHECKING:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+    from gdatalog.storage.table import Array
 
 
 THREADS = 256  # of a block, as in search.cuh
@@ -24,8 +26,8 @@ TILE = EACH * THREADS  # entries that a block takes at a time
 _TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
 
 
-def type_of(array: Any) -> str:
-    """What kernels call the type of an array's entries."""
+def type_of(array: Array) -> str:
+    """The name, in kernels, of the type of an array's entries."""
     return _TYPES[str(array.dtype)]
 
 
@@ -37,11 +39,11 @@ class Kernels:
         self._known: dict[tuple[str, str], CupyKernel] = {}
 
     def launch(
-        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Any]
+        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Array | float]
     ) -> None:
-        """Launches blocks for `size` entries, TILE of them each, but no more than run at once.
+        """Launches a block for each TILE of `size` entries, but no more than run at once.
 
-        `types` defines the type names that the text leaves open.
+        `types` defines the names of types that the source does not define.
         """
         lines = [f"#define {alias} {kind}\n" for alias, kind in types.items()]
         key = "".join([*lines, text]), name
@@ -66,7 +68,7 @@ def _file(name: str) -> str:
 
 
 def whole(text: str) -> str:
-    """A source with each file that it includes in its place, once."""
+    """A source in which each `#include` is replaced by the file, the first time."""
     seen: set[str] = set()
 
     def put(found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""The C++ text of printed loops: Python expressions translated, the types of names, inferred from
-their assignments, and the statements that output rows and counts.
+"""Translates the expressions of printed loops to C++, infers the types of names from their
+assignments, and writes the statements that output rows and counts.
 
-Lanes on their own output rows and counts at the end of their turns, where all lanes meet.
+Diverged lanes output their rows and counts at the end of their turns, where all lanes converge.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def cpp_type(kind: Type | None) -> str:
 
 
 class LoopTypes(TypedFunction):
-    """The types of the names of a tile's loops, which call other functions than those of a CPU."""
+    """Infers the types of the names in a tile's loops, which call other functions than a CPU's."""
 
     def _call(self, node: ast.Call) -> Type | None:
         name, kinds = called(node), [self.of(arg) for arg in node.args]
@@ -209,7 +209,7 @@ class LoopTypes(TypedFunction):
         return found or ("f64" if name == "float_of_key" else "bool" if name in BOOLS else "i64")
 
     def narrow(self, name: str, statements: Sequence[ast.stmt]) -> bool:
-        """Whether all that some statements assign to a name are elements of 32 bits."""
+        """Whether statements assign only elements of 32 bits to a name."""
         values = [
             statement.value
             for statement in statements
@@ -255,10 +255,10 @@ class LanesLoop:
 
 @dataclass(slots=True)
 class CodeEmitter(Spoken):
-    """The lines of a function so far."""
+    """Writes the lines of a function."""
 
     fresh: bool = False  # whether only unmarked rows are output
-    undone: Sequence[Counter] = ()  # those reset if rows have no room
+    undone: Sequence[Counter] = ()  # the counters to reset if there is no room for rows
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
     _inside: LanesLoop | None = None
@@ -284,7 +284,7 @@ class CodeEmitter(Spoken):
         self._line("}")
 
     def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
-        """Outputs a row. The arguments of fresh rows start with their marks and the row's place in
+        """Outputs a row. The arguments for a fresh row start with the marks, and the row's place in
         them."""
         columns = [self._expr(arg) for arg in args]
         marks = (columns.pop(0), columns.pop(0)) if fresh else None
@@ -298,7 +298,7 @@ class CodeEmitter(Spoken):
         self._line("gives = true;")
 
     def _add_tally(self, node: ast.Assign) -> None:
-        """Adds to a table of counts; a lane on its own does so at the end of its turn."""
+        """Adds to a table of counts; a diverged lane does so at the end of its turn."""
         key, _, amount = map(self._expr, arguments_of(node)[3:])
         if self._inside is None:
             self._add_together(node, "t.rank == 0", key, amount)
@@ -317,7 +317,7 @@ class CodeEmitter(Spoken):
     def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
         """Writes the lanes' rows. The tile ends if there is no room, or if there are enough rows.
 
-        Fresh rows are marked when there is room for them: then they hold.
+        Fresh rows are marked only once there is room for them, since marked rows are final.
         """
         with self._braces(""):
             if marks is not None:
@@ -342,7 +342,8 @@ class CodeEmitter(Spoken):
                 self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
     def _return(self, status: int) -> None:
-        """All work is void. A lane on its own says so where the tile meets again."""
+        """Discards all work and ends the launch. A diverged lane does so where the tile
+        converges."""
         if self._inside is not None:
             self._line(f"work.trouble = {status};")
             self._leave(self._inside)

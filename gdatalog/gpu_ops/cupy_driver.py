@@ -1,9 +1,9 @@
 """The driver of a real GPU: CuPy compiles kernels with NVRTC and caches the machine code; copies
 run in a stream of their own.
 
-CuPy's current device belongs to the thread, and the user may have set it. So driver calls, and
-arrays made with its `xp`, must be inside `driver.use()`. CUDA's errors are raised as gdatalog's;
-that of a kernel that does not compile shows NVRTC's messages with the source lines they are about.
+Each thread has its own current device in CuPy, and the user may have set it. So call the driver,
+and make arrays with its `xp`, inside `driver.use()`. The driver raises CUDA's errors as gdatalog's.
+If a kernel does not compile, the error shows NVRTC's messages next to the lines of the source.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from gdatalog.gpu_ops.virtual_pages import (
 from gdatalog.records import dataclass
 from gdatalog.storage.threads import in_ranges
 
-# Products and sums are rounded separately, as in NumPy. Suppressed warnings: functions that a
-# source includes and does not use (177), variables that generated code sets and does not use (550),
-# code that a template cannot reach with one lane (111, 128).
+# Without --fmad, products and sums are rounded separately, as in NumPy. Suppressed warnings:
+# functions that a source includes and does not use (177), variables that generated code sets and
+# does not use (550), code that a template cannot reach with one lane (111, 128).
 OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 
 # A comment on a line of its own, or after code. A quote after `//` means that it is in a string.
@@ -137,8 +137,8 @@ class CupyDriver:
         self.xp: Any = import_cupy()
         # Frees unused memory. Called when an allocation fails, which is then retried once.
         self.relief: Callable[[], None] = lambda: None
-        # Whether a thread that waits for a short kernel polls without sleeping. With several
-        # waiting threads, each would keep the others from launching.
+        # Whether a thread that waits for a short kernel polls without sleeping. If several threads
+        # wait, each of them would keep the others from launching.
         self.spins = True
         self._virtual: VirtualMemory | None = None
         self._looked = False  # whether `_virtual` is known
@@ -153,8 +153,8 @@ class CupyDriver:
     def use(self) -> Iterator[None]:
         """Makes this GPU CuPy's current device in this thread.
 
-        CUDA's errors are raised as ours. When the GPU's memory is full, unused memory is freed
-        before that is an error.
+        Raises CUDA's errors as gdatalog's. When the GPU's memory is full, it first frees unused
+        memory and tries again.
         """
         cuda = self.xp.cuda
         try:
@@ -173,21 +173,19 @@ class CupyDriver:
             ) from problem
 
     def copied(self, array: Any) -> Any:
-        """Copies an array of another GPU to this one: directly if one can read the other's memory,
-        else through the host.
+        """Copies an array of another GPU to this one: directly if this one can read the other's
+        memory, else through the host.
 
-        Before, the other GPU must have finished the array (`synchronize`). It must keep the array
-        until this one has its copy (`synchronize`, too).
+        First call the other driver's `synchronize`, so that the array is finished. Keep the array
+        until this driver's `synchronize`, so that the copy is finished.
         """
         if not array.size:
             return self.xp.empty(array.shape, dtype=array.dtype)
         return array.copy()  # on the GPU of this thread
 
     def kernels(self, source: str, names: Sequence[str], label: str) -> dict[str, CupyKernel]:
-        """The kernels of a source, compiled or from a cache; `label`: their rule, for errors.
-
-        The source includes nothing: `whole` has expanded it.
-        """
+        """The kernels of a source, compiled or from a cache. `whole` must have expanded the
+        source's includes. `label`: the rule, for errors."""
         module = self.xp.RawModule(code=bare(source), options=OPTIONS)
         made: dict[str, CupyKernel] = {}
         for name in names:
@@ -209,7 +207,7 @@ class CupyDriver:
 
     @property
     def page(self) -> int:
-        """The bytes of a page that can be placed on the device; 0 if none can."""
+        """The bytes of a page, if pages can be placed on the device; else 0."""
         if not self._looked:
             self._look()
         return 0 if self._virtual is None else self._virtual.page
@@ -225,7 +223,7 @@ class CupyDriver:
                 self.release()  # CuPy's pool may hold all free memory
 
     def pages(self, size: int) -> Pages:
-        """A range of `size` bytes, at first all in the host's memory."""
+        """A range of `size` bytes, all of whose pages start in the host's memory."""
         cuda = self.xp.cuda
         with explaining_failure("pages of an index"):
             if not self.page or self._virtual is None:
@@ -298,8 +296,8 @@ class CupyDriver:
             raise asked
 
     def _write(self, flags: Any, at: int, value: int) -> None:
-        """Writes to an array that a running kernel reads: by a copy, in a stream that waits for
-        nothing. A kernel that writes it could not run beside one that occupies all blocks."""
+        """Writes to an array that a running kernel reads, by a copy in a stream that waits for
+        nothing. A kernel could not write it: it might have to wait for the running kernel."""
         cuda = self.xp.cuda
         held = cuda.alloc_pinned_memory(8)
         np.frombuffer(held, np.int64, 1)[0] = value
@@ -361,7 +359,7 @@ def _excerpt(lines: list[str], number: int) -> list[str]:
     ]
 
 
-# Copies to and from a real GPU in a separate stream; raises CUDA's errors as gdatalog's.
+# Copies to and from a real GPU, in a separate stream.
 
 
 BUFFER = 1 << 25  # bytes of a pinned buffer
@@ -372,7 +370,7 @@ class NoMemory(MemoryError):
 
 
 class CupyCopied:
-    """A point in a stream of copies, a CUDA event: reached when all earlier copies are done."""
+    """A CUDA event in a stream of copies: it happens when all earlier copies are done."""
 
     def __init__(self, cuda: Any, stream: Any) -> None:
         self._cuda = cuda
@@ -391,9 +389,9 @@ class CupyCopied:
 
 
 class CupyCopier:
-    """Copies from the host to the device in a stream of their own, while kernels run.
+    """Copies from the host to the device in a stream of its own, while kernels run.
 
-    They may be started by another thread than the one that launches kernels.
+    Any thread may start copies, not only the one that launches kernels.
     """
 
     def __init__(self, cuda: Any) -> None:
@@ -431,7 +429,8 @@ class CupyCopier:
 
 
 def fetched(cuda: Any, array: Any) -> Any:
-    """A GPU array as NumPy's. The GPU fills one pinned buffer while threads empty the other."""
+    """A GPU array as a NumPy array. The GPU fills one pinned buffer while threads empty the
+    other."""
     if array.nbytes < 2 * BUFFER or array.ndim != 1 or not array.flags.c_contiguous:
         with explaining_failure("a copy from the GPU"):
             return array.get()
@@ -468,7 +467,7 @@ def fetched(cuda: Any, array: Any) -> Any:
 
 @contextmanager
 def explaining_failure(what: str) -> Iterator[None]:
-    """Raises CUDA's errors as ours, and a lack of memory as a `MemoryError`, like CuPy."""
+    """Raises CUDA's errors as gdatalog's; but a lack of memory as a `MemoryError`, as CuPy does."""
     try:
         yield
     except (RuntimeError, Refused) as problem:
@@ -484,5 +483,5 @@ def explaining_failure(what: str) -> Iterator[None]:
 
 
 def is_cudas(problem: BaseException) -> bool:
-    """Whether CUDA raised it: by CuPy's names, CUDARuntimeError and CUDADriverError."""
+    """Whether the error is CUDA's: CuPy's CUDARuntimeError or CUDADriverError."""
     return type(problem).__name__.startswith("CUDA")

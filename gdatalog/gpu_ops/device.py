@@ -1,7 +1,8 @@
 """A GPU as a device of the engine: its operations and its tries; counts, sums and optima by group.
 
-If a result may not fit into 64 bits, `NotOnDevice` is raised, and the rule runs on the CPU, with
-Python's ints. Floats are added in a fixed order, so that the same rows always give the same sum.
+If a result may not fit into 64 bits, operations raise `NotOnDevice`, and the rule runs on the CPU,
+with Python's ints. Floats are added in a fixed order, so that the same rows always give the same
+sum.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from gdatalog.calls import Limits, LoopRun, NotOnDevice
+from gdatalog.calls import Block, Limits, LoopRun, NotOnDevice
 from gdatalog.gpu_ops import type_of
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.intersection import Intersections
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.transfers import Paged, Slices
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.gpu_ops.walk import WHOLE, Block, Part, Walks
+from gdatalog.gpu_ops.walk import WHOLE, Part, Walks
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
@@ -27,7 +28,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.values import INT_MAX
 
-LARGEST_CHUNK = 1 << 26  # rows; larger chunks keep the device no busier
+LARGEST_CHUNK = 1 << 26  # rows; larger chunks would not use the device better
 
 # Compiling a join's kernel takes some 400 ms, which pays off from this many expected rows on.
 WORTH = 1_000_000.0
@@ -64,7 +65,8 @@ class Gpu:
         return self.kept.made(relation, ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """Shrinks the cache to the memory limit, given what else is held, and charges its size."""
+        """Shrinks the cache so that it fits the memory limit beside the other data, and charges its
+        size."""
         name = f"indexes on {self.name}"
         if limits.memory is not None:
             self.kept.limit = min(limits.memory, self.memory or limits.memory)
@@ -81,7 +83,7 @@ class Gpu:
         tries: Sequence[Trie],
         limits: Limits,
     ) -> list[list[Block]]:
-        raise AssertionError("it is alone")
+        raise AssertionError("a single GPU has no members")
 
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule cannot run here: it makes strings. None if it can."""
@@ -102,17 +104,17 @@ class Gpu:
         return int(knobs.tile) or TILES[-1]
 
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
-        """Runs a plan depth-first, or a part of its units."""
+        """Runs a plan, or a part of its units, depth-first."""
         return self.walks.run(run, wanted, part)
 
     def follow(
         self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
     ) -> list[list[Block]]:
-        """The rows of a partitioned fixpoint, or of a part of its values: a tile has a worklist and
+        """The rows of a partitioned fixpoint, or of a part of its values. A tile has a worklist and
         marks for one value at a time.
 
-        With several relations, each row starts with the number of its relation, and has as many
-        columns as the widest.
+        If there are several relations, the kernel's rows start with the number of the relation, and
+        have as many columns as the widest relation.
         """
         own: dict[str, int] = {}
         for at, room in enumerate(rooms):
@@ -134,7 +136,7 @@ class Gpu:
         return found
 
     def index_room(self, limits: Limits) -> int | None:
-        """The bytes that cached tries may take beside what a query holds."""
+        """The bytes that cached tries may take beside the query's own data."""
         room = self.kept.budget()
         if limits.memory is None:
             return room
@@ -158,7 +160,7 @@ class Gpu:
         return self.in_place
 
     def close(self) -> None:
-        """Frees kernels, tries and rows; rows that are nowhere else are copied to the host."""
+        """Frees kernels, tries and rows. Copies rows that are nowhere else to the host."""
         self.walks.forget()
         self.in_place.forget()
         self.kept.close()
@@ -174,7 +176,7 @@ WIDER = 8  # lanes per mean length: most time goes into the long lists
 SHORT, MANY = 32, 4_000_000
 
 
-def lanes_for(tries: Sequence[Any]) -> int:
+def lanes_for(tries: Sequence[Trie]) -> int:
     """The tile width for loops over the lists of these tries, from their mean length. Slices use
     the mean of the whole trie, so that all cells run one kernel."""
     mean, longest, values = 1.0, 0, 0
@@ -249,10 +251,10 @@ class Sums(Intersections):
         self.kernels.launch('#include "sums.cuh"\n', "best_rows", types, size, args)
         return rows
 
-    # ------------------------------------------------------------------ what must be exact
+    # ------------------------------------------------------------------ exact counts and sums
 
     def times(self, counts: Array, weight: Array) -> Array:
-        """Multiplies counts, if the products surely fit. Waits for the greatest counts."""
+        """Multiplies counts, if the products certainly fit. Waits for the greatest counts."""
         if len(counts) and len(weight):
             xp = self.xp
             most = counts.max().astype(xp.float64) * weight.max().astype(xp.float64)
@@ -297,6 +299,6 @@ class Sums(Intersections):
         return self.exact_sums(groups, count, high), self.sums_by(groups, count, low)
 
     def means(self, high: Array, low: Array, counts: Array) -> Array:
-        """(high * 2^32 + low) / count, rounded once: in Python, group by group."""
+        """(high * 2^32 + low) / count, rounded once. Python computes it, group by group."""
         rows = zip(*self.xp.stack([high, low, counts]).tolist(), strict=True)
         return self.xp.asarray([((h << 32) + lo) / n for h, lo, n in rows], dtype=self.xp.float64)

@@ -1,11 +1,11 @@
 """Evaluates expressions over rows on a device: keys to values, functions, values to keys.
 
-The functions are those of `cpu_ops/functions.py`, on a device's arrays. Constant expressions
-are computed on the host. Strings are codes, as everywhere: comparisons use ranks, and a function of
-one string is a table of all codes, computed on the host and cached here. Functions that make new
-strings, or need the texts of two strings, do not run on a device.
+The functions are those of `cpu_ops/functions.py`, on a device's arrays. The host computes constant
+expressions. Strings are codes: comparisons use their ranks, and a function of one string is a table
+of all codes, which the host computes and this module caches. Functions that make new strings, or
+need the texts of two strings, do not run on a device.
 
-A mask says which rows failed; nothing tests whether any did, which would cost a round trip.
+A mask says which rows failed. Nothing here reads it, since that would cost a round trip.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ExpressionOperations(RowOperations):
     def evaluate(
         self, expr: Expr, column: ColumnOf, size: int, scope: Scope
     ) -> tuple[Array, Array | None]:
-        """The key of an expression for each row, and a mask of the rows where it failed (None:
-        nowhere)."""
+        """The key of an expression for each row, and a mask of the rows where it failed, or None if
+        it cannot fail."""
         if isinstance(expr, Slot):
             return column(expr.name), None
         values, failed = self._values(expr, column, scope)
@@ -63,8 +63,8 @@ class ExpressionOperations(RowOperations):
         return keys, None if failed is None else self._long(failed, size)
 
     def test(self, expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
-        """A mask of the rows that pass a test. Tests do not fail: their operands have been computed
-        before."""
+        """A mask of the rows that pass a test. Tests cannot fail, since earlier steps have computed
+        their operands."""
         return self._long(self._values(expr, column, scope)[0], size)
 
     def ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
@@ -117,7 +117,7 @@ class ExpressionOperations(RowOperations):
         return values, either(failed, bad)
 
     def _table(self, expr: Apply, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
-        """A function of one string that varies, as a table of all codes."""
+        """A function of one string that varies, looked up in a table of all codes."""
         reason = printable(expr)
         if reason is not None:
             raise NotOnDevice(reason)

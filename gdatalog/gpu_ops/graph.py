@@ -82,13 +82,13 @@ class DeviceGraph(RankedEdges):
 
     @property
     def mirrored(self) -> bool:
-        """The same as `symmetric`, which costs no more on a device."""
+        """The same as `symmetric`, which is as cheap on a device."""
         return self.symmetric
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether every edge (x, y) has its reverse (y, x): whether the edges from higher to lower
-        keys, reversed, are those from lower to higher keys."""
+        """Whether every edge (x, y) has its reverse (y, x). Compares the edges from higher to lower
+        keys, reversed, with those from lower to higher keys."""
         ops = self.ops
         left, right = self._rows.as_they_are()
         if len(left) == 0:
@@ -112,10 +112,8 @@ class DeviceGraph(RankedEdges):
 
     @cached_property
     def skew(self) -> float:
-        """The pairs of higher neighbours in the order of keys, relative to the order of degrees.
-
-        About how many times longer a search for cliques takes in the order of keys.
-        """
+        """About how many times longer a search for cliques takes in the order of keys than in the
+        order of degrees: the ratio of the numbers of pairs of higher neighbours."""
         xp = self.ops.xp
         low, high = self.edges()
         a, b = self.ranking().ranks(low), self.ranking().ranks(high)

@@ -1,12 +1,12 @@
 """Several GPUs of one machine as one device.
 
-Rows and tries are made on the first GPU. A join or fixpoint that is large enough runs on all GPUs:
-the tries that it reads are copied to the others, from device to device, and stay there as long as
-the first GPU keeps them. The units of its first level (`kernels/work.cuh`) are cut into pieces. A
-piece takes every n-th stretch of units, so that all pieces cost about the same. A host thread for
-each GPU claims one piece after the other from a counter. The results are copied to the first GPU.
+The first GPU builds rows and tries. A join or fixpoint that is large enough runs on all GPUs. The
+others copy the tries that it reads, from device to device, and keep them as long as the first GPU
+does. The units of the first level (`kernels/work.cuh`) are divided into n pieces. A piece has every
+n-th interval of units, so that all pieces cost about the same. Each GPU has a host thread, which
+claims one piece after the other from a counter. The first GPU copies the results.
 
-An error or an interrupt on one GPU stops all. A GPU that fails is left out from then on.
+An error or an interrupt on one GPU stops all of them. A GPU that has failed is not used again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.calls import COUNTS, Limits, LoopRun
+from gdatalog.calls import COUNTS, Block, Limits, LoopRun
 from gdatalog.cancellation import Watch, working_for
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import SHARE
-from gdatalog.gpu_ops.walk import WHOLE, Block, Part
+from gdatalog.gpu_ops.walk import WHOLE, Part
 from gdatalog.plan.placement import DeviceWork, Shared
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.records import replace
@@ -60,7 +61,7 @@ class DeviceGroup(Gpu):
         return (self.driver.name, *(gpu.name for gpu in self.others))
 
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
-        """Runs a plan depth-first, on all GPUs if they are to share it."""
+        """Runs a plan depth-first, on all GPUs if the plan's placement says so."""
         if run.shared is None or not run.printed.parallel:
             return super().walk(run, wanted, part)
 
@@ -73,7 +74,7 @@ class DeviceGroup(Gpu):
     def follow(
         self, run: LoopRun, rooms: Sequence[Any], first: int | None, part: Part = WHOLE
     ) -> Found:
-        """Runs a partitioned fixpoint, on all GPUs if they are to share it."""
+        """Runs a partitioned fixpoint, on all GPUs if the plan's placement says so."""
         if run.shared is None:
             return super().follow(run, rooms, first, part)
 
@@ -89,9 +90,9 @@ class DeviceGroup(Gpu):
         tries: Sequence[Trie],
         limits: Limits,
     ) -> Found:
-        """Runs all pieces of some work."""
+        """Runs all pieces of a join or fixpoint."""
 
-        def run(gpu: Gpu, tries: Sequence[Trie], _: Any, limits: Limits, part: Part) -> Found:
+        def run(gpu: Gpu, tries: Sequence[Trie], _: object, limits: Limits, part: Part) -> Found:
             return piece(gpu.ops, tries, limits, part[0])
 
         return self._share(run, shared, None, tries, {}, limits)
@@ -124,7 +125,7 @@ class DeviceGroup(Gpu):
         run = replace(run, scope=run.printed.expressions.arguments(run.scope), shared=None)
 
         def one(
-            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Any], limits: Limits, part: Part
+            gpu: Gpu, tries: Sequence[Trie], beside: Mapping[str, Array], limits: Limits, part: Part
         ) -> Found:
             return piece(gpu, replace(run, tries=tries, beside=beside, limits=limits), part)
 
@@ -136,17 +137,17 @@ class DeviceGroup(Gpu):
         shared: Shared,
         printed: PrintedPlan | None,
         tries: Sequence[Trie],
-        beside: Mapping[str, Any],
+        beside: Mapping[str, Array],
         limits: Limits,
     ) -> Found:
         """Runs all pieces; returns their rows by relation, on the first GPU."""
         self._wait()
-        if printed is not None:  # not in their threads: Python 3.11 parses in one at a time
+        if printed is not None:  # before the threads start: Python 3.11 parses in one at a time
             for gpu in self.others:
                 gpu.walks.loops_like(self.walks, printed)
         for trie in tries:
             _ = isinstance(trie, Trie) and trie.total  # computes it here, before threads read it
-        self.driver.synchronize()  # the others copy finished arrays
+        self.driver.synchronize()  # the others may only copy finished arrays
         parts = (1 + len(self.others)) * shared.pieces
         claims, stop = self.claims(), Event()
         helpers = [
@@ -190,7 +191,7 @@ class DeviceGroup(Gpu):
             gpu.driver.spins = spins
 
     def _raise(self, helpers: Sequence[Helper]) -> None:
-        """Raises the first error of the other GPUs, if any; leaves failed GPUs out from now on."""
+        """Raises the first error of the other GPUs, if any. GPUs that failed are not used again."""
         errors = [(helper.gpu, helper.error) for helper in helpers if helper.error is not None]
         for gpu, error in errors:
             if _lost(error):
@@ -206,8 +207,10 @@ class DeviceGroup(Gpu):
                 ) from error
             raise error
 
-    def _together(self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Any]) -> Found:
-        """The rows of all pieces, in the pieces' order. Adds up their counts."""
+    def _together(
+        self, own: Pieces, helpers: Sequence[Helper], beside: Mapping[str, Array]
+    ) -> Found:
+        """The rows of all pieces, in order. Adds the other GPUs' counts to the first GPU's."""
         found: dict[int, Found] = dict(own.found)
         for helper in helpers:
             for name, array in helper.results():
@@ -231,7 +234,7 @@ def _lost(error: BaseException) -> TypeGuard[DeviceError]:
     return isinstance(error, DeviceError) and error.__cause__ is not None
 
 
-# The other GPUs of a group: copies of the first GPU's tries, and pieces of its work.
+# The other GPUs of a group, which copy the first GPU's tries and run pieces of its work.
 
 
 Found = list[list[Block]]  # blocks of rows, by relation
@@ -253,7 +256,7 @@ class Copies:
         """Drops all copies; those in use are freed later."""
         self._made.clear()
 
-    def trie(self, trie: Any) -> Any:
+    def trie(self, trie: Trie | Tallied) -> Trie | Tallied:
         """The copy of a trie, made on first use. A `Tallied` needs none."""
         if isinstance(trie, Tallied):
             return trie
@@ -310,7 +313,7 @@ class Helper:
         gpu: Gpu,
         copies: Copies,
         tries: Sequence[Trie],
-        beside: Mapping[str, Any],
+        beside: Mapping[str, Array],
         limits: Limits,
         stop: Event,
     ) -> None:
@@ -318,7 +321,7 @@ class Helper:
         self.copies = copies
         self.tries = tries
         self.beside = beside
-        self.given: dict[str, Any] = {}
+        self.given: dict[str, Array] = {}
         self.chunk, self.memory = limits.chunk, limits.memory and limits.spare()
         self.stop = stop
         self.error: BaseException | None = None
@@ -350,9 +353,9 @@ class Helper:
         self.pieces.take(
             claims, parts, lambda part: run(self.gpu, tries, self.given, limits, (part, parts))
         )
-        self.gpu.driver.synchronize()  # the first GPU copies finished arrays
+        self.gpu.driver.synchronize()  # the first GPU may only copy finished arrays
 
-    def _copied(self, name: str, array: Any) -> Any:
+    def _copied(self, name: str, array: Array) -> Array:
         """An argument on this GPU. Counts start at zero on each GPU."""
         if name == COUNTS:
             return np.zeros_like(array)
@@ -360,7 +363,7 @@ class Helper:
             return self.gpu.driver.xp.zeros(array.shape, dtype=array.dtype)
         return self.gpu.driver.copied(array)
 
-    def results(self) -> Iterator[tuple[str, Any]]:
+    def results(self) -> Iterator[tuple[str, Array]]:
         """Its counts, by name."""
         for name, array in self.given.items():
             if name == COUNTS or name.startswith("counts_"):

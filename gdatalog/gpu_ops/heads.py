@@ -1,11 +1,12 @@
-"""Look-ups at the start of a loop's turns, which lanes do for several turns at once.
+"""Finds the *head* of a loop: look-ups at the start of each turn, which the lanes of a tile do for
+several turns at once.
 
-A turn starts with its value, the value's place in an index, and the bounds of its list: a chain of
-loads that wait for each other. The chain depends on the turn only, so the lanes of a tile can do
-those of as many turns at once.
+A turn reads its value, the value's place in an index, and the bounds of its list: a chain of loads,
+each of which waits for the one before. The chain depends on the turn only. So each lane of a tile
+can follow the chain of a turn of its own.
 
-In the form that counts, for profiles, a turn that ends in its head has counted something before its
-end. There, all turns are taken one after the other, and each ends again where its head ended.
+With counters, for profiles, a turn that ends within its head counts something before it ends. So
+the tile repeats these turns, too, and ends each where its head has ended.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ STATE = frozenset({"start", "stop", "trouble"})
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`statements` are done ahead, `rest` in each turn. `variables` are assigned ahead; the rest
-    reads those that are `wanted`. `ends`, where the head counts: the variable that says at which of
-    the head's statements the turn ends, from 1 on, or that it goes on (0)."""
+    """`statements` run ahead, `rest` in each turn. `statements` assign `variables`; `rest` reads
+    those that are `wanted`. `ends`, with counters: the name of the variable that holds the number
+    of the statement of the head at which the turn ends, from 1 on; 0 if it goes on."""
 
     statements: tuple[ast.stmt, ...]
     rest: tuple[ast.stmt, ...]
@@ -39,7 +40,7 @@ class Head:
 
 
 def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
-    """The head of a loop if it is worth doing ahead: if one of its loads waits for another.
+    """The head of a loop, if one of its loads waits for another; else it is not worth while.
 
     `counters`: the names of counters.
     """
@@ -83,8 +84,7 @@ def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
 
 
 def _looks(statement: ast.stmt) -> bool:
-    """Whether a statement only looks something up, or only ends the turn by a test of such
-    values."""
+    """Whether a statement only looks something up, or ends the turn by a test of such values."""
     if isinstance(statement, ast.If):
         ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue)
         return ends and not statement.orelse and _calls(statement.test) <= PURE
@@ -96,8 +96,8 @@ def _looks(statement: ast.stmt) -> bool:
 
 
 def _aside(statement: ast.stmt, counters: Collection[str]) -> bool:
-    """Whether a statement sets the state of the turn or the task, or counts: it may come after the
-    head."""
+    """Whether a statement may run after the head: it counts, or sets the state of the turn or the
+    task."""
     states = {"begin_unit", "ended", "mark_task", "late", "share_turns"}
     kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.Expr, ast.If)
     if counters:
@@ -111,7 +111,7 @@ def _calls(node: ast.AST) -> set[str]:
 
 
 def _loads(node: ast.AST) -> int:
-    """How many loads an expression adds to a chain: 0 or 1."""
+    """The number of loads that an expression adds to a chain: 0 or 1."""
     calls = _calls(node) & (PURE - {"len", "max", "min", "np.int64"})
     return 1 if calls or any(isinstance(n, ast.Subscript) for n in ast.walk(node)) else 0
 

@@ -1,15 +1,14 @@
-"""A level's expansion on a device in one kernel: expands lists, looks values up, compacts.
+"""Expands a level on a device in one kernel, which expands lists, looks values up, and compacts.
 
 Each thread finds the list of its entry (load balancing), reads the value, and searches it in the
-other lists of its row until one does not have it. A block writes its survivors after those of
-earlier blocks (search.cuh). So candidates that fail are never written to memory. The kernel is
-generated for its numbers of lists, types and tests, from building blocks in `kernels/`.
+other lists of its row until one does not have it. A block writes the values that remain after those
+of earlier blocks (search.cuh), so that no other candidate is written to memory. The kernel's source
+is generated for the number of lists, their types and the tests, from building blocks in `kernels/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
@@ -35,7 +34,7 @@ class Searches(ExpressionOperations):
             return found
         types = {"VALUE": type_of(level.values), "SOUGHT": type_of(values)}
         types |= {"OFFSET": "i64", "PARENT": "i64", "PLACE": type_of(found)}
-        args: list[Any]
+        args: list[Array | int]
         if dense is not None:
             least, index = dense
             args = [index, values, found, least, len(index), size]
@@ -81,7 +80,8 @@ class Intersections(Searches):
     def intersect_lists(self, entries: ListEntries, placed: bool) -> Meeting:
         """The entries of lists that occur in every other list of their row, and pass the tests.
 
-        Waits for how many entries are left, and for how many there are unless `size` gives it.
+        Waits for the number of entries that remain; also for the number of all entries, unless
+        `size` gives it.
         """
         xp, values, size, which = self.xp, entries.values, entries.size, entries.which
         ends = xp.cumsum(entries.lengths)
@@ -105,7 +105,8 @@ class Intersections(Searches):
         return Meeting(size, rows, kept[1], kept[2:])
 
     def count_met(self, counts: Array, entries: ListEntries) -> None:
-        """Adds to `counts`, by row, how many entries each list keeps; rows follow each other."""
+        """Adds to `counts[row]` the number of entries of the row's list that remain. Entries of a
+        row must be consecutive."""
         kernel, size, count = FusedText(entries.values, False), entries.size, len(entries.lengths)
         assert size is not None
         others = [lookup._replace(wanted=False) for lookup in entries.others]
@@ -116,9 +117,9 @@ class Intersections(Searches):
 
     def _looked_up(
         self, kernel: FusedText, entries: ListEntries, ends: Array, size: int, kept: list[Array]
-    ) -> list[Any]:
-        """Adds tests and lookups to the kernel. Returns the arguments for them and for the entries,
-        and appends to `kept` an array for each lookup whose places are wanted."""
+    ) -> list[Array | int]:
+        """Adds tests and lookups to the kernel. Returns the arguments for them and for the entries.
+        Appends to `kept` an array for each lookup whose positions are needed."""
         which = entries.which
 
         def of_lists(column: Array) -> Array:
@@ -143,7 +144,7 @@ class Intersections(Searches):
         return args
 
     def _cuts(self, ends: Array, size: int) -> Array:
-        """The rows in which tiles of entries begin (lookup.cuh); empty if there is one tile."""
+        """The row in which each tile of entries begins (lookup.cuh); empty if there is one tile."""
         xp, tiles = self.xp, -(-size // TILE)
         cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
         if tiles > 1:
@@ -169,8 +170,8 @@ class Intersections(Searches):
         return starts, lengths
 
     def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
-        """As `cpu_ops.shortest`, but without each row's least length, which few callers need.
-        Waits."""
+        """Like `cpu_ops.shortest`, but without each row's least length, which few callers need.
+        Waits for the device."""
         size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
         if size:
             args = [*lists, sums, size]
@@ -179,8 +180,8 @@ class Intersections(Searches):
         return totals, least, None
 
     def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """The values common to sorted lists and their positions in each, by expanding the shortest
-        list. Waits for how many there are."""
+        """The values common to sorted lists, and their positions in each. Expands the shortest
+        list. Waits for the number of values."""
         xp = self.xp
         shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
         own, size = lists[shortest], len(lists[shortest])
@@ -202,7 +203,7 @@ class Intersections(Searches):
 
 
 def ranges_text(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
-    """The source of the kernel that cuts lists by comparisons, for these operators and types."""
+    """The source of the kernel that cuts lists by comparisons with these operators and types."""
     params = [
         f"ARRAY(const {type_of(level.values)}) values",
         f"ARRAY(const {type_of(level.offsets)}) offsets",
@@ -265,7 +266,7 @@ class FusedText:
         self.number = 0
 
     def placed(self, places: Array) -> None:
-        """Writes the position of each entry, too."""
+        """Also writes the position of each entry."""
         self._write("at", type_of(places))
         self.looks.append("at[i] = position;")
 
@@ -281,7 +282,7 @@ class FusedText:
         op = "==" if op == "=" else op
         self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
 
-    def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
+    def look_up(self, lookup: Lookup, places: Array | None) -> list[Array | int]:
         """Looks values up in one more list; returns the kernel's arguments for it."""
         level, n = lookup.level, self.number
         self.number += 1
@@ -308,7 +309,7 @@ class FusedText:
         return [*arrays.values(), *sizes.values()]
 
     def text(self, compacted: bool) -> str:
-        """The kernel's source. If it is not compacted, each entry is written at its own number."""
+        """The kernel's source. If it does not compact, it writes each entry at its own number."""
         params = [*self.params, *self.outs, "ARRAY(i64) state", "i64 count", "i64 size", "i64 base"]
         first, then = "next_tile(state)", "= next_tile(state)"
         to = "places_of_kept(keep, to, state, tile, tiles);"

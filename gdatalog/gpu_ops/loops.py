@@ -1,14 +1,13 @@
 """The CUDA source of a printed plan, as one kernel, its arguments, and the layout of its scratch
 memory.
 
-The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until there are none.
+The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until none is left.
 
-Scratch memory is what each tile owns, and what tiles borrow. A tile's buffer would have to be as
-long as the longest list, and almost no list is. If memory does not suffice for such a buffer for
-each tile, each tile has a short buffer and borrows a longer one for lists that do not fit
-(`kernels/walk.cuh`). Few lists are long, but a tile works longer on a long one: the number of
-parts falls with the square root of their length. Rows of bits are still more work, so there are as
-many parts of every length.
+A buffer must have room for the longest list, but almost all lists are far shorter. If memory does
+not suffice for a long buffer for each tile, each tile owns a short part of the buffer, and borrows
+a longer part for lists that do not fit (`kernels/walk.cuh`). Few lists are long, but a tile works
+longer on them; so the number of longer parts falls with the square root of their length. Rows of
+bits are still more work, so that there are as many longer parts of each length.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}
 
-# The numbers of a launch: arguments of every kernel, after the arrays that its tiles share.
+# The numbers that every kernel has as arguments, after the arrays that its tiles share.
 NUMBERS = (
     "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
     "part", "parts",
@@ -65,8 +64,8 @@ finish:
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """`arrays`: the kernel's array arguments after those that all kernels have, in order; `sized`:
-    those that are followed by their length."""
+    """The kernel of a plan. `arrays`: its array arguments, in order, after those that all kernels
+    have. `sized`: the arrays that are followed by their length."""
 
     printed: PrintedPlan
     source: str
@@ -104,7 +103,7 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
     columns = [element(argument.type) for argument in outputs]
     counters = printed.counters
     kept = [counter for counter in counters if counter.kept in printed.source]
-    # A buffer that is filled before the first task is read by all tasks, so it cannot be borrowed.
+    # All tasks read a buffer that is filled before the first task, so a tile cannot borrow it.
     first, _, inside = printed.source.partition("while next_task")
     buffers = tuple(
         argument.name
@@ -170,14 +169,14 @@ def loops_of(printed: PrintedPlan) -> LoopKernel:
 
 
 def _counted(counters: Sequence[Counter]) -> Iterator[str]:
-    """Adds the tile's counters to the totals when the tile ends."""
+    """The lines that add the tile's counters to the totals when the tile ends."""
     for at, counter in enumerate(counters):
         what = "at_least" if counter.again else "add"
         yield f"    {what}_counted(t, {ARRAY}, {at}, {counter.name});"
 
 
 def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:
-    """Loads the top of a root's search tree, by all threads of a block."""
+    """The lines in which all threads of a block load the top of a root's search tree."""
     if root is None:
         return []
     load = f"    const int n_top = load_top({root}, {root}_n, top);"
@@ -236,26 +235,26 @@ class Reason(IntEnum):
 
 
 def capacity(tiles: int) -> int:
-    """How many tasks a ring holds: one for each tile, and as many that wait.
+    """The number of tasks that a ring has room for: one for each tile, and as many that wait.
 
-    A ring is `capacity * SLOT_WORDS` zeros.
+    An empty ring is `capacity * SLOT_WORDS` zeros.
     """
     return 1 << max(1, (2 * tiles - 1).bit_length())
 
 
-# The layout of a launch's scratch memory: what each tile owns, and what tiles borrow.
+# The layout of a launch's scratch memory: the tiles' own parts, and parts that tiles borrow.
 
 
-LEAST = 64  # least elements of a tile's own buffer; below that there are fewer tiles
+LEAST = 64  # least elements of a tile's own part; if there is less memory, fewer tiles run
 LONGER = 1.5  # length of a class of buffers, relative to the class before
-OWN = 8  # the tiles' own parts take 1/8 of the memory, if that is `LEAST` elements each
-BITS = 32  # parts in a word of the bitmap of lent parts: LENT_BITS
+OWN = 8  # the tiles' own parts take 1/8 of the memory, if that gives each `LEAST` elements
+BITS = 32  # parts in a word of the bitmap of lent parts; LENT_BITS in walk.cuh
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An array of which each tile needs `length` elements; a buffer may be shorter. `bits`: rows of
-    bits, one for each value of a list."""
+    """An array of which each tile needs `length` elements, or fewer if it is a buffer. `bits`: the
+    buffer holds rows of bits, one for each value of a list."""
 
     name: str
     length: int
@@ -270,7 +269,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class BufferClass:
-    """Buffers of one class: their lengths by name, and the number of each."""
+    """Longer parts of one class: their length in each buffer, and their number."""
 
     lengths: Mapping[str, int]
     count: int
@@ -278,14 +277,14 @@ class BufferClass:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """`own`: how many elements of each array a tile owns."""
+    """The layout. `own`: the number of elements of each array that a tile owns."""
 
     tiles: int
     own: Mapping[str, int]
     classes: tuple[BufferClass, ...] = ()
 
     def length(self, name: str) -> int:
-        """The elements of an array: all tiles' own parts, and the longer ones after them."""
+        """The number of elements of an array: the own parts of all tiles, then the longer parts."""
         return self.tiles * self.own[name] + sum(
             part.count * part.lengths[name] for part in self.classes if name in part.lengths
         )
@@ -311,7 +310,7 @@ def laid_out(needs: Sequence[Need], tiles: int, room: int) -> Scratch:
     if tiles * all_needs <= room or not buffers:
         return plain
     fixed = all_needs - sum(need.nbytes for need in buffers)
-    if fixed:  # few tiles if tables are large; half the memory is for buffers
+    if fixed:  # large tables leave few tiles; half the memory is for buffers
         tiles = max(1, min(tiles, room // 2 // fixed))
     lengths = [{need.name: need.length for need in buffers}]
     while tiles * _size(buffers, lengths[-1]) > (room - tiles * fixed) // OWN:

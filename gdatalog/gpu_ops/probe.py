@@ -1,11 +1,11 @@
-"""Probes this machine's CUDA: driver, GPUs, CuPy, its compiler, and whether a kernel runs; says
-what is missing, and the command that fixes it.
+"""Probes this machine's CUDA: driver, GPUs, CuPy, its compiler, and whether a kernel runs. Says
+what is missing, and which command fixes it.
 
-`look` goes stage by stage and stops at the first that fails. The result is a value, which
-`checks` explains; tests explain other values.
+`look` probes stage by stage and stops at the first that fails. `checks` explains the resulting
+`Probe`; tests explain made-up ones.
 
-`python -m gdatalog.gpu_ops.probe` prints the extra for this machine's GPU, for make. Without a
-usable GPU it says so on stderr, and exits with 3.
+`python -m gdatalog.gpu_ops.probe`, for make, prints the extra to install for this machine's GPU.
+Without a usable GPU it prints the reason on stderr, and exits with status 3.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was found. Everything after the first failure has its default."""
+    """What `look` found. Fields after the first failure have their defaults."""
 
     visible: str | None = None  # CUDA_VISIBLE_DEVICES
     hardware: bool = False  # the system has an NVIDIA GPU
@@ -82,7 +82,7 @@ def look_at_driver() -> Probe:
 
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
-    """Adds what CuPy reports. Importing it keeps the GPU open in this process."""
+    """Adds what CuPy reports. Once CuPy is imported, this process keeps the GPU open."""
     from gdatalog.codegen.cache import import_cupy
 
     try:
@@ -113,7 +113,7 @@ def _said(problem: Exception) -> str:
 
 
 def _hardware() -> bool:
-    """Whether the system has an NVIDIA GPU, with a driver or without."""
+    """Whether the system has an NVIDIA GPU, even without a driver."""
     if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
         return True
     for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
@@ -159,7 +159,7 @@ def _cards_of(library: ctypes.CDLL) -> Iterator[Card]:
 
 
 def _version() -> str | None:
-    """The driver's version, if the system has a file with it."""
+    """The driver's version, if a file of the system says it."""
     try:
         return Path("/sys/module/nvidia/version").read_text().strip()
     except OSError:
@@ -176,7 +176,7 @@ def _packages() -> Iterator[tuple[str, str]]:
             continue
 
 
-# Diagnoses a CUDA installation: what a probe found missing, and the command that fixes it.
+# Diagnoses a CUDA installation from a probe.
 
 
 LEAST_CAPABILITY = (7, 0)  # of the GPU: independent thread scheduling, acquire and release
@@ -200,9 +200,9 @@ _INSTALL = "python -m pip install"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One step of the diagnosis: what was found, and how to fix it if it is wrong.
+    """One step of the diagnosis: what the probe found, and how to fix it if it is wrong.
 
-    `absent`: the machine has no such thing, which is not an error.
+    `absent`: the machine lacks it, which is not an error.
     """
 
     name: str

@@ -1,11 +1,10 @@
-"""Arrays and sets of rows on a device: compaction, expansion, bitmaps; sorting, duplicates, groups,
-membership; and rows as marks, one byte for each row that may occur.
+"""Operations on arrays and sets of rows on a device: compaction, expansion, bitmaps; sorting,
+duplicates, groups, membership; and rows as marks, one byte for each possible row.
 
-The device version of `cpu_ops/arrays.py`, `storage/rows.py`, and of marked rows in
-`cpu_ops/intersection.py`. Reductions return device arrays, and reading one on the host costs a
-round trip; docstrings say which functions wait for the device. Rows whose columns fit into 63 bits
-are packed into one integer each, and a radix sort orders these; wider rows are sorted column by
-column.
+The device version of `cpu_ops/arrays.py`, of `storage/rows.py`, and of marked rows in
+`cpu_ops/intersection.py`. Reductions return device arrays, which take a round trip to read on the
+host; docstrings say which functions wait for the device. Rows whose columns fit into 63 bits are
+packed into one integer each and radix-sorted; wider rows are sorted column by column.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gdatalog.account import spending
 from gdatalog.cpu_ops.arrays import sort_across
@@ -25,6 +25,7 @@ from gdatalog.storage.on_device import DeviceStore
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, RowPacking
 
 Array = Any  # a device array: CuPy's on a GPU
+Columns = tuple[Array, ...]
 Box = Sequence[tuple[int, int]]
 
 _ROWS = '#include "rows.cuh"\n'
@@ -51,7 +52,7 @@ class Arrays:
         found: list[int] = together.tolist()
         return found
 
-    def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
+    def to_host(self, columns: Sequence[Array]) -> Columns:
         """Copies columns to host memory, as NumPy arrays."""
         with spending("moving", sum(int(column.nbytes) for column in columns)):
             return tuple(column.get() for column in columns)
@@ -80,31 +81,37 @@ class Arrays:
         return self.xp.int32 if size < 1 << 31 else self.xp.int64
 
     def state_of(self, size: int) -> Array:
-        """The zeroed state of a compaction: two words and one for each tile (search.cuh)."""
+        """The initial state of a compaction: two zeros, and one for each tile (search.cuh)."""
         return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
 
     def kept(self, found: Array, state: Array, *more: Array) -> Any:
-        """The first entries of arrays that a compaction has filled. Waits for their count."""
+        """The entries that a compaction has written to arrays. Waits for their count."""
         count = int(state[1])
-        if 2 * count < len(found):  # copy, to free the unused rest
+        if 2 * count < len(found):  # a copy frees the unused rest
             parts = [part[:count].copy() for part in (found, *more)]
         else:
             parts = [part[:count] for part in (found, *more)]
         return parts if more else parts[0]
 
     def counts_of_marks(self, marks: Array) -> Array:
-        """How many bits are set in each run of `RUN` words of a bitmap."""
+        """The number of set bits in each run of `RUN` words of a bitmap."""
         words = len(marks)
         counts = self.xp.empty(-(-words // RUN), dtype=self.xp.int64)
         self.kernels.launch(_ROWS, "count_marks", {}, words, [marks, counts, words])
         return counts
 
     def rows_of_marks(
-        self, marks: Array, counts: Array, first: int, end: int, box: Box, dtypes: Sequence[Any]
+        self,
+        marks: Array,
+        counts: Array,
+        first: int,
+        end: int,
+        box: Box,
+        dtypes: Sequence[np.dtype[np.generic]],
     ) -> tuple[Array, ...]:
-        """The rows that runs `first` to `end` of a bitmap mark, ascending. `counts`: set bits of
-        every run; `box`: each column's least value and number of values. Waits for the number of
-        rows."""
+        """The rows that the runs from `first` to `end` of a bitmap mark, ascending. `counts`: the
+        number of set bits in each run. `box`: the least value and the number of values of each
+        column. Waits for the number of rows."""
         xp, marks, divisor = self.xp, marks[first * RUN : end * RUN], 1
         ends = xp.cumsum(counts[first:end])
         starts, size = ends - counts[first:end], int(ends[-1])
@@ -120,7 +127,7 @@ class Arrays:
         return tuple(reversed(columns))
 
     def expand(self, starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
-        """Each position of each list as (row, position), row by row, by load-balancing search.
+        """Each position of each list as (row, position), row by row. Uses load-balancing search.
 
         Waits for the total length unless `size` gives it.
         """
@@ -136,13 +143,13 @@ class Arrays:
     def pieces(
         self, lengths: Array, limit: int, total: int | None = None
     ) -> Iterator[tuple[int, int, int, int, int]]:
-        """As `cpu_ops.pieces`. Waits once a piece; once in all if everything is one piece and
-        `total` is not given."""
+        """Like `cpu_ops.pieces`. Waits for the device once for each piece; if there is only one
+        piece, once or, with `total`, never."""
         xp, rows = self.xp, len(lengths)
         if not rows:
             return
         if total is None:
-            # Long lists are clipped: the sum of all lengths may overflow.
+            # Long lists are clipped, since the sum of all lengths may overflow.
             total = int(xp.minimum(lengths, limit + 1).sum())
         if total <= limit:
             if total:
@@ -151,8 +158,8 @@ class Arrays:
         ends = xp.cumsum(xp.minimum(lengths, limit + 1))
         row, before = 0, 0
         while row < rows:
-            # The first row whose list ends beyond the piece, the sums before and after it, its
-            # length.
+            # The first row whose list ends beyond the piece; the sums of lengths before and after
+            # it; its length.
             behind = xp.searchsorted(ends, xp.asarray([before + limit]), side="right")[0]
             last, following = xp.maximum(behind - 1, 0), xp.minimum(behind, rows - 1)
             stop, end, next_end, long = self.numbers(
@@ -182,9 +189,6 @@ class Arrays:
         return sort_across(columns, self.xp)
 
 
-Columns = tuple[Array, ...]
-
-
 class DevicePacking(RowPacking):
     """The bits of each column in a packed row, for a device's arrays."""
 
@@ -206,7 +210,7 @@ class DevicePacking(RowPacking):
                 packed |= mine
         return columns[0].astype(np.int64) * 0 if packed is None else packed
 
-    def unpack(self, packed: Array, dtypes: Sequence[Any]) -> Columns:
+    def unpack(self, packed: Array, dtypes: Sequence[npt.DTypeLike]) -> Columns:
         columns: list[Array] = []
         packed = packed.astype(np.int64)
         below = sum(self.bits)
@@ -288,13 +292,13 @@ class RowOperations(Arrays):
         return self.sort_rows(rows)
 
     def order_rows(self, columns: Sequence[Array]) -> Array:
-        """A stable sort order of rows that do not fit into 63 bits."""
+        """The stable sort order of rows that do not fit into 63 bits."""
         xp = self.xp
         found: Array = xp.lexsort(xp.stack([column.astype(xp.int64) for column in columns[::-1]]))
         return found
 
     def _ordered(self, columns: Sequence[Array]) -> tuple[Array, Array]:
-        """A stable sort order of rows, and a mask of the sorted rows that differ from the one
+        """The stable sort order of rows, and a mask of the sorted rows that differ from the one
         before."""
         packing = self.packing(columns)
         if packing is None:
@@ -336,14 +340,15 @@ class RowOperations(Arrays):
         return DeviceGraph(rows)
 
     def merged(self, runs: Sequence[Array]) -> Array:
-        """Sorted arrays as one. A radix sort takes no longer than a merge would."""
+        """Merges sorted arrays. A radix sort takes no longer than a merge."""
         if len(runs) == 1:
             return runs[0]
         found: Array = self.xp.sort(self.xp.concatenate(runs))
         return found
 
     def narrowed(self, columns: Sequence[Array]) -> Columns:
-        """The same integers in 32 bits where a column's fit, else in 64, in one round trip."""
+        """The same integers; each column in 32 bits if its values fit, else in 64. Takes one round
+        trip."""
         xp = self.xp
         wide = [column for column in columns if column.dtype != xp.int32]
         fits = iter([a >= INT32_MIN and b <= INT32_MAX for a, b in self.spans(wide)])
@@ -355,7 +360,7 @@ class RowOperations(Arrays):
         )
 
 
-# A set of rows on a device as marks: one byte for each row that may occur.
+# A set of rows on a device as marks, one byte for each possible row.
 
 
 class DeviceMarkedRows(MarkedRows):
@@ -372,7 +377,9 @@ class DeviceMarkedRows(MarkedRows):
         return self.ops.spans(rows)
 
     def _grow(self, packing: RowPacking) -> None:
-        known = None if self._packing is None else self.rows([np.int64] * len(packing.bits))
+        known = (
+            None if self._packing is None else self.rows([np.dtype(np.int64)] * len(packing.bits))
+        )
         self._packing, self._marks = packing, self.zeros(1 << sum(packing.bits))
         if known is not None:
             self.add(known)
@@ -384,6 +391,6 @@ class DeviceMarkedRows(MarkedRows):
     def count(self) -> int:
         return len(self.ops.survivors(self._marks))
 
-    def rows(self, dtypes: Sequence[Any]) -> Columns:
+    def rows(self, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
         assert self._packing is not None
         return self._packing.unpack(self.ops.survivors(self._marks), dtypes)

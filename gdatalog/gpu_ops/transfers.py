@@ -1,12 +1,14 @@
-"""Transfers of the host's tries to a device: pages that kernels read in place, and slices.
+"""Gives a device the host's tries: in pages that kernels read in place, or as slices.
 
-A trie in pages is written to a range of pages once, and stays there as long as the trie does. Pages
-that are read much are placed on the device during a join (`plan/schedule.py` chooses them).
+**Pages.** A trie is written to a range of pages once, and stays there as long as the trie lives.
+During a join, the pages that it reads most are placed on the device (`plan/schedule.py` chooses
+them).
 
-Slices are copied for one cell while another one runs. Threads fill pinned buffers in turn, and the
-device copies them in a stream of its own. `plan.cells.SliceCache` decides which slices stay on the
-device and which go. Kernels wait on the device for the copies that they read, and for no others.
-All arrays of a slice are in one allocation, so that most slices are one copy.
+**Slices.** The slices of the next cell are copied while the current cell runs. A thread fills one
+pinned buffer after the other, and the device copies them in a stream of its own.
+`plan.cells.SliceCache` decides which slices stay on the device. A kernel waits for the copies that
+it reads, and for no others. All arrays of a slice lie in one allocation, so that most slices take
+one copy.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from gdatalog.cancellation import PATIENCE
 from gdatalog.gpu_ops.cupy_driver import CupyCopied, CupyDriver
 from gdatalog.gpu_ops.virtual_pages import Pages
 from gdatalog.plan.cells import Sizes, Slice, SliceCache
+from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_parts, in_ranges
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import (
@@ -36,12 +39,12 @@ from gdatalog.storage.trie_builder import (
 from gdatalog.threads import PoolTask, begun
 
 BUFFERS, BUFFER = 2, 1 << 25  # the number of pinned buffers, and their bytes
-SMALLEST = 1 << 12  # bytes of one if there is little to write or copy
+SMALLEST = 1 << 12  # bytes of a pinned buffer if there is little to write or copy
 ALIGNED = 8  # bytes: the alignment of arrays
 
 
 class CopyStopped(Exception):
-    """The rest of the copies is not needed."""
+    """Nobody needs the remaining copies."""
 
 
 class _There:
@@ -62,7 +65,7 @@ class _There:
         self.made: dict[str, Trie] = {}  # by label
 
     @property
-    def arrays(self) -> list[Any]:
+    def arrays(self) -> list[Array]:
         return [
             self.bytes[begin : begin + piece.nbytes].view(piece.dtype)
             for begin, piece in zip(self.begins, self.pieces, strict=True)
@@ -80,7 +83,7 @@ class Slices:
         sizes: Mapping[Hashable, Sizes],
         poll: Callable[[], None],
     ) -> None:
-        """`tries`: the tries of the host, by the indexes that slices name."""
+        """`tries`, `sizes`: the host's tries, by the index that a `Slice` names."""
         self.driver = driver
         self.tries = tries
         self.shelf = SliceCache(room, sizes)
@@ -91,11 +94,11 @@ class Slices:
         self._buffers = [self._copier.pinned(size) for _ in range(BUFFERS)]
         self._busy: list[CupyCopied | None] = [None] * BUFFERS
         self._there: dict[Slice, _There] = {}
-        self._labels: dict[Hashable, Any] = {}
+        self._labels: dict[Hashable, Array] = {}
         self._task: PoolTask | None = None
         self._error: BaseException | None = None
         self._stopped = False
-        # A thread that spins until a kernel ends would keep the GIL from the thread that copies.
+        # A thread that spins until a kernel ends would take the GIL from the thread that copies.
         self._spun, driver.spins = driver.spins, False
 
     @property
@@ -103,8 +106,8 @@ class Slices:
         return self.shelf.total
 
     def enter(self, now: Sequence[Slice], coming: Sequence[Slice]) -> None:
-        """Starts a cell that reads slices. On return they are on the device, or kernels wait for
-        them; those of the next cell are being copied."""
+        """Starts a cell. On return its slices are on the device, or kernels will wait for them; and
+        a thread copies the slices of the next cell."""
         self._settle()
         self._begin(self.shelf.enter(now, coming))
         self._settle()
@@ -144,7 +147,7 @@ class Slices:
             self._labels.clear()
             self._buffers, self._task = [], None
 
-    def _labels_of(self, index: Hashable) -> Any:
+    def _labels_of(self, index: Hashable) -> Array | None:
         labels = self.tries[index].labels
         if labels is not None and index not in self._labels:
             with spending("moving", labels.nbytes):
@@ -154,8 +157,8 @@ class Slices:
     # ------------------------------------------------------------------------------- copying
 
     def _begin(self, slices: Sequence[Slice]) -> None:
-        """Starts a thread that copies slices; allocates their arrays where others have been
-        freed."""
+        """Allocates the arrays of slices, after others have been freed, and starts a thread that
+        copies them."""
         for one in [one for one in self._there if one not in self.shelf.held]:
             del self._there[one]
         if not slices:
@@ -209,7 +212,7 @@ class Slices:
                 low, high = max(start, begin), min(end, begin + piece.nbytes)
                 if low < high:
                     here = buffer[low - start : high - start].view(piece.dtype)
-                    # one thread is slower than the link
+                    # A single thread is slower than the link to the device.
                     _fill(by_parts, piece, here, (low - begin) // piece.dtype.itemsize)
             self._copier.copy(there.bytes, start, buffer[: end - start])
             self._busy.append(self._copier.copied())
@@ -219,7 +222,7 @@ class Slices:
             there.longest.append(int(lengths.max()) if len(lengths) else 0)
 
 
-# Tries of the host that a device's kernels read in place, page by page.
+# Tries of the host that a device's kernels read in place.
 
 
 class PagedTrie:
@@ -250,7 +253,7 @@ class Paged:
         return self.driver.page
 
     def made(self, trie: Trie) -> PagedTrie | None:
-        """A trie in pages, if it has been written already."""
+        """A trie in pages, if it has been written to pages."""
         return self._kept.get(trie)
 
     def of(self, trie: Trie, poll: Callable[[], None]) -> PagedTrie:
@@ -289,7 +292,7 @@ class Paged:
         try:
             return self.driver.pages(size)
         except MemoryError:
-            self.forget()  # what other queries have left
+            self.forget()  # frees the tries of other queries
         return self.driver.pages(size)  # not in `except`: the error keeps memory
 
     # ------------------------------------------------------------------------------- writing
@@ -314,11 +317,11 @@ class Paged:
                     _fill(in_ranges, piece, here.view(piece.dtype), start)
                     busy.append(pages.write(layout.starts[name] + start * width, here))
         finally:
-            for copied in busy:  # before the buffers are freed
+            for copied in busy:  # the buffers must not be freed before
                 copied.wait()
 
 
-def _fill(spread: Callable[..., None], piece: ArraySlice, here: Any, start: int) -> None:
+def _fill(spread: Callable[..., None], piece: ArraySlice, here: Array, start: int) -> None:
     """Fills elements from `start` on with several threads."""
 
     def part(rows: slice) -> None:

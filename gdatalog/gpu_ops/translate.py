@@ -1,27 +1,32 @@
 """Translates printed loops, which are Python, to CUDA.
 
 The printer writes a small part of Python: names, arithmetic, comparisons, calls of known functions,
-`if`, `for` over a range, `while`, `continue`, `break`, `return` of a status. The syntax tree is
-translated to C++ statement by statement. Names get types from what they are assigned. They are
-declared at the top of the function, so that no jump crosses a declaration.
+`if`, `for` over a range, `while`, `continue`, `break`, `return` of a status. This module translates
+the syntax tree statement by statement. It infers the types of names from their assignments, and
+declares all names at the top of the function, so that no jump crosses a declaration.
 
-Some forms are for tiles only. In `for i in lanes(low, high)`, each lane takes turns of its own;
-`continue` jumps to the end of the turn, where all lanes meet and write their rows. `lanes(low,
-high, unit, base)` are the turns of a unit, counted from `base`. The rest of them can be given to
-other tiles, which lowers `high`, a variable. `for j in spread(low, high)`, the last statement of
-such a turn, is a loop whose turns the lanes share: those of the ranges of all lanes. Of
-`spread(low, high, array, values, length)`, only the places count where the array has one of these
-values. `for i in units(low, high)` is like `lanes`, for units of the task. `for i in turns(low,
-high)` is a range whose end may become lower on the way. `emit(...)` outputs a row,
-`emit_fresh(marks, place, ...)` one that was not marked, and `mark(marks, place)` only marks a row.
-`length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. A lane on
-its own does at most one of these in a turn, and it takes effect where the lanes meet. `leads()` is
-true for one lane.
+Some forms are for tiles only:
 
-If a loop's turns start with look-ups, the lanes do those of as many turns at once (`heads.py`), and
+- `for i in lanes(low, high)`: each lane takes turns of its own. `continue` jumps to the end of the
+  turn, where all lanes converge and write their rows.
+- `for i in lanes(low, high, unit, base)`: the same for the turns of a unit, counted from `base`.
+  The tile can give the remaining turns to other tiles; this lowers `high`, a variable.
+- `for j in spread(low, high)`, the last statement of a turn of lanes: the lanes share the turns of
+  the ranges of all lanes. `spread(low, high, array, values, length)` has only the positions at
+  which the array has one of these values.
+- `for i in units(low, high)`: like `lanes`, for units of the task.
+- `for i in turns(low, high)`: a range whose end may become lower on the way.
+- `emit(...)` outputs a row, `emit_fresh(marks, place, ...)` a row that was not marked;
+  `mark(marks, place)` only marks a row.
+- `length = add_tally(counts, values, length, key, low, amount)` adds to a table of counts. A
+  diverged lane emits, marks or adds at most once in a turn; this takes effect where the lanes
+  converge.
+- `leads()` is true for one lane.
+
+If a loop's turns start with look-ups, each lane first does those of a turn of its own (`heads.py`);
 the tile then takes one turn after the other.
 
-The form for profiles has counters. Work that is undone does not count: counters are then reset to
+For profiles the function has counters. Work that is undone does not count: counters are reset to
 their values at the mark.
 """
 
@@ -56,7 +61,7 @@ class Translation(CodeEmitter):
     _turns: int = 0
 
     def body(self, source: str) -> list[str]:
-        """The statements of the one function of a text, which uses the state of its tile."""
+        """The statements of a module's function, which uses the state of its tile."""
         for number, line in enumerate(source.splitlines(), 1):
             code, mark, comment = line.partition("  # ")
             if mark and code.strip():
@@ -152,8 +157,7 @@ class Translation(CodeEmitter):
                 raise AssertionError(ast.unparse(node))
 
     def _buffer(self, args: Sequence[ast.expr]) -> int | None:
-        """The number of the buffer that an intersection writes, unless one of its lists is in
-        it."""
+        """The number of the buffer that an intersection writes, unless it also reads it."""
         first, into = (arg.id if isinstance(arg, ast.Name) else "" for arg in (args[0], args[-1]))
         return self.buffers.index(into) if into in self.buffers and into != first else None
 
@@ -178,7 +182,7 @@ class Translation(CodeEmitter):
                 pass
 
     def _own(self, name: str) -> None:
-        """The tile returns what it borrowed of a buffer, and uses its own part."""
+        """The tile returns the part that it has borrowed of a buffer, and uses its own part."""
         self._line(f"return_rooms(t, lent, borrowed, {self.buffers.index(name)});")
         self._line(f"{name} = {name}_own;")
 
@@ -229,7 +233,7 @@ class Translation(CodeEmitter):
             self._block(node.body)
 
     def _looked_up(self, name: str, ends: str, end: str, head: Head) -> None:
-        """A loop that starts with look-ups: lanes do those of as many turns at once."""
+        """A loop whose turns start with look-ups, which each lane does for a turn of its own."""
         self._turns += 1
         out, first = f"loop{self._turns}", f"{name}_first"
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
@@ -281,10 +285,8 @@ class Translation(CodeEmitter):
     def _lanes_loop(
         self, name: str, low: str, high: str, body: Sequence[ast.stmt], units: bool = False
     ) -> None:
-        """Turns by lanes: each does its own, then all meet to write their rows.
-
-        Of `units`, as many start at once as there are lanes.
-        """
+        """A loop in which each lane takes turns of its own; after each, all lanes converge to write
+        their rows. `units`: as many units start at once as there are lanes."""
         assert self._inside is None
         first, end = f"{name}_first", f"{name}_end"
         start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
@@ -300,7 +302,8 @@ class Translation(CodeEmitter):
             self._turn(f"{name} < {end}", body, [name])
 
     def _shared_lanes(self, name: str, bounds: Sequence[str], body: Sequence[ast.stmt]) -> None:
-        """Turns of a unit by lanes. Before each strip of turns, the tile may give away the rest."""
+        """The same for the turns of a unit. Before each strip of turns, one for each lane, the tile
+        may give the rest to others."""
         assert self._inside is None
         low, end, unit, base = bounds
         first, behind = f"{name}_first", f"{name}_first + LANES"
@@ -312,8 +315,8 @@ class Translation(CodeEmitter):
             self._turn(f"{name} < {end}", body, [name])
 
     def _turn(self, test: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """A turn of each lane. If it ends in a loop over a range that lanes share, all meet before
-        that. `own`: the variables that each lane has a value of."""
+        """A turn of each lane. If it ends in a loop whose turns the lanes share, they converge
+        before that. `own`: the variables of which each lane has its own value."""
         self._turns += 1
         last = body[-1] if body else None
         shared = last if isinstance(last, ast.For) and _kind(last) == "spread" else None
@@ -344,8 +347,8 @@ class Translation(CodeEmitter):
         self._shared_turns(name, shared.body, [*own, *assigned_in(head)])
 
     def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """The lanes share the turns of their ranges: in each turn a lane reads the variables of the
-        lane whose range it is."""
+        """The lanes share the turns of their ranges. In each turn, a lane reads the variables of
+        the lane whose range has the turn."""
         before = dict(self._renamed)
         at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
         with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
@@ -359,8 +362,8 @@ class Translation(CodeEmitter):
     def _turns_of_keys(
         self, name: str, keys: Sequence[str], body: Sequence[ast.stmt], own: Sequence[str]
     ) -> None:
-        """Where a table has far fewer keys than a lane's range has values, all lanes look these up
-        there, and it has no turns to be shared."""
+        """If a table has far fewer keys than a lane's range has values, all lanes look the keys up
+        in that range, and share none of its turns."""
         array, values, length = keys
         before = dict(self._renamed)
         left, rank, at, few = f"{name}_left", f"{name}_rank", f"{name}_at", f"{name}_few"
@@ -381,7 +384,7 @@ class Translation(CodeEmitter):
         self._renamed = before
 
     def _theirs(self, name: str, rank: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
-        """What the lane has of its own whose turns these are."""
+        """Reads the own variables of the lane whose range has the turn."""
         before, assigned = dict(self._renamed), assigned_in(body)
         for variable in dict.fromkeys(own):
             if any(variable in names_in(node) for node in body):
@@ -399,7 +402,7 @@ class Translation(CodeEmitter):
 
     @contextmanager
     def _alone(self, test: str) -> Iterator[None]:
-        """Statements that each lane runs on its own, up to where all meet again."""
+        """Statements that each lane runs on its own, until all lanes converge."""
         self._inside = LanesLoop(f"turn{self._turns}")
         with self._braces(f"if ({test})"):
             yield

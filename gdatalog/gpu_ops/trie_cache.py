@@ -1,14 +1,14 @@
 """Caches relations' rows and tries on a device between queries, within a memory budget.
 
-A relation's columns are copied to the device once, and its tries are built there. They are cached
-by the relation's rows and freed with them, and so is what kernels derive from tries. Beyond the
-budget, the least recently used are dropped, but none that is in use; rows that are nowhere else are
-copied to the host first. An allocation that fails is retried once, after everything unused has been
-dropped.
+A relation's columns are copied to the device once, and its tries are built there. The cache keeps
+both, and what kernels derive from tries, as long as the relation's rows live. If the cache exceeds
+the budget, it drops the least recently used entries, except those in use. Before it drops rows that
+are nowhere else, it copies them to the host. If an allocation fails, it drops everything unused,
+and the allocation is retried once.
 
-Tries are built as `storage/trie_builder.py` does with NumPy: rows are packed into integers, which
-one radix sort orders. A node begins where a value differs from the one before. Each level waits
-once, for its number of nodes.
+Tries are built as in `storage/trie_builder.py`: rows are packed into integers and radix-sorted. A
+node begins where a value differs from the one before. Each level waits for the device once, for its
+number of nodes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
+
+import numpy.typing as npt
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
@@ -29,16 +31,16 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel, TrieName, first_levels, trie_name
 
-HELD = 4  # times the bytes of rows are needed to copy and count them
-SHARE = 0.75  # of the device's free memory: the rest is for queries
+HELD = 4  # copying and counting rows takes this many times their bytes
+SHARE = 0.75  # the share of the free memory that the cache may take; the rest is for queries
 
 Made = TypeVar("Made")
 Names = tuple[TrieName, ...]
 
 
 class _Indexes:
-    """What is cached of one relation, and when each was used: rows under None, tries by name, and
-    what is derived from several tries by their names."""
+    """The cache entries of one relation, and when each was last used: its rows under None, tries by
+    name, and what is derived from several tries by their names."""
 
     __slots__ = ("derived", "symmetric", "tries", "used")
 
@@ -56,7 +58,7 @@ class DeviceTries:
     """The tries on one device, and the rows that they are built from."""
 
     def __init__(self, driver: CupyDriver, ops: DeviceOps, limit: int | None = None) -> None:
-        """`limit`: the user's limit for all of it, in bytes."""
+        """`limit`: the user's limit for the whole cache, in bytes."""
         self.driver = driver
         self.ops = ops
         self.limit = limit
@@ -97,10 +99,9 @@ class DeviceTries:
     # ---------------------------------------------------------------------------------- tries
 
     def hold(self, relation: Relation) -> None:
-        """Registers a relation whose rows may be on the device. Many rows are copied there, if
-        there is memory for them and for counting them.
-
-        The device counts them for the planner sooner than the CPU.
+        """Registers a relation whose rows may be on the device. If there are many rows, copies them
+        to the device if it has memory for them and for counting them, since it counts them for the
+        planner sooner than the CPU.
         """
         if relation.remote is not None and relation.remote.unfetched:
             return
@@ -153,8 +154,8 @@ class DeviceTries:
         return trie
 
     def derived(self, tries: Sequence[Trie], make: Callable[[], Trie]) -> Trie:
-        """What `make` computes from these tries alone: cached as they are, if they are cached and
-        of one relation."""
+        """What `make` computes from these tries alone. If the tries are cached, and are of one
+        relation, so is the result."""
         for held in self._held.values():
             names = {id(trie): name for name, trie in held.tries.items()}
             if all(id(trie) in names for trie in tries):
@@ -207,16 +208,16 @@ class DeviceTries:
         return rows
 
     def _expected(self, relation: Relation, order: Sequence[int]) -> int:
-        """About how many bytes a trie takes, and its rows if they have to be copied first."""
+        """About how many bytes a trie takes, with its rows if they have to be copied first."""
         copied = 0 if self._rows_there(relation.store) is not None else len(relation.types)
         return 8 * relation.at_most * (len(order) + copied)
 
     # ---------------------------------------------------------------------------- letting go
 
     def shrink(self, most: int, everything: bool = False) -> None:
-        """Drops the least recently used until no more than `most` bytes are cached.
+        """Drops the least recently used entries until no more than `most` bytes are cached.
 
-        `everything`: rows that are nowhere else, too, which are copied to the host.
+        `everything`: also rows that are nowhere else, after copying them to the host.
         """
         if self.nbytes <= most and not everything:
             return
@@ -301,7 +302,7 @@ def build(
     if not order:
         return Trie((), passing(ops, rows, tests), None)
     width = len(rows.as_they_are())
-    # Weights count rows that differ only in dropped columns, so duplicates go first.
+    # Weights count rows that differ only in dropped columns, so duplicates are dropped first.
     columns = rows.distinct() if weighted and len(order) < width else rows.as_they_are()
     in_order = rows.known == KnownRows.SORTED and list(order) == list(range(len(order)))
     length = len(columns[0])
@@ -384,7 +385,7 @@ def _lengths(ops: DeviceOps, starts: Array, end: int) -> Array:
     return lengths
 
 
-def _with_end(ops: DeviceOps, starts: Array, end: int, dtype: Any) -> Array:
+def _with_end(ops: DeviceOps, starts: Array, end: int, dtype: npt.DTypeLike) -> Array:
     offsets: Array = ops.xp.empty(len(starts) + 1, dtype=dtype)
     offsets[:-1] = starts
     offsets[-1:] = end

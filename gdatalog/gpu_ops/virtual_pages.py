@@ -1,9 +1,9 @@
 """Ranges of addresses whose pages are in a GPU's memory or in the host's.
 
-Kernels read such a range like other memory. Every page has host memory. A page that is *placed* has
-a copy on the GPU as well, which is mapped in its stead until it is removed. Without virtual memory,
-a range is pinned memory of the host, and no page is placed. Pages are allocated and mapped to
-addresses by functions of CUDA's driver library.
+Kernels read such a range like other memory. Every page has host memory. A page that is *placed*
+also has memory on the GPU, to which its address is mapped instead. CUDA's driver library allocates
+pages and maps them to addresses. Without virtual memory, a range is pinned memory of the host, and
+no page is placed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
+import numpy.typing as npt
+
+from gdatalog.storage.table import Array
 
 # CUDA's virtual memory: allocates pages on a GPU or the host, and maps them to addresses.
 
@@ -38,7 +41,7 @@ class Refused(Exception):
 
 
 def unless_refused() -> AbstractContextManager[None]:
-    """Ignores errors of freeing pages, so that what follows is freed all the same."""
+    """Ignores an error of freeing a page, so that the other pages are freed all the same."""
     return suppress(Refused, MemoryError)
 
 
@@ -65,8 +68,8 @@ class _Access(ctypes.Structure):
 
 
 class VirtualMemory:
-    """Allocates and maps pages of GPU `number`, by the driver's library. `page`: the bytes of
-    one."""
+    """Allocates and maps pages of GPU `number`, with the driver's library. `page`: the bytes of a
+    page."""
 
     def __init__(self, number: int) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -104,14 +107,15 @@ class VirtualMemory:
         return int(found.value)
 
     def created(self, on_device: bool) -> int:
-        """Allocates a page, which is not mapped yet."""
+        """Allocates a page, without mapping it."""
         found = ctypes.c_uint64()
         properties = self._properties(self._on_device if on_device else self._on_host)
         self._call("cuMemCreate", ctypes.byref(found), self.page, ctypes.byref(properties), 0)
         return int(found.value)
 
     def map(self, address: int, handles: Sequence[int]) -> None:
-        """Maps pages to consecutive addresses from `address` on; none of them if it fails."""
+        """Maps pages to consecutive addresses from `address` on; all of them, or none if it
+        fails."""
         done = 0
         try:
             for at, handle in enumerate(handles):
@@ -143,7 +147,7 @@ class VirtualMemory:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Makes the GPU current in this thread: pages may be freed while another one is."""
+        """Makes the GPU current in this thread. Another one may be current when pages are freed."""
         before = ctypes.c_void_p()
         self._call("cuCtxGetCurrent", ctypes.byref(before))
         if before.value == self._context.value:
@@ -190,12 +194,11 @@ WORD = 8  # bytes: pages are copied word by word
 
 
 class VirtualPages:
-    """A range of addresses that kernels read like other memory; each page is in the host's memory
-    or the device's. It is freed with its last array. `page`: the bytes of a page; `count`: the
-    number of pages.
+    """A range of addresses whose pages are in the host's memory or the device's. The range is freed
+    with its last array. `page`: the bytes of a page; `count`: the number of pages.
 
     `copy` copies bytes from one address to another with a kernel. `array` makes an array at an
-    address; it keeps its last argument alive.
+    address, which keeps its last argument alive.
     """
 
     def __init__(
@@ -203,7 +206,7 @@ class VirtualPages:
         memory: VirtualMemory,
         size: int,
         copy: Callable[[int, int, int], None],
-        array: Callable[[int, int, Any, Any], Any],
+        array: Callable[[int, int, npt.DTypeLike, object], Array],
         copied: Callable[[], Any],
     ) -> None:
         self.page = memory.page
@@ -230,20 +233,20 @@ class VirtualPages:
         """The numbers of the pages on the device."""
         return frozenset(self._placed)
 
-    def array(self, at: int, length: int, dtype: Any) -> Any:
+    def array(self, at: int, length: int, dtype: npt.DTypeLike) -> Array:
         """An array in the range, from byte `at` on."""
         return self._array(self._address + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Any:
-        """Starts writing a pinned buffer to the range, from byte `at` on; returns when it is there,
-        as `CupyCopied`. Kernels launched later read it. Whole words are written: no other array may
-        begin in the padding of the last word."""
+    def write(self, at: int, here: Array) -> Any:
+        """Starts writing a pinned buffer to the range, from byte `at` on. Kernels launched later
+        read it. Wait for the result, a `CupyCopied`, before you change the buffer. Writes whole
+        words, so that no other array may begin in the padding of the last word."""
         self._copy(here.ctypes.data, self._address + at, here.nbytes)
         return self._copied()
 
     def place(self, wanted: Collection[int]) -> None:
-        """Moves these pages to the device, as far as the driver can, and all others to the host.
-        Contents and addresses stay. Waits for all kernels."""
+        """Moves these pages to the device, as far as it has memory, and all others to the host.
+        Contents and addresses stay the same. Waits for all kernels."""
         leaving = sorted(self._placed.keys() - set(wanted))
         coming = sorted(set(wanted) - self._placed.keys())
         holes: set[int] = set()
@@ -299,8 +302,8 @@ class VirtualPages:
         self._mapped.add(number)
 
     def _swap(self, number: int, handle: int) -> None:
-        """Maps other memory for a page. Both hold its data; if this fails, the old memory is mapped
-        again."""
+        """Maps a page to other memory, which already holds its data. If this fails, maps the old
+        memory again."""
         self._memory.unmap(self._address + number * self.page, 1)
         self._mapped.remove(number)
         try:
@@ -354,17 +357,21 @@ class PinnedPages:
     placed: frozenset[int] = frozenset()
 
     def __init__(
-        self, held: Any, size: int, array: Callable[[int, int, Any, Any], Any], copied: Any
+        self,
+        held: Any,
+        size: int,
+        array: Callable[[int, int, npt.DTypeLike, object], Array],
+        copied: Any,
     ) -> None:
         """`held`: the pinned memory, with its address as `ptr`."""
         self.count = -(-size // self.page)
         self._held, self._array, self._copied = held, array, copied
         self._bytes = np.frombuffer(held, np.uint8, size)
 
-    def array(self, at: int, length: int, dtype: Any) -> Any:
+    def array(self, at: int, length: int, dtype: npt.DTypeLike) -> Array:
         return self._array(int(self._held.ptr) + at, length, dtype, self)
 
-    def write(self, at: int, here: Any) -> Any:
+    def write(self, at: int, here: Array) -> Any:
         self._bytes[at : at + here.nbytes] = here
         return self._copied
 

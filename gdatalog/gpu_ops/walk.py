@@ -1,11 +1,11 @@
 """Depth-first joins on a GPU: launches a plan's kernel until all of its work is done.
 
-The grid has as many blocks as are resident at once. Rows go to a pool. When the pool is empty,
-tiles put their unfinished tasks back and the launch ends. The host drains or enlarges the pool, and
-the next launch goes on with the same counter and queue of tasks.
+The grid has as many blocks as are resident at once. Tiles write rows to the free blocks of a pool.
+When no block is free, tiles put their unfinished tasks back and the launch ends. The host drains or
+enlarges the pool, and the next launch goes on with the same counter and queue of tasks.
 
-Before the loops run, a kernel computes the intersections that they read by edge, for all edges. So
-tiles only read them, and none waits for another.
+If the loops read cached intersections by edge, a kernel computes those of all edges before the
+loops run. So tiles only read them, and none waits for another.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gdatalog.calls import (
     CLEARED,
     DTYPES,
     SHARED,
+    Block,
     GiveUp,
     Limits,
     LoopRun,
@@ -46,6 +47,7 @@ from gdatalog.gpu_ops.loops import (
     laid_out,
     loops_of,
 )
+from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
 from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
@@ -54,11 +56,10 @@ from gdatalog.records import dataclass
 from gdatalog.storage.on_device import DeviceOps
 from gdatalog.storage.trie import Trie, TrieLevel
 
-Block = tuple[Any, ...]
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
 
-PIECES = 16  # into which the rest of a task is cut when it is shared
+PIECES = 16  # most pieces into which a tile cuts its task to share it
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes: tiles at least as wide share long tasks
 MOST_KERNELS = 256
@@ -67,14 +68,14 @@ FEWER = 4  # times fewer tiles, if each needs more of the pool
 
 @dataclass(frozen=True, slots=True)
 class SharingTuning:
-    """`limit`: nanoseconds after which a tile checks whether others wait for a part of its task; 0:
-    it shares whenever it can; negative: never."""
+    """How tiles share work. `limit`: nanoseconds after which a tile checks whether others wait for
+    a part of its task; 0: it shares whenever it can; negative: never."""
 
     limit: int = 250_000
-    grain: int = 0  # units that a tile takes at once; 0: from their total
+    grain: int = 0  # units that a tile takes at once; 0: depends on their total
     pool_rows: int = 1 << 22  # rows of the pool at first
-    most_rows: int = 1 << 28  # rows of it later: draining it takes memory, too
-    blocks: int = 0  # of the grid; 0: as many as are resident
+    most_rows: int = 1 << 28  # most rows of the pool, since draining it takes memory, too
+    blocks: int = 0  # blocks of the grid; 0: as many as are resident
 
 
 class Walks:
@@ -86,14 +87,14 @@ class Walks:
         self.ops = ops
         self.indexes = indexes
         self.tuning = SharingTuning()
-        self.ends: Any = None  # an array for the end of each block in the last launch
+        self.ends: Array | None = None  # an array for the time at which each block of a launch ends
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
-        self._ring: Any = None
-        self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their id
+        self._ring: Array | None = None
+        self._uploaded: dict[int, tuple[Array, Array]] = {}  # tables by their id
 
     def _loops_of(self, printed: PrintedPlan) -> LoopKernel:
-        """The loops of one plan: another plan may have the same source and other constants."""
+        """The loops of one plan. Plans with the same source may have different constants."""
         found = self._loops.get(id(printed))
         if found is None or found.printed is not printed:
             if len(self._loops) >= MOST_KERNELS:
@@ -126,8 +127,8 @@ class Walks:
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device.
 
-        `part`: a part of the units of the plan's first level. `rooms`: the elements that a tile
-        needs of scratch whose size does not depend on tries.
+        `part`: a part of the units of the plan's first level. `rooms`: the number of elements that
+        a tile needs of scratch whose size does not depend on tries.
         """
         limits = run.limits
         with limits.watch.work("compiling", run.label):
@@ -138,7 +139,7 @@ class Walks:
             for what in ("blocks", "lists of tiles", KEPT_LISTS):
                 limits.charge(what, 0)
 
-    def upload(self, array: Any) -> Any:
+    def upload(self, array: Array) -> Array:
         """A host array on the device. Large arrays are cached."""
         if len(array) < 1024:
             return self.driver.xp.asarray(array)
@@ -151,7 +152,7 @@ class Walks:
             self._uploaded[id(array)] = found
         return found[1]
 
-    def ring(self, words: int) -> Any:
+    def ring(self, words: int) -> Array:
         """An empty queue of tasks, with tickets from 0 on. Plans share its memory."""
         if self._ring is None or len(self._ring) < words:
             self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
@@ -184,20 +185,20 @@ class _Launch:
         self.rooms = rooms
         self.fresh = (
             "marks" in run.beside
-        )  # whether only new rows are output; they are final at once
+        )  # whether only new rows are output; these are final once they are written
         self.loops = loops
         self.cleared = [name for name in rooms if name.startswith("seen")]
         self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
         self.kernel = kernel
         self.limits = run.limits
         self.xp: Any = walks.driver.xp
-        self.tries: list[Any] = [run.tries[at] for at in run.printed.which]
+        self.tries: list[Trie] = [run.tries[at] for at in run.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        # What constants and tables are made from; several devices are given these themselves.
+        # Constants and tables depend on the scope; a group of devices passes the arrays instead.
         found = run.scope
         constants = found if isinstance(found, dict) else run.printed.expressions.arguments(found)
         self.given = {**self._inputs(constants), **run.beside}
-        self.tally: Any = run.beside.get(ARRAY)  # the counts go there
+        self.tally: Array | None = run.beside.get(ARRAY)  # the counts go there
         if self.tally is not None:
             self.given[ARRAY] = self.xp.asarray(self.tally)
         self.scratch = self._scratch()
@@ -207,7 +208,7 @@ class _Launch:
     def grid(self) -> int:
         return -(-self.tiles * self.loops.lanes // THREADS)
 
-    def _inputs(self, constants: Mapping[str, Any]) -> dict[str, Any]:
+    def _inputs(self, constants: Mapping[str, Array]) -> dict[str, Array]:
         """The tries, constants and tables that the kernel reads."""
         printed, walks = self.loops.printed, self.walks
         given = {name: walks.upload(array) for name, array in constants.items()}
@@ -227,7 +228,7 @@ class _Launch:
         return given
 
     def _scratch(self) -> Scratch:
-        """The tiles that run, as many as are resident and have memory, and their scratch."""
+        """The scratch of as many tiles as are resident at once and have memory."""
         loops = self.loops
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
@@ -262,7 +263,7 @@ class _Launch:
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
-            for name in self.cleared:  # a launch that ended early has left marks, or counts
+            for name in self.cleared:  # a launch that ended early leaves marks, or counts
                 scratch[name].fill(0)
             held = sum(part.nbytes for block in found[apart:] for part in block)
             size = sum(o.nbytes for o in outputs)
@@ -314,11 +315,12 @@ class _Launch:
             count = more
 
     def _with_fewer_tiles(self, count: int, room: int) -> int:
-        """The number of blocks from now on, if most rows were undone and the pool cannot grow.
+        """The number of blocks of the next launches, if most rows were undone and the pool cannot
+        grow.
 
-        A tile in the middle of a unit undoes the unit's rows when the pool is empty. Fewer tiles
+        When no block is free, a tile in the middle of a unit undoes the unit's rows. Fewer tiles
         have more blocks each; a single tile only undoes a unit with more rows than the whole pool.
-        So the rows undone are at most those kept, and one pool of rows for each reduction of tiles.
+        So at most as many rows are undone as are kept, plus one pool of rows for each reduction.
         """
         if self.rooms:
             raise MemoryLimitError(
@@ -331,9 +333,8 @@ class _Launch:
         return count
 
     def _short(self, held: int, size: int) -> bool:
-        """Whether blocks must go to the host: to make room for the next rows of fixpoints, which
-        nothing reads before the launch ends, or for anything else if the caller wants rows on the
-        host."""
+        """Whether blocks must go to the host to make room. A fixpoint's rows may always go, since
+        nothing reads them before its end; other rows only if the caller wants rows on the host."""
         if self.limits.to_host:
             return held > self._affordable_bytes()
         spare = self.limits.spare() + self.limits.account.held.get("blocks", 0)
@@ -341,12 +342,12 @@ class _Launch:
             held + size > spare or held > self.walks.driver.free_memory()
         )
 
-    def _fetched(self, column: Any) -> Any:
+    def _fetched(self, column: Array) -> Array:
         with spending("moving", int(column.nbytes)):
             return self.walks.driver.fetched(column)
 
     def _ticks(self) -> int:
-        """The ticks of the kernels' clock between two checks whether others wait."""
+        """The ticks of the kernels' clock between two checks whether other tiles wait."""
         limit = self.walks.tuning.limit
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
@@ -360,7 +361,7 @@ class _Launch:
         if self.loops.printed.single:
             return 1, self.tiles
         blocks, affordable = self.walks.tuning.pool_rows // BLOCK_ROWS, self._affordable()
-        if not self.rooms:  # fixpoints on few tiles are quicker on the CPU
+        if not self.rooms:  # with few tiles, a fixpoint is faster on the CPU
             self.tiles = max(1, min(self.tiles, affordable))
         return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))
 
@@ -372,11 +373,11 @@ class _Launch:
     def _affordable_bytes(self) -> int:
         return min(self.walks.driver.free_memory(), self.limits.spare()) // 4
 
-    def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
+    def _drain(self, outputs: Sequence[Array], counts: Array, block_rows: int) -> Block | None:
         """The rows of the pool's used blocks, without gaps."""
         if not len(counts):
             return None
-        if self.loops.printed.single:  # each block that was taken has one row
+        if self.loops.printed.single:  # each used block has one row
             return tuple(output[: len(counts)] for output in outputs)
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
@@ -388,14 +389,14 @@ class _Launch:
 
 KEPT_LISTS = "kept lists"
 KEPT_SHARE = 2  # lists take at most this part of the free memory
-LANES = 32  # of a tile, which takes an edge at a time
+LANES = 32  # lanes of a tile, which takes one edge at a time
 
 
 def kept_lists(
-    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Any], limits: Limits
+    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Trie], limits: Limits
 ) -> dict[str, Trie]:
-    """The intersections that a plan's loops read, by the argument's name: tries of one level, which
-    are cached as the tries are that they are made from."""
+    """The intersections that a plan's loops read, by the argument's name, as tries of one level.
+    They are cached like the tries that they are computed from."""
     found: dict[str, Trie] = {}
     for lists in (each for each in arguments if each.kind == "lists"):
 
@@ -411,12 +412,12 @@ def kept_lists(
     return found
 
 
-def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tuple[Any, Any]:
+def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> tuple[Array, Array]:
     """The starts of the lists, and their values."""
     xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
     roots, below = tries[edge.trie].levels[:2]
     edges = len(below)
-    args = [roots.values, below.offsets, len(below.offsets), below.values, edges]
+    args: list[Array] = [roots.values, below.offsets, len(below.offsets), below.values, edges]
     types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
     types["VALUE"] = "i32" if dtype == np.int32 else "i64"
     for name, at in zip("AB", ends, strict=True):
@@ -425,7 +426,7 @@ def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tu
         types |= {name + kind: type_of(array) for kind, array in of}
         args += its
 
-    def launch(starts: Any, kept: Any, writes: int) -> None:
+    def launch(starts: Array, kept: Array, writes: int) -> None:
         size = edges * LANES * EACH
         given = [*args, starts, kept, writes]
         ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
@@ -444,7 +445,7 @@ def _made(ops: Any, lists: Argument, tries: Sequence[Any], limits: Limits) -> tu
     return starts, kept
 
 
-def _list(tries: Sequence[Any], at: LevelArgument) -> list[Any]:
+def _list(tries: Sequence[Trie], at: LevelArgument) -> list[Array]:
     """The kernel's arguments for the lists below a root."""
     root, level = tries[at.trie].levels[:2]
     index = SHARED["index"](tries[at.trie], 0)

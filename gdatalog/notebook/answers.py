@@ -18,7 +18,7 @@ from gdatalog.parser.syntax import Query, Rule
 from gdatalog.present import html_table
 from gdatalog.progress import amount, duration
 from gdatalog.records import dataclass
-from gdatalog.relations import catalog
+from gdatalog.relations import answer, catalog
 from gdatalog.report import Profile
 from gdatalog.result import Result
 from gdatalog.shell import ProgressPoll, aligned
@@ -30,7 +30,7 @@ def run(
     db: Database,
     text: str,
     cells: NotebookCells,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     given: Namespace,
 ) -> tuple[list[Result], list[str], Profile | None]:
     """Keeps a cell's rules and answers its queries. On an error, nothing of the text is kept.
@@ -49,7 +49,7 @@ def run(
         metrics = Metrics() if given.profile else None
         with workspace.rollback():
             session = workspace.keep(program, key, params, Folders(), metrics, given.strategy)
-            results, lines = _answer(db, session, given)
+            results, lines = _answer(session, given)
         profile = None
         if metrics is not None:
             profile = Profile.after(session.context, results[-1] if results else None)
@@ -57,22 +57,19 @@ def run(
         return results, lines, profile
 
 
-def _answer(db: Database, session: Session, given: Namespace) -> tuple[list[Result], list[str]]:
+def _answer(session: Session, given: Namespace) -> tuple[list[Result], list[str]]:
     results: list[Result] = []
     lines: list[str] = []
     limit: int | None = given.limit
     for ask in _asks(session, given.name is not None, given.quiet):
         directive = ask.directive
-        wanted = max(1, limit) if directive is None and limit is not None else None
-        result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
+        result = answer(session, ask.name, None if directive else limit)
         if directive is None or to_stdout(directive):
-            cut = limit is not None and result.columns
-            results.append(result.head(limit or 0) if cut else result)
+            results.append(result.head(limit) if limit is not None and result.columns else result)
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
-            policy, folders = db.workspace.policy, session.folders
-            written = write_relation(directive, ask.name, result, policy, folders)
+            written = write_relation(directive, ask.name, result, session.policy, session.folders)
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
     return results, lines
 
@@ -94,7 +91,7 @@ def _asks(session: Session, named: bool, quiet: bool) -> list[Ask]:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
     if named:
         raise UsageError(
-            "this text asks for nothing, so there is nothing to give a name",
+            "the text has no query, so there is no answer for the variable",
             hint="end it with `?- body.`, or with the rule whose relation you want",
         )
     return asks
@@ -104,9 +101,9 @@ def _refuse_many(program: Program) -> None:
     queries = [s for s in program.statements if isinstance(s, Query)]
     if len(queries) > 1:
         raise UsageError(
-            f"a name is for one answer, and this cell asks {len(queries)} times",
+            f"a variable takes one answer, but this cell has {len(queries)} queries",
             queries[1].span,
-            hint="keep its rules in this cell, and ask in others",
+            hint="keep the rules in this cell, and put each query into a cell of its own",
         )
 
 

@@ -100,7 +100,7 @@ class Magics:
         self.completer.unregister()
         self._end_bar()
 
-    def _table(self) -> list[tuple[str, tuple[str, ...], MagicOptions, Callable[..., Any]]]:
+    def _table(self) -> list[tuple[str, tuple[str, ...], MagicOptions, Callable[..., object]]]:
         """The magics: name, line or cell, options, and function."""
         both, line = ("line", "cell"), ("line",)
         return [
@@ -115,12 +115,12 @@ class Magics:
         ]
 
     def _magic(
-        self, name: str, options: MagicOptions, act: Callable[..., Any]
-    ) -> Callable[..., Any]:
+        self, name: str, options: MagicOptions, act: Callable[..., object]
+    ) -> Callable[..., object]:
         """Wraps a function of options, a text and parameters, or of options alone, as IPython's
         magic, with short errors."""
 
-        def function(line: str, cell: str | None = None) -> Any:
+        def function(line: str, cell: str | None = None) -> object:
             with short_errors(), self._telling_of_others():
                 if name in self.completer.texts:
                     return act(*self._text(options, line, cell))
@@ -142,7 +142,7 @@ class Magics:
                 there = missing and next(self._with_relation(missing[1]), None)
                 if missing and there:
                     each.hint = (
-                        f"{missing[1]} is a relation of {there}: %datalog_db {there} takes it"
+                        f"the database {there} has {missing[1]}: %datalog_db {there} switches to it"
                     )
             raise
 
@@ -204,16 +204,14 @@ class Magics:
             raise UsageError("the database of the magics is closed", hint=hint)
         return self._db
 
-    # ---------------------------------------------------------------------------- what they do
+    # ---------------------------------------------------------------------------- the magics
 
     def datalog(
-        self, given: Namespace, text: str, params: Mapping[str, Any]
+        self, given: Namespace, text: str, params: Mapping[str, object]
     ) -> Result | Explanation | None:
         if given.profile and (given.explain or given.quiet):
             option = "--explain" if given.explain else "--quiet"
-            raise UsageError(
-                f"{option} evaluates nothing, so there is nothing for --profile to tell"
-            )
+            raise UsageError(f"{option} evaluates nothing, so --profile has nothing to report")
         name = given.name
         if name is not None and not name.isidentifier():
             raise UsageError(
@@ -243,18 +241,18 @@ class Magics:
         self.shell.push({name: value})
         return value if show else None
 
-    def explain(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Explanation:
+    def explain(self, given: Namespace, text: str, params: Mapping[str, object]) -> Explanation:
         with self._working() as db:
             return db.explain(text, params)
 
-    def profile(self, given: Namespace, text: str, params: Mapping[str, Any]) -> Profile:
+    def profile(self, given: Namespace, text: str, params: Mapping[str, object]) -> Profile:
         with self._working() as db:
             return db.profile(text, params, strategy=given.strategy)
 
     def load(self, given: Namespace) -> None:
         *names, data = given.data
         if len(names) > 1:
-            magic.LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
+            magic.LOAD.error(f"expected [RELATION] DATA, found {len(given.data)} words")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
         with self._working() as db:
@@ -286,7 +284,7 @@ class Magics:
 
     def _text(
         self, options: MagicOptions, line: str, cell: str | None
-    ) -> tuple[Namespace, str, dict[str, Any]]:
+    ) -> tuple[Namespace, str, dict[str, object]]:
         """The options of a magic, its text (the cell, or the rest of the line), and the values of
         parameters."""
         if cell is not None:

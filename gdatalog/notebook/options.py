@@ -103,16 +103,16 @@ class MagicOptions(argparse.ArgumentParser):
 
 
 HELP = """\
-%%datalog [NAME]             the cell is a program: its rules are kept, its `?-` or last rule is
-                             answered. With NAME the answer goes into that variable.
-%datalog TEXT                the same for a line; fans = %datalog ?- follows(x, "ann").
-%datalog_load [R] DATA       a file, or a DataFrame of the notebook, as the relation R
-%datalog_explain TEXT        the plan of a text; nothing is evaluated
-%datalog_profile TEXT        evaluates a text, and tells rows and time of each step of its plan
-%datalog_relations           the relations, with columns and numbers of rows
-%datalog_rules [R]           the rules that are kept, with sizes
-%datalog_db [VARIABLE]       the database of the magics; with VARIABLE, that one from now on
-%datalog_help                this list
+%%datalog [NAME]             runs a cell: keeps its rules, and answers its `?-` or last rule.
+                             With NAME, the answer goes into that variable.
+%datalog TEXT                runs a line; fans = %datalog ?- follows(x, "ann").
+%datalog_load [R] DATA       loads a file, or a variable of the notebook, as the relation R
+%datalog_explain TEXT        shows the plan of a text, without evaluating it
+%datalog_profile TEXT        runs a text, and shows rows and time of each step of its plan
+%datalog_relations           lists the relations, with columns and numbers of rows
+%datalog_rules [R]           lists the kept rules, with sizes
+%datalog_db [VARIABLE]       returns the database of the magics; with VARIABLE, changes it
+%datalog_help                shows this list
 
 %%datalog_explain and %%datalog_profile take a cell. `?` after a magic shows its options, as in
 %datalog?"""
@@ -124,46 +124,52 @@ DATALOG = MagicOptions(
     strategy=True,
 )
 DATALOG.add_argument("name", nargs="?", help="of a cell: the variable that gets the answer")
-DATALOG.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
-DATALOG.add_argument("--explain", action="store_true", help="show the plan, evaluate nothing")
-DATALOG.add_argument("--profile", action="store_true", help="show what each step of it did too")
-DATALOG.add_argument("--show", action="store_true", help="show an answer that gets a name too")
-DATALOG.add_argument("--quiet", action="store_true", help="keep the rules, and show nothing")
+DATALOG.add_argument("--limit", type=int, metavar="N", help="maximum rows of the answer")
+DATALOG.add_argument("--explain", action="store_true", help="show the plan without evaluating it")
+DATALOG.add_argument(
+    "--profile", action="store_true", help="also show what each step of the plan did"
+)
+DATALOG.add_argument(
+    "--show", action="store_true", help="also show an answer that goes into a variable"
+)
+DATALOG.add_argument(
+    "--quiet", action="store_true", help="keep the rules, but evaluate and show nothing"
+)
 
 EXPLAIN = MagicOptions(
-    "%datalog_explain", "Shows the plan of a text; nothing is evaluated.", params=True
+    "%datalog_explain", "Shows the plan of a text, without evaluating it.", params=True
 )
 PROFILE = MagicOptions(
     "%datalog_profile",
-    "Evaluates a text, and tells rows and time of each step.",
+    "Runs a text, and shows rows and time of each step.",
     params=True,
     strategy=True,
 )
-LOAD = MagicOptions(
-    "%datalog_load", "Puts data under a relation's name, in place of what was there."
-)
+LOAD = MagicOptions("%datalog_load", "Loads data into a relation, replacing its previous data.")
 LOAD.add_argument(
     "data",
     nargs="+",
     metavar="[RELATION] DATA",
-    help="a variable of the notebook, or a file; it gives the relation's name if there is none",
+    help="a variable of the notebook, or a file; without RELATION, its name is the relation's",
 )
 LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
 
-RELATIONS = MagicOptions("%datalog_relations", "The relations, with columns and numbers of rows.")
-RULES = MagicOptions("%datalog_rules", "The rules and declarations that are kept.")
-RULES.add_argument("relation", nargs="?", help="only those that define this one")
+RELATIONS = MagicOptions(
+    "%datalog_relations", "Lists the relations, with columns and numbers of rows."
+)
+RULES = MagicOptions("%datalog_rules", "Lists the kept rules and declarations.")
+RULES.add_argument("relation", nargs="?", help="list only the rules of this relation")
 DB = MagicOptions("%datalog_db", "The database of the magics.")
-DB.add_argument("variable", nargs="?", help="a Database of the notebook: the one from now on")
+DB.add_argument("variable", nargs="?", help="a variable with another Database to use from now on")
 HELP_OPTIONS = MagicOptions("%datalog_help", "The list of the magics.")
 
 
 # Variables of the notebook that a line names.
 
 
-def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
+def parameters(given: argparse.Namespace, variables: Mapping[str, object]) -> dict[str, object]:
     """The values of parameters: from the dict of `--params`, then from `--param`."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     if given.params is not None:
         named = _named(given.params, variables)
         if not isinstance(named, Mapping):
@@ -175,7 +181,7 @@ def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[
     return {**found, **read_parameters(given.param, "--param")}
 
 
-def database_named(name: str, variables: Mapping[str, Any]) -> Database:
+def database_named(name: str, variables: Mapping[str, object]) -> Database:
     db = _named(name, variables)
     if not isinstance(db, Database):
         raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
@@ -183,7 +189,7 @@ def database_named(name: str, variables: Mapping[str, Any]) -> Database:
     return db
 
 
-def data_named(word: str, variables: Mapping[str, Any]) -> Any:
+def data_named(word: str, variables: Mapping[str, object]) -> object:
     """The variable of that name, if there is one; otherwise the path of a file."""
     if word in variables and not word.startswith("_"):
         return variables[word]
@@ -198,7 +204,7 @@ def data_named(word: str, variables: Mapping[str, Any]) -> Any:
     return os.path.expanduser(word)
 
 
-def _named(name: str, variables: Mapping[str, Any]) -> Any:
+def _named(name: str, variables: Mapping[str, object]) -> object:
     if name not in variables:
         hint = near(name, variables)
         raise UsageError(f"the notebook has no variable {name!r}", hint=hint)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
-from gdatalog.parser.builder import Builder
+from gdatalog.parser import builder
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
@@ -49,7 +49,7 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
 def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """Like `parse`, but also returns cautions about text that probably means something else."""
+    """Like `parse`, but also returns cautions: valid text that is probably a mistake."""
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
@@ -58,8 +58,8 @@ def parse_with_cautions(
 def read_source(
     source: SourceText, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
-    """Parses what is valid, and returns all errors. `fast`: facts and long lists of constants may
-    take the fast path."""
+    """Parses the valid statements, and returns them with all errors. `fast`: use the fast path for
+    facts and long lists of constants."""
     return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
 
 
@@ -102,7 +102,8 @@ def _read_source(
 def _read_statement(
     scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
 ) -> int | None:
-    """Adds the statement or its errors; returns where to resume, if before the statement's end."""
+    """Adds the statement or its errors; returns where to resume if that is before the statement's
+    end."""
     tokens = scanned.tokens
     comment = sql_comment(tokens)  # `-- x` would also be a valid bare query: minus minus x
     if comment is not None:
@@ -172,13 +173,16 @@ class UnexpectedError(Exception):
         return int(self.args[0])
 
 
-# The builder's method for each rule. None: the rule's parts are spliced into the parts of the rule
+# The rules, with the builder's functions. None: the rule's parts are spliced into those of the rule
 # that contains it.
-_MAKERS = [getattr(Builder(), rule[2]) if rule[2] else None for rule in RULES]
+_RULES = [
+    (symbol, size, getattr(builder, name) if name else None, spliced)
+    for symbol, size, name, spliced in RULES
+]
 
 
 def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
-    """By token or symbol, the next state, or ~n to reduce by rule n."""
+    """Maps each token or symbol to the next state, or to ~n: reduce by rule n."""
     found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
     for at in shared:
         found |= SHARED[at]
@@ -212,7 +216,7 @@ def build(tokens: Sequence[Token]) -> Any:
 
 def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
     """Replaces the parts of a rule, on top of the stack, by one value."""
-    symbol, size, _, spliced = RULES[rule]
+    symbol, size, make, spliced = _RULES[rule]
     first = len(values) - size
     parts = values[first:]
     del values[first:], states[first + 1 :]
@@ -225,7 +229,6 @@ def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
             elif place or part is not flat:
                 flat += part
         parts = flat
-    make = _MAKERS[rule]
     values.append(parts if make is None else make(parts))
     states.append(ACTIONS[states[-1]][symbol])
 
@@ -241,9 +244,9 @@ DEEPEST = 100
 def expand_includes(program: Program, read: Read) -> Program:
     """Replaces each `.include` by the statements of its file, recursively.
 
-    `read(path, span)` parses a file. `span` is the directive; its source resolves relative paths.
-    Spans of the file must name it in `span.source`, which detects cycles. The errors of all files
-    are raised together.
+    `read(path, span)` parses a file; `span` is the directive, whose source resolves relative paths.
+    The spans in the returned program must have the file as their source, so that cycles are
+    detected. Raises the errors of all files together.
     """
     errors: list[ParseError] = []
     statements = _expand(program, read, (), errors)

@@ -1,5 +1,8 @@
 """Builds the syntax tree from the grammar's reductions.
 
+The functions without an underscore are those of the grammar's rules; their argument is the list of
+the rule's parts.
+
 A group `(...)` and a run of signs are ambiguous between value and literal. They stay as read
 (`Parenthesised`, `Signed`) until the context decides; then `value` and `literal` convert them.
 """
@@ -20,227 +23,260 @@ _CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp",
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 
-class Builder:
-    """One method per rule of the grammar; its argument is the list of the rule's parts."""
+def itself(parts: Parts) -> Any:
+    return parts[0]
 
-    def itself(self, parts: Parts) -> Any:
-        return parts[0]
 
-    # ------------------------------------------------------------------------- expressions
+# ------------------------------------------------------------------------- expressions
 
-    def constant(self, parts: Parts) -> s.Const:
-        token = parts[0]
-        read = token.value
-        span = Span(token.source, token.start, token.end)
-        kind = _CONSTANTS.get(token.type) or ("int" if type(read) is int else "float")
-        return s.Const(kind, read, span)
 
-    def variable(self, parts: Parts) -> s.Var:
-        token = parts[0]
-        return s.Var(token.value, Span(token.source, token.start, token.end))
+def constant(parts: Parts) -> s.Const:
+    token = parts[0]
+    read = token.value
+    span = Span(token.source, token.start, token.end)
+    kind = _CONSTANTS.get(token.type) or ("int" if type(read) is int else "float")
+    return s.Const(kind, read, span)
 
-    def wildcard(self, parts: Parts) -> s.Wildcard:
-        return s.Wildcard(parts[0].span)
 
-    def param(self, parts: Parts) -> s.Param:
-        return s.Param(parts[0].value, parts[0].span)
+def variable(parts: Parts) -> s.Var:
+    token = parts[0]
+    return s.Var(token.value, Span(token.source, token.start, token.end))
 
-    def call(self, parts: Parts) -> s.Expr:
-        token = parts[0]
-        span = Span(token.source, token.start, parts[-1].end)
-        args, columns = arguments(parts[2:-1:2])
-        if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
-            return s.Cast(args[0], args[1].name, span)
-        return s.FunctionCall(token.value, args, span, columns)
 
-    def named(self, parts: Parts) -> Named:
-        return Named(self.variable(parts), value(parts[2]))
+def wildcard(parts: Parts) -> s.Wildcard:
+    return s.Wildcard(parts[0].span)
 
-    def group(self, parts: Parts) -> Parenthesised:
-        return Parenthesised(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
 
-    def signed(self, parts: Parts) -> Signed:
-        return Signed(tuple(parts[:-1]), parts[-1])
+def param(parts: Parts) -> s.Param:
+    return s.Param(parts[0].value, parts[0].span)
 
-    def aggregate(self, parts: Parts) -> s.Aggregate:
-        return self._aggregate(parts, parts[-2], parts[:-4])
 
-    def aggregate_of_atom(self, parts: Parts) -> s.Aggregate:
-        return self._aggregate(parts, parts[-1], parts[:-2])
+def call(parts: Parts) -> s.Expr:
+    token = parts[0]
+    span = Span(token.source, token.start, parts[-1].end)
+    args, columns = arguments(parts[2:-1:2])
+    if token.value == "as" and len(args) == 2 and type(args[1]) is s.Var:
+        return s.Cast(args[0], args[1].name, span)
+    return s.FunctionCall(token.value, args, span, columns)
 
-    def _aggregate(self, parts: Parts, body: Any, before: Parts) -> s.Aggregate:
-        token = parts[0]
-        span = Span(
-            token.source, token.start, (parts[-1].span if parts[-1] is body else parts[-1]).end
+
+def named(parts: Parts) -> Named:
+    return Named(variable(parts), value(parts[2]))
+
+
+def group(parts: Parts) -> Parenthesised:
+    return Parenthesised(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
+
+
+def signed(parts: Parts) -> Signed:
+    return Signed(tuple(parts[:-1]), parts[-1])
+
+
+def aggregate(parts: Parts) -> s.Aggregate:
+    return _aggregate(parts, parts[-2], parts[:-4])
+
+
+def aggregate_of_atom(parts: Parts) -> s.Aggregate:
+    return _aggregate(parts, parts[-1], parts[:-2])
+
+
+def _aggregate(parts: Parts, body: Any, before: Parts) -> s.Aggregate:
+    token = parts[0]
+    span = Span(token.source, token.start, (parts[-1].span if parts[-1] is body else parts[-1]).end)
+    targets = tuple([value(part) for part in before[1::2]])
+    if token.value == "count" and targets:
+        raise ParseError(
+            "count takes no expression",
+            targets[0].span.to(targets[-1].span),
+            hint="`count : { ... }` counts the matches; `count_distinct e : { ... }` counts "
+            "the values of e",
         )
-        targets = tuple([value(part) for part in before[1::2]])
-        if token.value == "count" and targets:
+    return s.Aggregate(token.value, targets, literal(body), span)
+
+
+def expression(parts: Parts) -> Any:
+    """Groups alternating operands and operators by precedence."""
+    if len(parts) == 1 and type(parts[0]) is not Signed:
+        return parts[0]
+    done: list[_OperatorRun] = []
+    waiting: list[tuple[int, Token, bool]] = []  # operators: precedence, token, whether prefix
+    for at in range(0, len(parts), 2):
+        operand = parts[at]
+        following = parts[at + 1] if at + 1 < len(parts) else None
+        power = following is not None and following.value == "^"
+        if type(operand) is Signed:
+            signs, operand = operand.signs, operand.operand
+            last = signs[-1]
+            if not power and last.value == "-" and _is_number(operand):
+                signs = signs[:-1]
+                place = Span(last.source, last.start, operand.span.end)
+                operand = s.Const(operand.type, -operand.value, place)
+            waiting.extend((PREFIX, sign, True) for sign in signs)
+        done.append(_OperatorRun(_in_range(operand), operand.span))
+        if following is not None:
+            tight = BINARY[following.value]
+            while waiting and (
+                waiting[-1][0] > tight or (waiting[-1][0] == tight and tight != POWER)
+            ):
+                _apply(done, waiting.pop())
+            waiting.append((tight, following, False))
+    while waiting:
+        _apply(done, waiting.pop())
+    return done[0].value()
+
+
+# ---------------------------------------------------------------------------- literals
+
+
+def comparison(parts: Parts) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    first = value(parts[0])
+    rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
+    return s.Compare(first, rest, parts[0].span.to(parts[-1].span))
+
+
+def values(parts: Parts) -> s.Values:
+    kind, read = parts[0].value
+    return s.Values(kind, read, parts[0].span)
+
+
+def member(parts: Parts) -> s.Member:
+    values = side_by_side([value(part) for part in parts[3:-1:2]])
+    item = value(parts[0])
+    return s.Member(item, values, parts[0].span.to(parts[-1].span))
+
+
+def member_of_param(parts: Parts) -> s.Member:
+    item, token = value(parts[0]), parts[2]
+    values = (s.ListParam(token.value, token.span),)
+    return s.Member(item, values, parts[0].span.to(token.span))
+
+
+def comparisons(parts: Parts) -> s.Compare | s.Member:
+    token = parts[0]
+    name, op, kind, read = token.value
+    first = Span(token.source, token.start, token.start + len(name))
+    return with_many(s.Var(name, first), op, s.Values(kind, read, token.span))
+
+
+def negation(parts: Parts) -> s.Not:
+    return s.Not(literal(parts[1]), parts[0].span.to(parts[1].span))
+
+
+def conjunction(parts: Parts) -> Any:
+    return _joined(s.And, parts)
+
+
+def disjunction(parts: Parts) -> Any:
+    return _joined(s.Or, parts)
+
+
+def _joined(kind: type[s.And] | type[s.Or], parts: Parts) -> Any:
+    """Joins literals into one literal, flattening nested ones; `parts` include the
+    separators."""
+    if len(parts) == 1:
+        return parts[0]
+    items: list[s.Literal] = []
+    for part in parts[::2]:
+        item = literal(part)
+        items.extend(item.items if type(item) is kind else (item,))
+    items = compared(items, either=kind is s.Or)
+    if len(items) == 1:
+        return items[0]
+    return kind(tuple(items), parts[0].span.to(parts[-1].span))
+
+
+# -------------------------------------------------------------------------- statements
+
+
+def rule(parts: Parts) -> s.Rule:
+    body = literal(parts[2])
+    return s.Rule(heads(parts[0], parts[1]), body, parts[0].span.to(parts[2].span))
+
+
+def query(parts: Parts) -> s.Query:
+    return s.Query(literal(parts[1]), parts[0].span.to(parts[1].span))
+
+
+# -------------------------------------------------------------------------- directives
+
+
+def names(parts: Parts) -> list[Token]:
+    return parts[::2]
+
+
+def column(parts: Parts) -> s.Column:
+    return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
+
+
+def qualifiers(parts: Parts) -> list[Token]:
+    return parts
+
+
+def decl(parts: Parts) -> s.Decl:
+    qualifiers: list[Token] = parts[-1]
+    for token in qualifiers:
+        if token.value == "eqrel":
             raise ParseError(
-                "count takes no expression",
-                targets[0].span.to(targets[-1].span),
-                hint="`count : { ... }` counts the matches; `count_distinct e : { ... }` counts "
-                "the values of e",
+                "eqrel relations are not in the language",
+                token.span,
+                hint="write the rules: R(x, x) <- R(x, _). R(y, x) <- R(x, y). "
+                "R(x, z) <- R(x, y), R(y, z).",
             )
-        return s.Aggregate(token.value, targets, literal(body), span)
+    last = qualifiers[-1] if qualifiers else parts[-2]
+    names, words = (tuple(token.value for token in each) for each in (parts[1], qualifiers))
+    return s.Decl(names, tuple(parts[3:-2:2]), words, parts[0].span.to(last.span))
 
-    def expression(self, parts: Parts) -> Any:
-        """Groups alternating operands and operators by precedence."""
-        if len(parts) == 1 and type(parts[0]) is not Signed:
-            return parts[0]
-        done: list[_OperatorRun] = []
-        waiting: list[tuple[int, Token, bool]] = []  # operators: precedence, token, whether prefix
-        for at in range(0, len(parts), 2):
-            operand = parts[at]
-            following = parts[at + 1] if at + 1 < len(parts) else None
-            power = following is not None and following.value == "^"
-            if type(operand) is Signed:
-                signs, operand = operand.signs, operand.operand
-                last = signs[-1]
-                if not power and last.value == "-" and _is_number(operand):
-                    signs = signs[:-1]
-                    place = Span(last.source, last.start, operand.span.end)
-                    operand = s.Const(operand.type, -operand.value, place)
-                waiting.extend((PREFIX, sign, True) for sign in signs)
-            done.append(_OperatorRun(_in_range(operand), operand.span))
-            if following is not None:
-                tight = BINARY[following.value]
-                while waiting and (
-                    waiting[-1][0] > tight or (waiting[-1][0] == tight and tight != POWER)
-                ):
-                    _apply(done, waiting.pop())
-                waiting.append((tight, following, False))
-        while waiting:
-            _apply(done, waiting.pop())
-        return done[0].value()
 
-    # ---------------------------------------------------------------------------- literals
+def type_decl(parts: Parts) -> s.TypeDecl:
+    span = parts[0].span.to(parts[-1].span)
+    if len(parts) == 2:
+        return s.TypeDecl(parts[1].value, "<:", ("symbol",), span)
+    targets = tuple(token.value for token in parts[3::2])
+    return s.TypeDecl(parts[1].value, parts[2].value, targets, span)
 
-    def comparison(self, parts: Parts) -> Any:
-        if len(parts) == 1:
-            return parts[0]
-        first = value(parts[0])
-        rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
-        return s.Compare(first, rest, parts[0].span.to(parts[-1].span))
 
-    def values(self, parts: Parts) -> s.Values:
-        kind, read = parts[0].value
-        return s.Values(kind, read, parts[0].span)
+def old_type(parts: Parts) -> s.TypeDecl:
+    base = parts[0].value.removesuffix("_type")
+    return s.TypeDecl(parts[1].value, "<:", (base,), parts[0].span.to(parts[1].span))
 
-    def member(self, parts: Parts) -> s.Member:
-        values = side_by_side([value(part) for part in parts[3:-1:2]])
-        item = value(parts[0])
-        return s.Member(item, values, parts[0].span.to(parts[-1].span))
 
-    def member_of_param(self, parts: Parts) -> s.Member:
-        item, token = value(parts[0]), parts[2]
-        values = (s.ListParam(token.value, token.span),)
-        return s.Member(item, values, parts[0].span.to(token.span))
+def setting(parts: Parts) -> tuple[Token, str]:
+    token = parts[2]
+    text = token.value if token.type in ("STRING", "NAME") else token.text.replace("_", "")
+    return parts[0], text
 
-    def comparisons(self, parts: Parts) -> s.Compare | s.Member:
-        token = parts[0]
-        name, op, kind, read = token.value
-        first = Span(token.source, token.start, token.start + len(name))
-        return with_many(s.Var(name, first), op, s.Values(kind, read, token.span))
 
-    def negation(self, parts: Parts) -> s.Not:
-        return s.Not(literal(parts[1]), parts[0].span.to(parts[1].span))
+def io(parts: Parts) -> s.Directive:
+    path: str | None = None
+    options: list[tuple[str, str]] = []
+    for part in parts[3:-1:2]:
+        if isinstance(part, tuple):
+            options.append((part[0].value, part[1]))
+        elif path is None and not options:
+            path = part.value
+        else:
+            message = "there is at most one path, and it comes first"
+            raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
+    last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
+    names, span = tuple(token.value for token in parts[1]), parts[0].span.to(last.span)
+    return s.Directive(parts[0].value, names, path, tuple(options), span)
 
-    def conjunction(self, parts: Parts) -> Any:
-        return self._joined(s.And, parts)
 
-    def disjunction(self, parts: Parts) -> Any:
-        return self._joined(s.Or, parts)
+def include(parts: Parts) -> s.Include:
+    return s.Include(parts[1].value, parts[0].span.to(parts[1].span))
 
-    def _joined(self, kind: type[s.And] | type[s.Or], parts: Parts) -> Any:
-        """Joins literals into one literal, flattening nested ones; `parts` include the
-        separators."""
-        if len(parts) == 1:
-            return parts[0]
-        items: list[s.Literal] = []
-        for part in parts[::2]:
-            item = literal(part)
-            items.extend(item.items if type(item) is kind else (item,))
-        items = compared(items, either=kind is s.Or)
-        if len(items) == 1:
-            return items[0]
-        return kind(tuple(items), parts[0].span.to(parts[-1].span))
 
-    # -------------------------------------------------------------------------- statements
+def pragma(parts: Parts) -> s.Pragma:
+    args = tuple(token.value for token in parts[1:])
+    return s.Pragma(args, parts[0].span.to(parts[-1].span))
 
-    def rule(self, parts: Parts) -> s.Rule:
-        body = literal(parts[2])
-        return s.Rule(heads(parts[0], parts[1]), body, parts[0].span.to(parts[2].span))
 
-    def query(self, parts: Parts) -> s.Query:
-        return s.Query(literal(parts[1]), parts[0].span.to(parts[1].span))
-
-    # -------------------------------------------------------------------------- directives
-
-    def names(self, parts: Parts) -> list[Token]:
-        return parts[::2]
-
-    def column(self, parts: Parts) -> s.Column:
-        return s.Column(parts[0].value, parts[2].value, parts[0].span.to(parts[2].span))
-
-    def qualifiers(self, parts: Parts) -> list[Token]:
-        return parts
-
-    def decl(self, parts: Parts) -> s.Decl:
-        qualifiers: list[Token] = parts[-1]
-        for token in qualifiers:
-            if token.value == "eqrel":
-                raise ParseError(
-                    "eqrel relations are not in the language",
-                    token.span,
-                    hint="write the rules: R(x, x) <- R(x, _). R(y, x) <- R(x, y). "
-                    "R(x, z) <- R(x, y), R(y, z).",
-                )
-        last = qualifiers[-1] if qualifiers else parts[-2]
-        names, words = (tuple(token.value for token in each) for each in (parts[1], qualifiers))
-        return s.Decl(names, tuple(parts[3:-2:2]), words, parts[0].span.to(last.span))
-
-    def type_decl(self, parts: Parts) -> s.TypeDecl:
-        span = parts[0].span.to(parts[-1].span)
-        if len(parts) == 2:
-            return s.TypeDecl(parts[1].value, "<:", ("symbol",), span)
-        targets = tuple(token.value for token in parts[3::2])
-        return s.TypeDecl(parts[1].value, parts[2].value, targets, span)
-
-    def old_type(self, parts: Parts) -> s.TypeDecl:
-        base = parts[0].value.removesuffix("_type")
-        return s.TypeDecl(parts[1].value, "<:", (base,), parts[0].span.to(parts[1].span))
-
-    def setting(self, parts: Parts) -> tuple[Token, str]:
-        token = parts[2]
-        text = token.value if token.type in ("STRING", "NAME") else token.text.replace("_", "")
-        return parts[0], text
-
-    def io(self, parts: Parts) -> s.Directive:
-        path: str | None = None
-        options: list[tuple[str, str]] = []
-        for part in parts[3:-1:2]:
-            if isinstance(part, tuple):
-                options.append((part[0].value, part[1]))
-            elif path is None and not options:
-                path = part.value
-            else:
-                message = "there is at most one path, and it comes first"
-                raise ParseError(message, part.span, hint='as in .input E("edges.csv")')
-        last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
-        names, span = tuple(token.value for token in parts[1]), parts[0].span.to(last.span)
-        return s.Directive(parts[0].value, names, path, tuple(options), span)
-
-    def include(self, parts: Parts) -> s.Include:
-        return s.Include(parts[1].value, parts[0].span.to(parts[1].span))
-
-    def pragma(self, parts: Parts) -> s.Pragma:
-        args = tuple(token.value for token in parts[1:])
-        return s.Pragma(args, parts[0].span.to(parts[-1].span))
-
-    def plan(self, parts: Parts) -> s.PlanHint:
-        span = parts[0].span.to(parts[-1].span)
-        text = span.source.text[parts[0].end : span.end].strip()
-        return s.PlanHint(" ".join(text.split()), span)
+def plan(parts: Parts) -> s.PlanHint:
+    span = parts[0].span.to(parts[-1].span)
+    text = span.source.text[parts[0].end : span.end].strip()
+    return s.PlanHint(" ".join(text.split()), span)
 
 
 def _is_number(operand: Any) -> bool:

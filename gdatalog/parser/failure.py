@@ -1,4 +1,4 @@
-"""A statement that the grammar rejects, and error messages for brackets, directives and SQL."""
+"""Statements that the grammar rejects, and error messages for brackets, directives and SQL."""
 
 from __future__ import annotations
 
@@ -221,19 +221,19 @@ _BETWEEN = {
     "like": 'write contains("part", x), or match("regular expression", x)',
     "ilike": 'write contains("part", lower(x))',
     "between": "comparisons chain: 1 <= x <= 3",
-    "limit": "an answer is whole; in Python, `limit=10` gives its first rows",
+    "limit": "an answer has all rows; in Python, `limit=10` returns the first ones",
     "order": "an answer is a set; in Python, `.sorted()` and `.df(sort=True)` sort it",
-    "group": "the head's columns beside an aggregate are the group: n(x, count()) <- e(x, _).",
+    "group": "the other columns of the head are the group: n(x, count()) <- e(x, _).",
     "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
     "as": "name a value by `=`: z = y + 1",
 }
 # Hints for keywords before an operand.
 _BEFORE = {
-    "exists": "an atom alone says that there is such; `!` before it, that there is none",
+    "exists": "an atom tests that a row exists; with `!` before it, that none does",
     "case": "write one rule for each case",
     "if": "write one rule for each case, or a `;`",
-    "forall": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
-    "all": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
+    "forall": "say that there is no counterexample: !(p(y), !q(y))",
+    "all": "say that there is no counterexample: !(p(y), !q(y))",
     "for": "a variable takes every value for which the body holds",
     "let": "name a value by `=`: z = y + 1",
     "limit": "in Python, `query(..., limit=5)`; in a program, `.limitsize p(n=5)`",

@@ -1,4 +1,4 @@
-"""Tells facts from queries and values from literals, and checks heads."""
+"""Decides what parsed nodes are: a fact or a query, a value or a literal; and checks heads."""
 
 from __future__ import annotations
 

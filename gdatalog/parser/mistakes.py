@@ -179,7 +179,7 @@ def _colons(failure: Failure) -> ParseError | None:
         kind, what = call.value, before.text if before else "x"
         hint = f"an aggregate has no parentheses in a body: {kind} {what} : {{ R({what}) }}"
         return mistake("a colon does not belong here", token.span, hint)
-    hint = "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)"
+    hint = "the arrow of a rule is `:-` or `<-`; declare types with .decl R(x: int)"
     return mistake("a colon does not belong here", token.span, hint)
 
 

@@ -1,9 +1,9 @@
 """The LALR tables of grammar.lark, which `tests/parser_tables.py --write` makes."""
 
-END = "$END"  # what stands behind the last token
-ACCEPTED = 44  # the state in which a statement has been read
-# Of each rule: the symbol that it makes, how many parts it has, the method of Builder that takes
-# them ("": they stay as they are), and which of them are lists whose items are parts.
+END = "$END"  # the symbol after the last token
+ACCEPTED = 44  # the state after a whole statement
+# For each rule: its symbol, the number of its parts, the function of builder.py that takes them
+# ("" for none), and the places of parts that are lists, whose items are spliced in.
 # fmt: off
 RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (
     ("start", 1, "itself", ()), ("start", 3, "rule", ()), ("start", 2, "query", ()), ("start", 1,
@@ -44,7 +44,7 @@ RULES: tuple[tuple[str, int, str, tuple[int, ...]], ...] = (
     "", (1,)), ("_12", 3, "", (0, 2)), ("_13", 1, "", ()), ("_13", 2, "", (0,)), ("_14", 1, "", ()),
     ("_14", 2, "", (0,)),
 )
-# The tokens before which rules have been read.
+# Sets of tokens, before which rules are reduced.
 AHEAD = (
     "$END ARROW COLON COMMA COMPARE EQUAL IN OPERATOR RBRACE RPAR SEMICOLON",
     "$END ARROW COMMA RBRACE RPAR SEMICOLON",
@@ -65,7 +65,7 @@ AHEAD = (
     "$END NAME",
     "$END VBAR",
 )
-# The states that tokens and symbols lead to from several states.
+# Transitions that several states share: the state that each token or symbol leads to.
 SHARED: tuple[dict[str, int], ...] = (
     {"AGGREGATE": 1, "BOOL": 2, "LPAR": 7, "NUMBER": 10, "PARAM": 12, "STRING": 17, "TIMESTAMP": 18,
     "WILDCARD": 20, "aggregate": 26, "call": 27, "constant": 31, "group": 35, "param": 40,
@@ -78,8 +78,8 @@ SHARED: tuple[dict[str, int], ...] = (
     {"VALUES": 135, "expression": 137, "values": 138},
     {"NAME": 148, "_10": 149},
 )
-# Of each state: the members of SHARED that hold, further states that tokens and symbols lead to,
-# and the rule that has been read (-1: none) before the tokens of a member of AHEAD.
+# For each state: its members of SHARED, its own transitions, and the rule to reduce (-1: none)
+# before the tokens of a member of AHEAD.
 STATES: tuple[tuple[tuple[int, ...], dict[str, int], int, int], ...] = (
     ((0, 1, 2), {"DECL": 4, "INCLUDE": 5, "IO": 6, "NAME": 8, "OLD_TYPE": 11, "PLAN": 13, "PRAGMA":
     14, "QUERY": 15, "TYPE": 19, "_directive": 22, "_literal": 23, "_operand": 24, "conjunction":

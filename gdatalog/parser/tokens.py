@@ -41,7 +41,7 @@ class Token:
 def error_token(
     source: SourceText, start: int, end: int, message: str, hint: str | None = None
 ) -> Token:
-    """An invalid word; its value is the error."""
+    """The token of an invalid word; its value is the error."""
     error = ParseError(message, Span(source, start, end), hint=hint)
     return Token("ERROR", error, source, start, end)
 

@@ -86,7 +86,8 @@ def find_aggregates(tokens: list[Token]) -> None:
 
 
 def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], depth: int) -> None:
-    """Assigns a colon to a name: the last that must have one, otherwise the last that can."""
+    """Assigns a colon to an open name: the last one that needs it, otherwise the last that can
+    have it."""
     second: int | None = None
     while open_ and open_[-1][0] == depth:
         _, owner, certain = open_.pop()

@@ -15,11 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gdatalog.patterns.pattern import Pattern
 from gdatalog.patterns.suites import GRAPHLETS, suite
 from gdatalog.records import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.int64]  # of all vertices
 
 # E has each edge in both directions, and no loops. By edge: `tri` and `four`, the number of
 # triangles and 4-cliques of the edge, for all orders of the other vertices; `walk`, the walks of
@@ -192,10 +198,10 @@ def _partitions(size: int) -> Iterator[tuple[int, ...]]:
     yield from ways
 
 
-def induced(numbers: Iterable[int], maps: Callable[[int], Any]) -> dict[int, Any]:
+def induced(numbers: Iterable[int], maps: Callable[[int], Counts]) -> dict[int, Counts]:
     """The graphlet degrees of orbits, which must include those of all smaller graphs, from counts
     of homomorphisms."""
-    found: dict[int, Any] = {}
+    found: dict[int, Counts] = {}
     every = [orbits()[number] for number in numbers]
     for orbit in sorted(every, key=lambda one: (one.size, -len(one.pattern.edges))):
         times = dict(onto(orbit.number))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations, product
 from numbers import Integral
@@ -130,7 +130,7 @@ _EDGES = '"ab bc ca", or [("a", "b"), ("b", "c")]'
 
 
 def from_edges(
-    edges: str | Iterable[tuple[Any, Any]],
+    edges: str | Iterable[tuple[Hashable, Hashable]],
     *,
     name: str = "pattern",
     labels: Mapping[Any, Label] | None = None,
@@ -144,11 +144,11 @@ def from_edges(
     >>> patterns.from_edges([(0, 1), (1, 2)], directed=True).edges
     (('v0', 'v1'), ('v1', 'v2'))
     """
-    given: Iterable[Any] = edges.split() if isinstance(edges, str) else edges
+    given: Iterable[Iterable[Hashable]] = edges.split() if isinstance(edges, str) else edges
     try:
         pairs = [tuple(pair) for pair in given]
     except TypeError:
-        raise UsageError(f"these are no edges: {edges!r}", hint=_EDGES) from None
+        raise UsageError(f"not a list of edges: {edges!r}", hint=_EDGES) from None
     if any(len(pair) != 2 for pair in pairs):
         raise UsageError("an edge has two ends", hint=_EDGES)
     named = {vertex: variable(vertex) for pair in pairs for vertex in pair}
@@ -158,11 +158,11 @@ def from_edges(
         raise UsageError(f"two vertices would have one name: {', '.join(map(str, named))}")
     ends = [(named[u], named[v]) for u, v in pairs]
     if loop := next((u for u, v in ends if u == v), None):
-        raise UsageError(f"a pattern's vertices are distinct: {loop} is no neighbour of its own")
+        raise UsageError(f"a pattern has no loops: {loop} is connected to itself")
     if not ends:
-        raise UsageError("a pattern has an edge at least")
+        raise UsageError("a pattern needs at least one edge")
     if len(named) > MOST_VERTICES:
-        raise UsageError(f"a pattern has {MOST_VERTICES} vertices at the most, not {len(named)}")
+        raise UsageError(f"a pattern has at most {MOST_VERTICES} vertices, not {len(named)}")
     once = dict.fromkeys(pair if directed else _either_way(pair, ends) for pair in ends)
     told = tuple((named[vertex], label) for vertex, label in (labels or {}).items())
     return Pattern(name, tuple(once), (), told, directed)
@@ -243,7 +243,7 @@ def _either_way(pair: Pair, pairs: Sequence[Pair]) -> Pair:
     return pair if turned not in pairs or pairs.index(pair) < pairs.index(turned) else turned
 
 
-def variable(vertex: Any) -> str:
+def variable(vertex: object) -> str:
     """The variable of a vertex."""
     told = str(vertex)
     plain = re.fullmatch(r"[A-Za-z]\w*", told, re.ASCII) and told not in _WORDS

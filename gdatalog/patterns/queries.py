@@ -3,13 +3,13 @@
 Frequent patterns of a labelled graph are found by a program that grows shapes edge by edge. Shapes
 without labels are few, and known beforehand. Each has rules in which labels are columns:
 
-- candidates are the label tuples whose every part with one edge less is frequent: a join of what
-  was found for these parts, in the one order of the labels that the shape's symmetry leaves;
-- MNI ("minimum node image") asks, position by position, how many vertices stand there in some
-  embedding: all with the label but those without, whose search leaves off at the first that it
-  finds. Tuples below the support go no further.
-- instances are embeddings, counted. They may grow with the shape, so only tuples without any are
-  left out of the next size.
+- Candidates are the label tuples for which every part with one edge less is frequent: a join of
+  the tuples found for these parts. Comparisons of labels keep one of several symmetric tuples.
+- MNI ("minimum node image") counts, for each position of the shape, the vertices that are there in
+  some embedding: all vertices with the label, minus those without an embedding. The search for a
+  vertex stops at its first embedding. Tuples below the support are dropped at once.
+- Instances are counted embeddings. A larger shape may have more of them, so the next size only
+  leaves out tuples without any.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A rule becomes a `RulePlan`: one `JoinPlan` for each alternative of its body, an
 their bindings (distinct rows, aggregates, head expressions). A join plan is a tree: a sequence of
 steps, in which a `Branch` contains sequences of its own that share no variable with later steps.
 Plans are plain data: frozen, comparable, printable (`format.py`), checked
-(`tests/plan_check.py`), and independent of where they run.
+(`tests/plan_check.py`), and the same for each device.
 
 Rows flow from step to step. A step filters them (`Seek`, `Filter`, `Guard`, a branch), extends them
 by a variable with several values (`Join`, `Generate`), or with one value (`Assign`, an aggregate
@@ -85,8 +85,8 @@ class TrieRef:
 
     Columns that the rule does not use are left out; `weighted` keeps the number of rows of each
     path, for counts. `ranked`: a binary relation with both directions of every edge, in which ranks
-    by degree replace vertices; the tests compare ranks. `sliced`: in cells, what selects rows by
-    their first value: a variable with its range, or a constant.
+    by degree replace vertices; the tests compare ranks. `sliced`: in cells, the slice's variable
+    with its range, or constant, for the first column.
     """
 
     relation: str
@@ -196,10 +196,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Some variable is dead: drops rows that are equal in the variables to keep.
+    """Later steps read only the variables to `keep`: drops rows with equal values of these.
 
-    `lasting`: later steps read nothing that the fixpoint changes, so that a row that was kept in an
-    earlier round can be dropped.
+    `lasting`: later steps read no relation that the fixpoint changes, so that rows of earlier
+    rounds are duplicates, too.
     """
 
     keep: tuple[str, ...]
@@ -275,10 +275,11 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Rows that a plan runs for, one by one: the new rows of a relation. Their columns bind these
-    variables before the first step. `rows`: the number that estimates assume.
+    """The plan runs for each new row of a relation, whose columns bind `slots` before the first
+    step. `rows`: the number of rows that estimates assume.
 
-    `columns`: the plan is a scan of all rows of the relation, in blocks, and reads these columns.
+    With `columns`, the plan is a scan of all rows of the relation, in blocks, and reads these
+    columns.
     """
 
     relation: str
@@ -292,7 +293,7 @@ class JoinPlan:
     """One alternative of a rule's body, as steps.
 
     Its rows are the values of `outputs`. In a `bag`, all bindings count, with their weights;
-    otherwise rows are a set. Each row stands for `orbit` bindings, of which one is enumerated.
+    otherwise rows are a set. Each row represents `orbit` bindings, of which one is enumerated.
     `cost`: the expected work, in rows read. `given`: the plan runs for new rows of a relation.
     """
 

@@ -1,11 +1,11 @@
-"""Cells: parts of the space of a join's bindings, which can run one by one; what each reads.
+"""Cells: parts of a join that run one by one; and the slices of tries that each cell reads.
 
-A cell restricts the keys of some variables to ranges. Cells that are disjoint and cover the space
+A cell restricts the keys of some variables to ranges. Cells that are disjoint and cover all keys
 return each row of the join once, wherever each cell runs. A join within a cell is an ordinary join.
 
-If whole tries do not fit a device, a trie whose first column is such a variable is needed only as
-its *slice*: the rows whose first value lies in the range. Only sizes are computed here; no trie is
-read.
+A cell reads only a *slice* of a trie whose first column is such a variable: the rows whose first
+value lies in the range. So tries need not fit a device as a whole. This module computes sizes, and
+reads no trie.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def reached(join: p.JoinPlan) -> list[p.Step]:
 
 
 def sliceable(join: p.JoinPlan) -> dict[str, bool]:
-    """The variables by which tries can be sliced, and whether each row of the join then comes from
-    one cell only: an existence test may succeed in several."""
+    """The variables by which tries can be sliced, and for each, whether a row of the join comes
+    from one cell only; an existence test may succeed in several cells."""
     top = {slot.name for slot in cuttable(join)}
     bound = Counter(name for step in all_steps(join.steps) for name in binds(step))
     inner = [] if may_fail(join.steps) else reached(join)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gdatalog import plan as p
 from gdatalog.plan.nest import Paths
-from gdatalog.records import dataclass
 from gdatalog.values import constant_text, is_list, shown_name
 
 _INFIX = frozenset(
@@ -41,16 +40,16 @@ def format_join(join: p.JoinPlan, remark: Remark = lambda step: "") -> list[str]
     lines = []
     if join.given is not None:
         lines.append(given_label(join.given))
-    lines += _lines(join.steps, Labels.of(join), len(lines), remark)
+    lines += _lines(join.steps, Paths.of(join), len(lines), remark)
     if join.orbit > 1:
         lines.append(orbit_label(join.orbit))
     return lines
 
 
-def _lines(steps: Sequence[p.Step], labels: Labels, indent: int, remark: Remark) -> Iterator[str]:
+def _lines(steps: Sequence[p.Step], paths: Paths, indent: int, remark: Remark) -> Iterator[str]:
     for step in steps:
         pad = "  " * indent
-        text = ", ".join((labels.head(step), *labels.remarks(step)))
+        text = ", ".join((step_label(paths, step), *step_remarks(step)))
         note = remark(step)
         yield pad + text + (f"   -- {note}" if note else "")
         if isinstance(step, (p.Join, p.Generate)):
@@ -59,9 +58,9 @@ def _lines(steps: Sequence[p.Step], labels: Labels, indent: int, remark: Remark)
             for number, inner in enumerate(step.alternatives):
                 if number or step.terms:
                     yield pad + (f"#{number + 1}" if step.terms else "or")
-                yield from _lines(inner, labels, indent + 1, remark)
+                yield from _lines(inner, paths, indent + 1, remark)
         if isinstance(step, p.Tally):
-            yield from _lines(step.steps, labels, indent + 1, remark)
+            yield from _lines(step.steps, paths, indent + 1, remark)
 
 
 # ----------------------------------------------------------------- what parts of a plan are called
@@ -145,83 +144,74 @@ def trie_label(ref: p.TrieRef) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The wording of a join's steps: `paths` has the terms bound to each trie's levels."""
+def participant_label(paths: Paths, part: p.Participant) -> str:
+    """A trie with one of its levels, in brackets: `E(x, [y])`."""
+    ref, path = paths.tries[part.trie], [format_expr(term) for term in paths.terms[part.trie]]
+    if is_list(ref.relation):
+        return trie_label(ref)
+    shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
+    return f"{trie_label(ref)}({', '.join(shown)})"
 
-    tries: tuple[p.TrieRef, ...]
-    paths: tuple[tuple[str, ...], ...]
 
-    @staticmethod
-    def of(join: p.JoinPlan) -> Labels:
-        paths = (tuple(map(format_expr, terms)) for terms in Paths.of(join).terms)
-        return Labels(join.tries, tuple(paths))
+def _all(paths: Paths, parts: Sequence[p.Participant]) -> str:
+    return " and ".join(participant_label(paths, part) for part in parts)
 
-    def participant(self, part: p.Participant) -> str:
-        """A trie with one of its levels, in brackets: `E(x, [y])`."""
-        path = self.paths[part.trie]
-        if is_list(self.tries[part.trie].relation):
-            return trie_label(self.tries[part.trie])
-        shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
-        return f"{trie_label(self.tries[part.trie])}({', '.join(shown)})"
 
-    def _all(self, parts: Sequence[p.Participant]) -> str:
-        return " and ".join(map(self.participant, parts))
+def step_label(paths: Paths, step: p.Step) -> str:
+    """What a step does."""
+    match step:
+        case p.Guard():
+            return f"only if {trie_label(paths.tries[step.trie])} has rows"
+        case p.Seek():
+            return f"seek {format_expr(step.value)} in {_all(paths, step.participants)}"
+        case p.Join():
+            return f"{step.variable} in {_all(paths, step.participants)}"
+        case p.Assign():
+            within = f" in {_all(paths, step.participants)}" if step.participants else ""
+            return f"{step.variable} := {format_expr(step.expr)}{within}"
+        case p.Generate():
+            if step.span is not None:
+                values = f"range({', '.join(map(format_expr, step.span))})"
+            else:
+                values = "{" + ", ".join(map(format_expr, step.values)) + "}"
+            within = f" and in {_all(paths, step.participants)}" if step.participants else ""
+            return f"{step.variable} in {values}{within}"
+        case p.Filter():
+            return f"only if {format_expr(step.test)}"
+        case p.Compact():
+            lasting = " of all rounds" if step.lasting else ""
+            return f"one row for each ({', '.join(step.keep)}){lasting}"
+        case p.Restore():
+            what = "the value of" if len(step.ranks) == 1 else "the values of"
+            return f"{', '.join(step.variables)} := {what} {', '.join(step.ranks)}"
+        case p.Branch():
+            text: str = step.mode
+            if step.reduction is not None:
+                text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
+            return f"{text} for each ({', '.join(step.reads)})" if step.reads else text
+        case p.Tally():
+            return f"table {shown_table(step.table)} of counts by {step.key}"
 
-    def head(self, step: p.Step) -> str:
-        """What a step does."""
-        match step:
-            case p.Guard():
-                return f"only if {trie_label(self.tries[step.trie])} has rows"
-            case p.Seek():
-                return f"seek {format_expr(step.value)} in {self._all(step.participants)}"
-            case p.Join():
-                return f"{step.variable} in {self._all(step.participants)}"
-            case p.Assign():
-                within = f" in {self._all(step.participants)}" if step.participants else ""
-                return f"{step.variable} := {format_expr(step.expr)}{within}"
-            case p.Generate():
-                if step.span is not None:
-                    values = f"range({', '.join(map(format_expr, step.span))})"
-                else:
-                    values = "{" + ", ".join(map(format_expr, step.values)) + "}"
-                within = f" and in {self._all(step.participants)}" if step.participants else ""
-                return f"{step.variable} in {values}{within}"
-            case p.Filter():
-                return f"only if {format_expr(step.test)}"
-            case p.Compact():
-                lasting = " of all rounds" if step.lasting else ""
-                return f"one row for each ({', '.join(step.keep)}){lasting}"
-            case p.Restore():
-                what = "the value of" if len(step.ranks) == 1 else "the values of"
-                return f"{', '.join(step.variables)} := {what} {', '.join(step.ranks)}"
-            case p.Branch():
-                text: str = step.mode
-                if step.reduction is not None:
-                    text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
-                return f"{text} for each ({', '.join(step.reads)})" if step.reads else text
-            case p.Tally():
-                return f"table {shown_table(step.table)} of counts by {step.key}"
 
-    def remarks(self, step: p.Step) -> tuple[str, ...]:
-        """Details of a step, if there are any."""
-        match step:
-            case p.Guard() if step.weighted:
-                return ("as often as it has",)
-            case p.Join():
-                bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
-                cut = (f"cut to {', '.join(bounds)}",) if step.cuts else ()
-                if step.reuse is None:
-                    return cut
-                return (*cut, f"from the list of {step.reuse.variable}")
-            case p.Branch() if step.terms:
-                return ("as a sum: " + polynomial(step.terms),)
-            case p.Assign() if step.may_fail:
-                return ("which may fail",)
-            case p.Restore() if len(step.ranks) > 1:
-                return ("sorted",)
-            case _:
-                return ()
+def step_remarks(step: p.Step) -> tuple[str, ...]:
+    """Details of a step, if there are any."""
+    match step:
+        case p.Guard() if step.weighted:
+            return ("as often as it has",)
+        case p.Join():
+            bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
+            cut = (f"cut to {', '.join(bounds)}",) if step.cuts else ()
+            if step.reuse is None:
+                return cut
+            return (*cut, f"from the list of {step.reuse.variable}")
+        case p.Branch() if step.terms:
+            return ("as a sum: " + polynomial(step.terms),)
+        case p.Assign() if step.may_fail:
+            return ("which may fail",)
+        case p.Restore() if len(step.ranks) > 1:
+            return ("sorted",)
+        case _:
+            return ()
 
 
 def _gathered(gather: p.Gather | p.Reduction) -> str:

@@ -1,11 +1,11 @@
-"""A join plan as a nest of loops: the lists of each level, and the groups that have no duplicates.
+"""A join plan as a nest of loops: the lists of each level, and groups of rows to deduplicate.
 
 A *list* is the children of a trie node. It is known as soon as the values that lead to the node are
 bound. Atoms at the same node of the same trie share one list. These properties hold on any device;
 printers turn them into loops.
 
-If the first variables that a join binds are all in its head, rows that differ in one of them are
-different, and rows of one group, with the same values of all of them, follow each other. So each
+If the first variables that a join binds are all in its head, rows with equal values of these form a
+group. Different groups have different rows, and the rows of a group follow each other. So each
 group is deduplicated by itself, with a small set that stays in the cache.
 """
 
@@ -108,7 +108,7 @@ def measurable(steps: Sequence[p.Step], at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recoding:
-    """Levels whose candidates all lie in one list: its positions become bits.
+    """Levels whose values all lie in one list: positions in that list become bits.
 
     `levels`: the indexes of the joins among the steps. Each reads the list `within`, and rows of
     adjacency bits of earlier levels.

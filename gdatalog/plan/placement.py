@@ -1,4 +1,4 @@
-"""Where rules and strata run, locally or on a cluster's workers: the plan, and measurements."""
+"""Where rules and strata run: on a device, on several, or on a cluster; with measurements."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Spread:
     move to the workers that need them. `in place`: each worker has a part of one relation, which
     `stays` where it is.
 
-    `planned`: the bytes expected to move between workers; `moved`: those that did. `calls`: calls
-    of workers, of which `on_gpus` ran on GPUs. `patient`: it runs locally first, and moves to the
-    workers after so many seconds.
+    `planned`: the bytes expected to move between workers; `moved`: the measured bytes. `calls`:
+    calls of workers, of which `on_gpus` ran on GPUs. `patient`: the rule runs locally first, and
+    moves to the workers after so many seconds.
     """
 
     way: SpreadWay
@@ -220,9 +220,9 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """`allowed`: rows to look at before choosing again; None: the choice is final. `scans`: the
-    rows of a relation in storage order, chunk by chunk. `shared`: the devices that run it together,
-    if there are several."""
+    """The executor of a join, and the reason. `allowed`: after so many rows, the choice is made
+    again; None: it is final. `scans`: the executor reads the rows of a relation in storage order,
+    chunk by chunk. `shared`: the devices that run the join together, if there are several."""
 
     breadth_first: bool
     reason: str
@@ -239,17 +239,6 @@ class ExecutorChoice:
     def __str__(self) -> str:
         shared = "" if self.shared is None else f" {self.shared}"
         return f"{self.kind}{shared}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """A stratum runs on this machine's `device`; on several devices if it is `shared`."""
-
-    device: str = "cpu"
-    shared: Shared | None = None
-
-    def __str__(self) -> str:
-        return f"on {self.device}" if self.shared is None else str(self.shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +285,6 @@ class OnWorkers:
             ("here first", self._until if self.until and self.refusal is None else None),
             ("reason", self.refusal or self.why or None),
         )
-
-
-Placement = Local | OnWorkers
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

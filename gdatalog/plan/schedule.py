@@ -1,11 +1,12 @@
-"""Reading tries that do not fit a device: schedules of cells, or pages of indexes read in place.
+"""Plans joins whose tries do not fit a device: schedules of cells, or pages that are read in place.
 
-Schedules are of cells whose slices fit the device, with the fewest bytes copied. The cut variables
-are nested loops over their ranges: slices of outer variables stay on the device while those of the
-innermost variable change. Ranges have equal bytes, not equal numbers of keys.
+A schedule has cells whose slices fit the device, and copies as few bytes as possible. The cut
+variables are nested loops over their ranges: slices of outer variables stay on the device while
+those of the innermost variable change. Ranges have equal bytes, not equal numbers of keys.
 
-Indexes that stay on the host are read over the link: which lists a join reads, how often, and which
-pages to copy to the device, are estimated from sampled lists; this module reads no trie.
+Without cells, indexes stay on the host, and the device reads them over the link. This module
+estimates which lists a join reads and how often, and chooses the pages to copy to the device; the
+caller samples the lists, because this module reads no trie.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@
 strategy by strategy, `explain` prints it, and `profile` reports which strategies ran. It is plain
 data: frozen, comparable, printable, checked (`tests/plan_check.py`).
 
-Where sizes are unknown before rows exist, a strategy has a `Fallback`. Its conditions are counts of
-rows, rounds or bytes, never times: a program runs the same way each time.
+If sizes are unknown before the run, a strategy has a `Fallback`. Its conditions are counts of rows,
+rounds or bytes, never times, so that a program runs the same way each time.
 """
 
 from __future__ import annotations
 
 from gdatalog.plan import RulePlan
-from gdatalog.plan.placement import Local, Placement
+from gdatalog.plan.placement import OnWorkers, Shared
 from gdatalog.plan.tuning import Condition, Unsuited, When
 from gdatalog.records import dataclass
 
@@ -45,7 +45,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Nothing runs: the relation equals another one, possibly without constant columns."""
+    """No rule runs: the relation equals another one, possibly without constant columns."""
 
     relation: str
     fallback: Fallback | None = None
@@ -131,8 +131,8 @@ class Worklist:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """Keeps the relations, and adds what follows from rows that were added since, to `changed`
-    relations or by new rules and facts. The stratum is monotone in these."""
+    """Keeps the relations, and adds the rows that follow from new rows of the `changed` relations,
+    or from new rules and facts. The stratum is monotone in these."""
 
     changed: tuple[str, ...]
     fallback: Fallback | None = None
@@ -171,8 +171,8 @@ class DictionaryCodes:
 
 @dataclass(frozen=True, slots=True)
 class LinearRule:
-    """A closure by doubling (`p(x, y), p(y, z)`) is computed by a linear rule over the rows that it
-    has without recursion."""
+    """A closure by doubling (`p(x, y), p(y, z)`) becomes a linear rule, over the rows that the
+    relation has without recursion (`first`)."""
 
     relation: str
     first: str
@@ -209,9 +209,12 @@ Rewrite = DictionaryCodes | LinearRule | OnTheHost
 class StratumPlan:
     """How one stratum is evaluated, and where.
 
-    `rules`: a plan for each rule without recursive atoms, and for each recursive rule a plan for
-    the new rows of each recursive atom. They belong to the `main` strategy. `before`: plans that
-    run once before the first strategy.
+    `rules`: the plans of the `main` strategy: one for each rule without recursive atoms; for each
+    recursive rule, one for the new rows of each recursive atom. `before`: plans that run once
+    before the first strategy.
+
+    The stratum runs on this machine's `device`, on several devices (`shared`), or on a cluster's
+    `workers`.
     """
 
     relations: tuple[str, ...]
@@ -220,7 +223,13 @@ class StratumPlan:
     rules: tuple[RulePlan, ...] = ()
     before: tuple[RulePlan, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
-    placement: Placement = Local()
+    device: str = "cpu"
+    shared: Shared | None = None
+    workers: OnWorkers | None = None
+
+    @property
+    def placement(self) -> str:
+        return str(self.workers or self.shared or f"on {self.device}")
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -239,8 +248,8 @@ class StratumPlan:
         return next((way for way in ways if isinstance(way, Partitioned | InPlaceLattice)), ways[0])
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
-        """A line for each rewrite and strategy; `whole`: including the fallback for what compiled
-        loops cannot compute."""
+        """A line for each rewrite and strategy; `whole`: including the fallback for expressions
+        that compiled loops cannot compute."""
         parts = [str(rewrite) for rewrite in self.rewrites]
         starts = ""  # when the strategy does
         for strategy in () if self.main == Once() else self.strategies:

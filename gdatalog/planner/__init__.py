@@ -8,18 +8,16 @@ from functools import partial
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
 from gdatalog.planner.normalise import Normaliser
-from gdatalog.planner.order import Params, Statistics
-from gdatalog.planner.order.search import Orders, PlanInputs
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import compact_rows
-from gdatalog.planner.rewrite.algebra import NEVER, Algebra, pays, signed_sum, tabled
+from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 
@@ -30,16 +28,13 @@ SET_KINDS = frozenset({"min", "max", "any_value", "count_distinct"})
 def plan_rule(
     rule: CheckedRule,
     param_types: Mapping[str, TypeName],
-    sizes: Statistics,
+    inputs: PlanInputs,
     recursive: Collection[str] = (),
     *,
     first: bool = True,
     old: Version = "old",
-    params: Params | None = None,
     scans: int | None = None,
-    orders: Orders | None = None,
-    tuning: Tuning = DEFAULT,
-    algebra: Algebra = NEVER,
+    algebra: Algebra | None = None,
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum.
 
@@ -49,10 +44,9 @@ def plan_rule(
     the stratum's order of relations, in which a round evaluates them.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
-    `orders`: variable orders found before. `algebra`: whether a count may become a signed sum of
-    simpler counts.
+    `algebra`: how a count may become a signed sum of simpler counts; None: not at all.
     """
-    inputs = PlanInputs(sizes, params or Params(), orders or Orders(), tuning)
+    sizes, tuning = inputs.sizes, inputs.tuning
     plan_join = partial(_plan_join, inputs, recursive)
     uses = count_variables((*rule.head.args, rule.body))
     normal = Normaliser(rule.types, param_types, uses)
@@ -69,20 +63,19 @@ def plan_rule(
     closed = n.as_gather(alternatives[0], head) if plain else None
     if closed is not None:
         alternatives, gathers, head = closed
-    tables = None
-    if plain and closed is None and algebra.tables and algebra != NEVER and not recursive:
+    if plain and closed is None and algebra is not None and algebra.tables and not recursive:
         tables = tabled(
             alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
         )
-    if tables is not None:
-        other = plan_rule(rule, param_types, sizes, params=params, orders=orders, tuning=tuning)
-        reads = n.variables_of_exprs(head)
-        with_tables = replace(inputs, sizes=tables.sizes)
-        join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
-        plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
-        plan = replace(plan, within=tables.rules, otherwise=other)
-        if algebra.mode != "auto" or pays(plan, other, tables):
-            return plan
+        if tables is not None:
+            other = plan_rule(rule, param_types, inputs)
+            reads = n.variables_of_exprs(head)
+            with_tables = replace(inputs, sizes=tables.sizes)
+            join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
+            plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
+            plan = replace(plan, within=tables.rules, otherwise=other)
+            if algebra.mode != "auto" or pays(plan, other, tables):
+                return plan
     variants: list[tuple[n.Conjunction, GivenRows | None]] = []
     for items in alternatives:
         deltas = list(_deltas(items, recursive, old))
@@ -127,7 +120,7 @@ def plan_rule(
             join = plan_join(body, (), frozenset(live), bag, given)
             plans = [replace(join, orbit=orbit)]
             alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
-            if alone and algebra != NEVER:
+            if alone and algebra is not None:
                 found = signed_sum(items, join, inputs, algebra, live)
                 if found is not None:
                     counted = head, keys, gathers, ((0,),), ((),)
@@ -169,11 +162,9 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
 def plan_over(
     rule: CheckedRule,
     param_types: Mapping[str, TypeName],
-    sizes: Statistics,
+    inputs: PlanInputs,
     name: str,
     plan: RulePlan,
-    params: Params | None = None,
-    tuning: Tuning = DEFAULT,
 ) -> RulePlan | None:
     """The plan of a rule for some rows of relation `name` at a time, in any order: the results of
     disjoint parts add up.
@@ -181,7 +172,7 @@ def plan_over(
     `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
     once, or cannot be planned so.
     """
-    over = plan_rule(rule, param_types, sizes, (name,), first=False, params=params, tuning=tuning)
+    over = plan_rule(rule, param_types, inputs, (name,), first=False)
     others = {ref.relation for join in over.joins for ref in join.tries}
     if len(over.joins) != len(plan.joins) or name in others:
         return None

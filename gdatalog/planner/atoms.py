@@ -1,4 +1,4 @@
-"""Atoms during planning: their opening, what of them is bound; and plans for a single atom.
+"""Atoms during planning: their columns, bound and not; and plans for a single atom.
 
 A single atom needs no search for its order. Columns compared with constants come first, then
 columns with the fewest values, until these identify the rows. Further columns cost the same in
@@ -81,7 +81,7 @@ class AtomState:
         return wanted in self.tests or flipped in self.tests
 
 
-# Opening: an atom without bound levels, and the columns that are known.
+# Opening an atom: no level of its trie is bound yet.
 
 
 def open_atom(

@@ -9,7 +9,7 @@ rest, and binds no variable of the answer, it becomes a branch: an existence tes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from math import inf
 
@@ -18,15 +18,13 @@ from gdatalog.planner import items as n
 from gdatalog.planner.atoms import (
     AtomState,
     all_cuts,
-    computed_late,
     kind_of,
     open_atom,
     within_atom,
 )
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import Connected, Open, Pending, check_depth, components, too_deep
-from gdatalog.planner.order import Params
-from gdatalog.planner.order.pattern_maker import PatternMaker
+from gdatalog.planner.components import Rest, check_depth, components, too_deep
+from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
@@ -92,7 +90,7 @@ class PlanBuilder:
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""
-        return PlanBuilder(replace(self.inputs, params=Params(self.inputs.params.values)))
+        return PlanBuilder(replace(self.inputs, looked=[]))
 
     def tries(self) -> tuple[p.TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -104,8 +102,10 @@ class PlanBuilder:
 
 @dataclass(eq=False)
 class ConjunctionBuilder:
-    """`order`: the order of the conjunction that this branch belongs to. `depth`: the number of
-    branches around it."""
+    """The steps of one conjunction: the whole body, or a branch.
+
+    `order`: for a branch, the order of the conjunction around it. `depth`: the number of branches
+    around it."""
 
     plan: PlanBuilder
     items: Sequence[n.Item]
@@ -118,9 +118,8 @@ class ConjunctionBuilder:
     depth: int = 0
     steps: list[p.Step] = field(default_factory=list)
     atoms: list[AtomState] = field(default_factory=list)
-    waiting: Pending = field(default_factory=Pending)
+    waiting: list[n.Item] = field(default_factory=list)  # at the start: items other than atoms
     within: list[n.TestItem] = field(default_factory=list)  # tests that filter an atom's trie
-    holding: dict[str, list[AtomState]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bound = set(self.outer)
@@ -131,14 +130,11 @@ class ConjunctionBuilder:
         self.open_atoms()
         if self.order is None:
             self.order = self.search()
-        self.open = Open(self.atoms, computed_late(self.waiting), self._rank)
-        literals = [atom.columns for atom in self.atoms]
-        waiting = [item.variables for item in self.waiting]
-        self.connected = Connected([*literals, *waiting], self.live)
-        self.connected.bound(self.bound)
+        self.rest = Rest(self.waiting, self.atoms, self.live, self._rank)
+        self.rest.split_off(self.bound)
         while self._advance():
             pass
-        assert not self.waiting, f"nothing binds what {self.waiting} needs"
+        assert not self.rest.items, f"nothing binds what {self.rest.items} need"
         return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
 
     def search(self) -> Order:
@@ -147,16 +143,18 @@ class ConjunctionBuilder:
             return Order()
         plan = self.plan
         inputs = plan.inputs
-        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, inputs.params)
+        pattern = empty_pattern(self.items, self.bound, self.live, plan.outputs)
         for atom in self.atoms:
-            maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
+            add_atom(pattern, atom, plan.sizes(atom.item.relation, atom.item.version))
+        given_out = n.given_out(self.items)
         for item in self.waiting:
+            cost = None
             if isinstance(item, n.AggregateItem) and n.may_be_early(item):
                 n.aggregate_branch((trial := plan.apart()).steps, item, item.slot, 1.0)
-                maker.item(item, n.ASKED + trial.cost)
-            else:
-                maker.item(item)
-        pattern = maker.finish(self.comparisons, self.bag, self.compacts)
+                cost = n.ASKED + trial.cost
+            add_item(pattern, item, given_out, cost)
+        pattern.bag, pattern.compacts = self.bag, self.compacts
+        finish(pattern, self.comparisons, inputs)
         pattern.find_lower(of_values=plan.ascending)
         order = inputs.orders.best(pattern, self.rows, inputs.tuning)
         plan.cost += order.work
@@ -199,7 +197,7 @@ class ConjunctionBuilder:
         whole = self.plan.whole_lists
         self.within = [item for item in tests if not whole and within_atom(item.test, atoms)]
         seen_to = {*self.within, *atoms}
-        self.waiting = Pending(item for item in self.items if item not in seen_to)
+        self.waiting = [item for item in dict.fromkeys(self.items) if item not in seen_to]
         variables = (item.variables for item in (*self.waiting, *atoms))
         uses = Counter(chain(self.live, self.outer, *variables))
         opened = [self._open_atom(item, uses) for item in atoms]
@@ -220,35 +218,34 @@ class ConjunctionBuilder:
         atom, known = open_atom(item, number, size, tests, self.bound, uses, self.bag)
         self.plan.atoms[number : number + 1] = [atom]
         self.atoms.append(atom)
-        for name in atom.columns:
-            self.holding.setdefault(name, []).append(atom)
         return atom, known
 
     # --------------------------------------------------------------------------- one step on
 
     def _advance(self) -> bool:
         """Adds the next step; False if none is left."""
-        if self.waiting.any_ready(self._ready):
+        rest = self.rest
+        if rest.any_ready(self._ready):
             return True
-        givers = (item for item in self.waiting.others if isinstance(item, n.GenerateItem))
+        givers = (item for item in rest.others if isinstance(item, n.GenerateItem))
         generators = [item for item in givers if item.sources <= self.bound]
-        name = self.open.first()
+        name = rest.first()
         others = [*([] if name is None else [name]), *(item.slot.name for item in generators)]
         before = min(map(self._rank, others), default=inf)
-        due = n.next_due(self.waiting.others, self.bound, self._rank, before)
+        due = n.next_due(rest.others, self.bound, self._rank, before)
         if due is not None:
             self._compute(due)
             return True
         if self._split():
             return True
-        joined = self.open.first_joined()
+        joined = rest.first(joined=True)
         for item in (
             sorted(generators, key=lambda item: self._rank(item.slot.name))
             if joined is None
             else []
         ):
             # If an atom has fewer values of the variable, it binds, and the generator tests.
-            fewest = map(self._values, self.open.atoms(item.slot.name))
+            fewest = map(self._values, rest.binding(item.slot.name))
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
@@ -259,7 +256,7 @@ class ConjunctionBuilder:
             self._join(joined)
             return True
         # Before a cross product: computations that can fail and aggregates may connect the rest.
-        for other in self.waiting.others:
+        for other in rest.others:
             if isinstance(other, n.Equation) and self._assign(other, may_fail=True):
                 return True
             if isinstance(other, n.GenerateItem) and other.variables <= self.bound:
@@ -267,7 +264,7 @@ class ConjunctionBuilder:
                 self._done(other, p.Assign(slot.name, "bool", other.as_test(), (), True))
                 self.steps.append(p.Filter(slot))
                 return True
-        late = [item for item in self.waiting.others if self._computable(item)]
+        late = [item for item in rest.others if self._computable(item)]
         if late:
             self._compute(late[0])
             return True
@@ -313,11 +310,11 @@ class ConjunctionBuilder:
         self._bind(names)
 
     def _done(self, item: n.Item, step: p.Step) -> None:
-        self.waiting.remove(item)
+        self.rest.remove(item)
         self.steps.append(step)
 
     def _assign(self, item: n.Equation, may_fail: bool) -> bool:
-        given = n.given_out(self.waiting.others)
+        given = n.given_out(self.rest.others)
         for slot, value in item.ways():
             if slot.name not in (self.bound | given) and p.slots(value) <= self.bound:
                 step = p.Assign(
@@ -337,18 +334,16 @@ class ConjunctionBuilder:
 
     def _participants(self, name: str) -> tuple[p.Participant, ...]:
         found = []
-        for atom in self.holding.get(name, ()):
-            if atom.open(name):
-                begun = bool(atom.order)
-                found.append(atom.take(atom.columns[name]))
-                if not begun:
-                    self.open.begun(atom)
+        for atom in self.rest.holding(name):
+            begun = bool(atom.order)
+            found.append(atom.take(atom.columns[name]))
+            if not begun:
+                self.rest.begun(atom)
         return tuple(found)
 
-    def _bind(self, names: Iterable[str]) -> None:
+    def _bind(self, names: Collection[str]) -> None:
         self.bound.update(names)
-        self.waiting.bound(names)
-        self.connected.bound(names)
+        self.rest.bound(names)
 
     def _rank(self, name: str) -> float:
         assert self.order is not None
@@ -361,12 +356,12 @@ class ConjunctionBuilder:
 
     def _join(self, name: str) -> None:
         assert self.order is not None
-        atoms = self.open.atoms(name)
-        mine = self.waiting.holding(name)
+        atoms = self.rest.binding(name)
+        mine = self.rest.mentioning(name)
         cuts = all_cuts(name, mine, self.bound, self.comparisons, self.items)
         for item, _ in cuts:
             if item is not None:
-                self.waiting.remove(item)
+                self.rest.remove(item)
         kind = kind_of(name, [atoms[0].item])
         implied = tuple(
             (place, at)
@@ -397,13 +392,13 @@ class ConjunctionBuilder:
         branch needs another part beside it: a single part is counted in place.
         """
         # A very long body has no branches: compaction removes duplicate rows as well.
-        if not self.connected.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
+        if not self.rest.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
         begun = any(isinstance(step, (p.Join, p.Assign, p.Generate)) for step in self.steps)
         if not opened or not (begun or self.bag):
             return False
-        rest: list[n.Item] = [*(atom.item for atom in opened), *self.waiting]
+        rest: list[n.Item] = [*(atom.item for atom in opened), *self.rest.items]
         rest += [
             item
             for item in self.within
@@ -433,8 +428,8 @@ class ConjunctionBuilder:
                     atom.weighted = False
             for item in part:
                 if not isinstance(item, n.AtomItem) and item not in self.within:
-                    self.waiting.remove(item)
-            self.connected.bound(n.variables_of(part))
+                    self.rest.remove(item)
+            self.rest.split_off(n.variables_of(part))
             self._branch(part)
         return bool(apart)
 

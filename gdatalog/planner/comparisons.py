@@ -97,7 +97,7 @@ class Comparisons:
     def implied_limits(self, name: str, bound: Collection[str]) -> list[Limit]:
         """The constants and parameters that bound a variable through variables that are not bound
         yet."""
-        if not self.limits:
+        if not self.limits or (name not in self._over and name not in self._under):
             return []
         found: list[Limit] = []
         none: set[str] = set()

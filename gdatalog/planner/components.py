@@ -6,12 +6,12 @@ indexed by variable, so that a step costs time in proportion to the uses of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from sys import getrecursionlimit
 
 from gdatalog.errors import Error
-from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.atoms import AtomState, computed_late
 from gdatalog.planner.check.walk import connected
 from gdatalog.planner.items import AtomItem, Item, TestItem
 from gdatalog.planner.order.pattern import bits, parts_of
@@ -45,11 +45,45 @@ def check_depth(part: Sequence[Item], depth: int) -> None:
         )
 
 
-class Connected:
-    """How unbound variables are connected: a quick test whether a component can split off."""
+class Rest:
+    """The rest of a conjunction: waiting items, in the order of the text; variables that atoms can
+    bind, in the chosen order; and how unbound variables are connected."""
 
-    def __init__(self, literals: Iterable[Iterable[str]], asked: Iterable[str]) -> None:
-        """`literals`: the variables of each; `asked`: the variables of the answer."""
+    def __init__(
+        self,
+        items: Iterable[Item],
+        atoms: Sequence[AtomState],
+        asked: Iterable[str],
+        rank: Callable[[str], float],
+    ) -> None:
+        """`asked`: the variables of the answer. `rank`: the place of a variable in the order."""
+        self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
+        self._items = list(self._numbers)
+        others = (item for item in self._items if not isinstance(item, TestItem))
+        self._others: dict[Item, None] = dict.fromkeys(others)
+        self._mentions: dict[str, list[int]] = {}
+        for item, number in self._numbers.items():
+            for name in item.variables:
+                self._mentions.setdefault(name, []).append(number)
+        self._to_ask = list(range(len(self._items)))  # a heap
+        self._holding: dict[str, list[AtomState]] = {}
+        for atom in atoms:
+            for name in atom.columns:
+                self._holding.setdefault(name, []).append(atom)
+        late = computed_late(self._items)
+        self._names = [name for name in self._holding if name not in late]
+        self._keys = {name: (rank(name), at) for at, name in enumerate(self._names)}
+        self._all = list(self._keys.values())
+        heapify(self._all)
+        self._joined: list[tuple[float, int]] = []
+        for atom in atoms:
+            if atom.order:
+                self.begun(atom)
+        self._connect([*(atom.columns for atom in atoms), *(i.variables for i in self._items)])
+        self._asked = sum(self._bits.get(name, 0) for name in frozenset(asked))
+
+    def _connect(self, literals: Iterable[Iterable[str]]) -> None:
+        """Connects the variables of each literal."""
         self._bits: dict[str, int] = {}
         self._around: list[int] = []
         for names in literals:
@@ -62,63 +96,46 @@ class Connected:
             for at in bits(link):
                 self._around[at] |= link
         self._left = (1 << len(self._bits)) - 1
-        self._asked = sum(self._bits.get(name, 0) for name in frozenset(asked))
 
-    def bound(self, names: Iterable[str]) -> None:
+    def bound(self, names: Collection[str]) -> None:
+        """Notes newly bound variables: items that contain them may be ready."""
+        for name in names:
+            for number in self._mentions.get(name, ()):
+                heappush(self._to_ask, number)
+        self.split_off(names)
+
+    def split_off(self, names: Iterable[str]) -> None:
+        """Notes variables that connect nothing any more: bound ones, or those of a branch."""
         for name in names:
             self._left &= ~self._bits.get(name, 0)
 
     def may_split(self, several: bool) -> bool:
         """Whether a component of the unbound variables has no variable of the answer; `several`:
-        and there is another component."""
+        and there is another component. It is a quick test."""
         if not self._left & ~self._asked:
             return False
         parts = list(parts_of(self._left, self._around))
         return (len(parts) > 1 or not several) and not all(part & self._asked for part in parts)
 
+    # ----------------------------------------------------------------------------------- items
 
-# The rest of a conjunction during planning: waiting items, and columns that are not bound.
-
-
-class Pending:
-    """The items that wait for variables to be bound, in the order of the text."""
-
-    def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
-        self._items = list(self._numbers)
-        tests = (item for item in self._items if not isinstance(item, TestItem))
-        self._others: dict[Item, None] = dict.fromkeys(tests)
-        self._holding: dict[str, list[int]] = {}
-        for item, number in self._numbers.items():
-            for name in item.variables:
-                self._holding.setdefault(name, []).append(number)
-        self._to_ask = list(range(len(self._items)))  # a heap
-
-    def __iter__(self) -> Iterator[Item]:
-        return iter(self._numbers)
-
-    def __bool__(self) -> bool:
-        return bool(self._numbers)
+    @property
+    def items(self) -> Collection[Item]:
+        return self._numbers.keys()
 
     @property
     def others(self) -> Collection[Item]:
         """The items that are no tests."""
         return self._others.keys()
 
-    def holding(self, name: str) -> list[Item]:
+    def mentioning(self, name: str) -> list[Item]:
         """The items that contain a variable."""
-        some = (self._items[number] for number in self._holding.get(name, ()))
+        some = (self._items[number] for number in self._mentions.get(name, ()))
         return [item for item in some if item in self._numbers]
 
     def remove(self, item: Item) -> None:
         del self._numbers[item]
         self._others.pop(item, None)
-
-    def bound(self, names: Iterable[str]) -> None:
-        """Marks the items that contain newly bound variables for another check."""
-        for name in names:
-            for number in self._holding.get(name, ()):
-                heappush(self._to_ask, number)
 
     def any_ready(self, ready: Callable[[Item], bool]) -> bool:
         """Calls `ready` for the items that may be ready, in order, until it returns True."""
@@ -128,27 +145,7 @@ class Pending:
                 return True
         return False
 
-
-class Open:
-    """The variables that atoms can bind, in the chosen order."""
-
-    def __init__(
-        self, atoms: Sequence[AtomState], without: Collection[str], rank: Callable[[str], float]
-    ) -> None:
-        """`without`: variables that are computed."""
-        self._holding: dict[str, list[AtomState]] = {}
-        for atom in atoms:
-            for name in atom.columns:
-                if name not in without:
-                    self._holding.setdefault(name, []).append(atom)
-        self._keys = {name: (rank(name), at) for at, name in enumerate(self._holding)}
-        self._names = list(self._holding)
-        self._all = list(self._keys.values())
-        heapify(self._all)
-        self._joined: list[tuple[float, int]] = []
-        for atom in atoms:
-            if atom.order:
-                self.begun(atom)
+    # ----------------------------------------------------------------------------------- atoms
 
     def begun(self, atom: AtomState) -> None:
         """Notes that an atom's first column is bound, so that its other columns are connected."""
@@ -156,24 +153,20 @@ class Open:
             if name in self._keys and atom.open(name):
                 heappush(self._joined, self._keys[name])
 
-    def atoms(self, name: str) -> list[AtomState]:
-        """The atoms that can bind a variable."""
+    def holding(self, name: str) -> list[AtomState]:
+        """The atoms in which a variable is not bound yet."""
         return [atom for atom in self._holding.get(name, ()) if atom.open(name)]
 
-    def first(self) -> str | None:
-        """The first variable to bind."""
-        return self._first(self._all, lambda atom: True)
+    def binding(self, name: str) -> list[AtomState]:
+        """The atoms that can bind a variable; none if it is computed."""
+        return self.holding(name) if name in self._keys else []
 
-    def first_joined(self) -> str | None:
-        """The first variable that is connected to a bound one."""
-        return self._first(self._joined, lambda atom: bool(atom.order))
-
-    def _first(
-        self, heap: list[tuple[float, int]], usable: Callable[[AtomState], bool]
-    ) -> str | None:
+    def first(self, joined: bool = False) -> str | None:
+        """The first variable to bind; `joined`: of those that are connected to a bound one."""
+        heap = self._joined if joined else self._all
         while heap:
             name = self._names[heap[0][1]]
-            if any(atom.open(name) and usable(atom) for atom in self._holding[name]):
+            if any(atom.open(name) and (atom.order or not joined) for atom in self._holding[name]):
                 return name
             heappop(heap)
         return None

@@ -1,8 +1,8 @@
 """Key domains: columns and variables of a stratum whose keys are only compared with each other.
 
-If rules only compare some keys, with each other and with constants, then dictionary codes in the
-same order can replace them (`engine/facts/encoding`). Keys that a function reads or a rule computes
-cannot be replaced.
+If rules only compare keys with each other and with constants, dictionary codes in the same order
+can replace the keys (`engine/facts/encoding`). Keys that a function reads or a rule computes cannot
+be replaced.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Arguments of atoms are slots, constants or parameters. Every expression is in an equation or a test.
 A computation that can fail is an equation of its own, which defines a fresh variable. Aggregates
-become branches: they have places in the order, and costs. Other modules import this one as `n`,
-for the normal form.
+become branches, with a place in the order and a cost. Other modules import this one as `n`, for the
+normal form.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Term = p.Slot | p.Constant | p.Parameter
 class AtomItem:
     """An atom. `ranked`: it reads ranks by degree in place of values, with both directions of a
     symmetric relation. `once`: rows that are equal in the columns that the body uses count once.
-    `counted`: it reads a table of counts by pairs, whose rows have weights; the number tells reads
-    of one pair apart."""
+    `counted`: it reads a table of counts by pairs, whose rows have weights; reads of one
+    pair have different numbers."""
 
     relation: str
     args: tuple[Term, ...]
@@ -57,8 +57,10 @@ class Equation:
     def ways(self) -> list[tuple[p.Slot, p.Expr]]:
         """The variables that this equation can bind, each with its value."""
         found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
+        if not found:
+            return found
         # The variable must not occur in its own value.
-        often = Counter([*_occurring(self.left), *_occurring(self.right)]) if found else Counter()
+        often = Counter([*_occurring(self.left), *_occurring(self.right)])
         return [(slot, value) for slot, value in found if often[slot.name] == 1]
 
 
@@ -275,8 +277,8 @@ def every(tests: Iterable[p.Expr]) -> p.Expr:
 # Aggregates in bodies: their branches, their places in the order, and their costs.
 
 
-# Makes the steps of a conjunction inside: of its items, the variables that are bound outside, those
-# that are asked for, whether bindings count each time, and for how many rows.
+# Plans a nested conjunction. Arguments: its items, the variables bound outside, the variables asked
+# for, whether it is a bag, and the expected number of rows.
 StepsOf = Callable[
     [Sequence[Item], frozenset[str], frozenset[str], bool, float], tuple[p.Step, ...]
 ]

@@ -1,13 +1,14 @@
-"""What a printed function is given: the arrays of tries, scratch space and scalars that are its
-arguments, and the properties of indexes that its text depends on.
+"""The arguments of a printed function (arrays of tries, scratch, scalars), and the properties of
+tries that its text depends on.
 
-An argument names the array that it needs, and `executors` bind it to the arrays of a run.
+An argument says which array it needs; `executors` pass that array of a run.
 
-Text depends on lengths only by their order of magnitude; the lengths are arguments of the compiled
-code. For an index that grows each round, sizes are unknown, so that the text serves all rounds.
+The text depends on the order of magnitude of lengths only. The exact lengths are arguments, so that
+compiled code can be reused. Tries that grow each round count as of unknown size: one text serves
+all rounds.
 
-The results of a function of one string are an argument too: computed once for each code of the
-symbol table, cached, and extended when the table grows, since codes never change.
+A function of one string becomes a table, which is an argument too: its result for each code of the
+symbol table. Tables are cached. They are extended when the symbol table grows; codes never change.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def type_of(dtype: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LevelArgument:
-    """A level of a trie. `trie` numbers the plan's distinct tries."""
+    """A level of a trie. `trie` is its number among the plan's distinct tries."""
 
     trie: int
     depth: int
@@ -53,20 +54,24 @@ class LevelArgument:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An array argument, `name`, whose contents `kind` says.
+    """An array argument. `kind` says what the array holds:
 
-    Of a level: values, offsets, index (the dense index of a root), starts (where each value's
-    children start), weighed (weights, indexed by value), marks and places (scratch, one byte for
-    each value in the level's range), rows and words (bits: one for each pair of a list's positions,
-    or one for each position). Of several levels: bitmap (a bit for each combination of values) and
-    filled (a bit for each word of the bitmap). Of no level: slots (of a hash set), waiting (a short
-    queue). Of a trie: weights, sums (prefix sums of the weights), labels. Of a level of a hash
-    trie: spans, below, keys, ids. buffer: room for the shortest of the longest lists of `levels`.
-    tally and tallied: counts indexed by a level's values, and the values whose count is not 0.
-    local: a count for each entry of a level; for a root, for each rank. kept and lists: where
-    the cached list of each entry starts, and these lists. given: an input of the run. own: an array
-    that the run allocates for each worker. result: an array of the run that the function writes.
-    output: a column of a block. counts: a worker's counters.
+    - of a level: values, offsets, index (the dense index of a root), starts (where the children of
+      each value start), weighed (the weight of each value)
+    - of a level of a hash trie: spans, below, keys, ids
+    - of a trie: weights, sums (prefix sums of the weights), labels
+    - scratch with a byte for each value in a level's range: marks, places
+    - scratch with bits: rows (one for each pair of positions of a list), words (one for each
+      position), bitmap (one for each combination of several levels' values), filled (one for each
+      word of the bitmap)
+    - buffer: scratch as long as the shortest of the longest lists of `levels`
+    - tally and tallied: counts indexed by a level's values, and the values whose count is not 0
+    - local: a count for each entry of a level; for a root, for each rank
+    - kept and lists: where the cached list of each entry starts, and these lists
+    - slots (of a hash set) and waiting (a short queue), which belong to no level
+    - given: an input of the run. own: an array that the run allocates for each worker. result: an
+      array of the run that the function writes. output: a column of a block. counts: the counters
+      of a worker's profile.
     """
 
     name: str
@@ -127,13 +132,12 @@ class Arguments:
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
 
     def plain(self, kind: str, name: str, dtype: str = "int64") -> str:
-        """An array that does not depend on a level; `kind` is given (a column of the rows that the
-        plan runs for), own, result, output or counts."""
+        """An array that belongs to no level; `kind` is given, own, result, output or counts."""
         return self._add(Argument(name, type_of(dtype), kind))
 
     def scalar(self, kind: str, level: LevelArgument) -> str:
-        """A number of a level; `kind` is low (of the dense index), base (the least value), bits
-        (the width of values minus the least) or total (rows of the trie)."""
+        """A number of a level; `kind` is low (the value at which the dense index starts), base (the
+        least value), bits (the width of values minus the least) or total (rows of the trie)."""
         entry = (kind, level)
         if entry not in self.scalars:
             self.scalars.append(entry)
@@ -145,17 +149,18 @@ class Arguments:
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
 UNKNOWN = 1 << 16  # the size of an index that changes each round
-FEW = 1 << 11  # values of a list whose rows of bits always fit
+FEW = 1 << 11  # a list with fewer values always has room for its rows of bits
 MOST_TILE_ROWS = 1 << 22  # most bytes of a tile's scratch; there are thousands of tiles
 
 
 @dataclass(frozen=True, slots=True)
 class LevelLayout:
-    """`size`, `longest`: the number of values, in all and in the longest list, rounded up to a
-    power of four. `dense`: whether a root's values have an index by value.
+    """`size`, `longest`: the number of values of the level and of its longest list, rounded up to a
+    power of four. `dense`: whether a root has an index by value.
 
-    `marks_fit`: whether scratch has room for a byte for each value between the least and the
-    greatest; `rows_fit`, `tile_rows_fit`: for a bit for each pair of the longest list's values.
+    `marks_fit`: whether scratch has room for one byte for each value between the least and the
+    greatest. `rows_fit`, `tile_rows_fit`: whether a worker's or a tile's scratch has room for one
+    bit for each pair of values of the longest list.
     """
 
     values: np.dtype[np.generic]
@@ -171,11 +176,13 @@ class LevelLayout:
 @dataclass(frozen=True, slots=True)
 class TrieLayout:
     """`number`: the trie's number in the plan; atoms may share a trie. `labels`: the dtype of
-    labels, if ranks replace values. `loose`: made as `cpu_ops/best_values.py` makes them. `hashed`:
-    a hash trie, whose lists are unsorted. `tallied`: a table of counts that loops fill, unsorted.
-    `weight`: a bound of the sum of the weights, rounded likewise.
+    labels, if ranks replace values. `loose`: the values of the third and later columns stand beside
+    those of the second, without offsets (`cpu_ops/best_values.py`). `hashed`: a hash trie, whose
+    lists are unsorted. `tallied`: an unsorted table of counts that loops fill. `weight`: a bound of
+    the sum of the weights, rounded up to a power of four.
 
-    Equal layouts are one object, never freed: there are few, and `id` is their key.
+    Equal layouts are the same object, so that callers can use its `id` as a key. Layouts are never
+    freed; there are few.
     """
 
     number: int
@@ -193,7 +200,7 @@ _layouts: dict[TrieLayout, TrieLayout] = {}
 def layouts_of(
     tries: Sequence[Trie | HashTrie | Tallied], growing: bool = False
 ) -> tuple[TrieLayout, ...]:
-    """Layouts of a plan's tries; `growing`: the tries change each round."""
+    """Layouts of a plan's tries. `growing`: the tries grow each round."""
     first: dict[int, int] = {}
     numbered = [(trie, first.setdefault(id(trie), at)) for at, trie in enumerate(tries)]
     return tuple(_layout_of(trie, number, growing) for trie, number in numbered)
@@ -222,7 +229,7 @@ def _layout_of(trie: Trie | HashTrie | Tallied, number: int, grows: bool) -> Tri
 def _made(trie: Trie | HashTrie, number: int, grows: bool) -> TrieLayout:
     if isinstance(trie, HashTrie):
         return TrieLayout(number, tuple(map(_hash_level, trie.levels)), None, False, True)
-    if trie.whole is not None:  # all slices share one text: of the whole trie's sizes
+    if trie.whole is not None:  # all slices share one text, which depends on the whole trie's sizes
         made = _layout_of(trie.whole, number, False)
         both = zip(made.levels, trie.levels, strict=True)
         levels = tuple(replace(layout, offsets=level.offsets.dtype) for layout, level in both)
@@ -241,7 +248,7 @@ def _hash_level(level: HashLevel) -> LevelLayout:
 
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
     low, high = level.span
-    # Small growing levels need no exact maximum.
+    # A small level that grows needs no exact maximum.
     longest = len(level) if grows and len(level) < FEW else level.longest
     bits = longest**2 // 8
     return LevelLayout(
@@ -284,10 +291,8 @@ _lock = Lock()
 
 
 def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
-    """The values of `expr` for each code of its varying argument, and where it failed.
-
-    The other arguments have no variables. Values are keys, or bytes of 0 and 1 for bools.
-    """
+    """The value of `expr` for each code of its one argument with a variable, and a flag for each
+    code for which it fails. Values are keys; bools are bytes of 0 and 1."""
     fixed = tuple(None if slots(arg) else constant(arg, scope)[0] for arg in expr.args)
     what = (expr.function, fixed)
     size = len(scope.symbols)

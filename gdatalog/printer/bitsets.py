@@ -1,7 +1,7 @@
-"""Bitsets over the positions of a recoded list: built from rows, cut, counted.
+"""Bitsets over the positions of a recoded list: builds them from rows, cuts and counts them.
 
-All lanes of a tile build a set together, in the tile's scratch. A lane on its own has no room for a
-set: it ANDs several rows while reading them, and counts between the bounds of cuts.
+All lanes of a tile build a set together, in the tile's scratch. A diverged lane has no room for a
+set: it ANDs several rows while it reads them, and counts bits between the bounds of cuts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _begin(here: Point, wanted: frozenset[Constraint]) -> Start:
 
 
 def set_of(here: Point, wanted: frozenset[Constraint]) -> BitsetWords:
-    """The set of positions that satisfy all constraints; built unless it exists already."""
+    """The set of positions that satisfy all constraints; builds it unless it exists already."""
     nest, text, group = here.nest, here.text, here.recoded
     bits, rows, cuts = _begin(here, wanted)
     if bits is not None and not rows and not cuts:
@@ -113,7 +113,7 @@ def _several(here: Point, bits: BitsetWords, more: Sequence[Constraint]) -> Bits
 
 
 def _bound(here: Point, constraint: Constraint) -> tuple[str, int]:
-    """The position at which a cut starts (`>`, `>=`) or ends, and an offset to add to it."""
+    """The position at which a cut starts (`>`, `>=`) or ends (`<`, `<=`), and an offset to add."""
     nest, text, group = here.nest, here.text, here.recoded
     op, position = constraint.kind, group.positions.get(constraint.variable)
     if position is not None:
@@ -180,8 +180,8 @@ def _count_alone(nest: NestPrinter, bits: BitsetWords, words: str) -> str:
 
 
 def _count_between(here: Point, start: Start, count: str) -> tuple[list[BitsetWords], list[str]]:
-    """The same within cuts; also returns the rows, and the comparisons that the cuts impose on a
-    position."""
+    """Counts, on one lane, the positions of a set within cuts; returns the set's rows, and the
+    comparisons that a position must satisfy."""
     nest, text, group, (first, rows, cuts) = here.nest, here.text, here.recoded, start
     ends = {">": ["0"], "<": [f"{group.high} - {group.low}"]}
     for constraint in cuts:
@@ -211,8 +211,8 @@ def _leave_out(
     ends: Sequence[str],
     share: bool,
 ) -> None:
-    """Subtracts one if the value of the last of some variables was counted, and was not left out
-    as that of another one. `ends`: comparisons for its position, each without its left operand."""
+    """Subtracts one if the value of the last of `others` was counted, unless an earlier one of them
+    has the same value. `ends`: comparisons for its position, each without its left operand."""
     nest, text, group = here.nest, here.text, here.recoded
     *before, other = others
     value = here.names[other]

@@ -1,25 +1,25 @@
-"""Leaves that emit each row once: only new rows of a relation, or the distinct rows of each group.
+"""Leaves that emit each row once: the new rows of a relation, or the distinct rows of each group.
 
-The possible rows of the relation are numbered. `marks` has one bit for each possible row; `slots`
-is a hash set of row numbers. All threads share them. The thread that sets the bit, or takes the
-slot, emits the row, so that a round emits each new row once, in no order.
+**New rows.** The possible rows of the relation are numbered. `marks` has one bit for each possible
+row; or `slots` is a hash set of row numbers. All threads share it. The thread that sets the bit, or
+takes the slot, emits the row. So a round emits each new row once, in no particular order.
 
-`space` has the least value and the number of values of each column; then the shift of the hash
-set's multiplicative hash. A row outside the space ends the function with a status of its own, and
-is stored in `state`.
+`space` holds the least value and the number of values of each column, then the shift of the hash
+set's multiplicative hash. A row outside the space ends the function with a status of its own;
+`state` holds that row.
 
 Up to 32 rows wait in a queue while their marks or slots are prefetched, so that many fetches
-overlap. However the function ends, rows emitted so far belong to the block: it checks for room
-before it marks a row, resumes from the unit of the first queued row, and finds repeated rows
-marked.
+overlap. The function can end at any row, and the emitted rows remain valid: it checks for room
+before it marks a row. The next call starts from the unit of the first queued row; rows that it
+meets again are marked.
 
-A GPU's tiles can also mark rows without emitting them; then the new rows are read off the bitmap.
+A GPU's tiles can also mark rows without emitting them. The new rows are then read off the bitmap.
 
-In rows deduplicated group by group (`plan/nest.py`), a group's keys are packed into one number,
-some bits for each variable. If these are few, the keys set bits of a bitmap, which is read in order
-and cleared at the end of the group, so that its rows come out sorted. If they are many, a hash set
-emits each row when it is first seen. Where a variable is dead, another bitmap drops rows of the
-group that are equal in the live variables.
+**Groups** (`plan/nest.py`). The variables that vary in a group are packed into one number, the
+row's key. If keys are short, they set bits of a bitmap. At the end of the group the bitmap is read
+in order and cleared, so that the rows are sorted. If keys are long, a hash set emits each row when
+it is first seen. Where a variable is dead, another bitmap drops rows of the group that are equal in
+the live variables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRIED, MET = 7, 8  # entries of `state`: rows tried; the row outside
 
 
 class NewRows(RowLeaf):
-    """Emits rows that were not marked before. `hashed`: by a hash set, not by marks; `unwritten`:
+    """Emits rows that were not marked before. `hashed`: a hash set replaces the marks. `unwritten`:
     rows are only marked."""
 
     def __init__(
@@ -156,8 +156,8 @@ class NewRows(RowLeaf):
             self.settle(nest)
 
     def _give(self, nest: NestPrinter, code: str, keys: Sequence[str]) -> None:
-        """Rows of a tile's lanes, which allocate room together once they converge
-        (kernels/walk.cuh)."""
+        """Emits a row of a lane. The tile's lanes allocate room for their rows together, when they
+        converge (kernels/walk.cuh)."""
         marks = nest.arguments.plain("result", "marks")
         if self.unwritten:
             nest.text.line(f"mark({marks}, {code})")
@@ -174,8 +174,8 @@ LACKS_SLOTS = 10  # status: the hash set is full
 
 
 class GroupedRows(RowLeaf):
-    """Rows deduplicated by a hash set (`hashed`) or by a bitmap. `compacts`: by the number of a
-    Compact step, the live variables, whose bitmap drops duplicates there."""
+    """Deduplicates rows group by group, with a hash set (`hashed`) or a bitmap. `compacts`: the
+    live variables of each Compact step, by its number; a bitmap drops duplicates there."""
 
     by_lanes = False
 

@@ -1,12 +1,13 @@
-"""Expressions of a plan as source text: `cpu_ops.evaluate` computes columns, this one row.
+"""Prints the expressions of a plan, which compute the values of one row. (`cpu_ops.evaluate`
+computes whole columns.)
 
 The source depends on an expression's shape only. Constants, parameters and symbols are arguments,
 so that expressions of one shape share compiled code. Subexpressions without variables are computed
 beforehand and passed as constants. Functions of one string read a table, indexed by the string's
 code.
 
-Local names written here: `constN`, `floatN`, `valueN`; arguments: `consts`, `ranks`, `tableN`,
-`failedN`; and the names of `imports`.
+The source has the local names `constN`, `floatN` and `valueN`, the arguments `consts`, `ranks`,
+`tableN` and `failedN`, and the helpers in `imports`.
 
 exp, log and ^ of floats may differ from NumPy's in the last bit, as NumPy's own results do between
 processors; all other results are identical.
@@ -29,10 +30,10 @@ from gdatalog.storage.table import Array
 
 
 class Unprintable(Exception):
-    """The reason, worded for users, why an expression runs breadth-first only."""
+    """The reason, worded for users, why a plan runs breadth-first only."""
 
 
-# A function with more operands takes long to compile, and column-wise evaluation is done sooner.
+# A function with more operands takes longer to compile than NumPy takes to compute its columns.
 MOST_OPERANDS = 200
 
 
@@ -65,21 +66,6 @@ class _ValueText:
     @property
     def operand(self) -> str:
         return self.text if self.atom else f"({self.text})"
-
-
-@dataclass(frozen=True, slots=True)
-class _PrintContext:
-    """The context of an expression: names of variables, preceding lines, and the statement for
-    failures."""
-
-    names: Mapping[str, str]
-    out: list[str]
-    fail: str | None
-
-    def check(self, bad: str) -> None:
-        if self.fail is not None:
-            self.out.append(f"if {bad}:")
-            self.out.extend(f"    {line}" for line in self.fail.split("\n"))
 
 
 _INT = {
@@ -127,21 +113,26 @@ class ExpressionPrinter:
         self._ranked = False
         self._values = 0
         self._operands = 0
+        # Of the current expression: names of variables, preceding lines, the statement for failures
+        self._names: Mapping[str, str] = {}
+        self._out: list[str] = []
+        self._fail: str | None = None
 
-    # ------------------------------------------------------------------------------ what is asked
+    # ---------------------------------------------------------------------------------- interface
 
     def key(self, expr: Expr, names: Mapping[str, str], out: list[str], fail: str) -> str:
         """Source of an expression's int64 key, usable as an operand.
 
-        `names` maps variables to the local names of their keys. Statements that must run before are
-        appended to `out`; `fail` is the statement for a failed computation.
+        `names` maps variables to the local names of their keys. Appends to `out` the statements
+        that must run before. `fail` is the statement that runs if the computation fails.
         """
-        place = _PrintContext(names, out, fail)
-        return self._key(self._print(expr, place)).operand
+        self._names, self._out, self._fail = names, out, fail
+        return self._key(self._print(expr)).operand
 
     def test(self, expr: Expr, names: Mapping[str, str], out: list[str]) -> str:
         """Source of a test: a bool, usable as an operand of `not`, `and` and `or`."""
-        return self._bool(self._print(expr, _PrintContext(names, out, None))).text
+        self._names, self._out, self._fail = names, out, None
+        return self._bool(self._print(expr)).text
 
     def decoded(self, key: str) -> str:
         """Source of the float that a key stands for."""
@@ -181,7 +172,7 @@ class ExpressionPrinter:
 
     def arguments(self, scope: Scope) -> dict[str, Array]:
         """The arguments for one run."""
-        # first: constants may add symbols, which ranks and tables must include
+        # Constants come first: they may add symbols, which ranks and tables must include.
         found = [(constant(expr, scope), what) for expr, what in self.constants]
         keys = [key if what == "key" else int(failed) for (key, failed), what in found]
         filled = [fill(expr, scope) for expr in self.tables]
@@ -196,32 +187,32 @@ class ExpressionPrinter:
 
     # ------------------------------------------------------------------------------------ kinds
 
-    def _print(self, expr: Expr, place: _PrintContext) -> _ValueText:
+    def _print(self, expr: Expr) -> _ValueText:
         if isinstance(expr, Slot):
-            return _ValueText(place.names[expr.name])
+            return _ValueText(self._names[expr.name])
         if not isinstance(expr, Apply) or _is_fixed(expr):
-            return self._constant(expr, place)
+            return self._constant(expr)
         self._operands += len(expr.args)
         if self._operands > MOST_OPERANDS:
             raise Unprintable(f"it has more than {MOST_OPERANDS} operands to compile")
         name, kind = expr.function, expr.args[0].type
         if on_texts(name, kind):
-            return self._textual(expr, place)
-        args = [self._print(arg, place) for arg in expr.args]
+            return self._textual(expr)
+        args = [self._print(arg) for arg in expr.args]
         if name in EQUALITY or name in ORDER:
             return self._compare(name, args[0], args[1], expr.args[0])
         if name in ("min", "max"):
-            return self._extreme(name, args, expr, place)
+            return self._extreme(name, args, expr)
         if kind == "float":
-            return self._of_floats(name, args, place)
+            return self._of_floats(name, args)
         if kind == "bool":
             return self._of_bools(name, args)
-        return self._of_ints(name, [self._key(arg) for arg in args], place)
+        return self._of_ints(name, [self._key(arg) for arg in args])
 
-    def _constant(self, expr: Expr, place: _PrintContext) -> _ValueText:
+    def _constant(self, expr: Expr) -> _ValueText:
         at = self._argument(expr, "key")
-        if place.fail is not None and _may_fail(expr):
-            place.check(f"const{self._argument(expr, 'failed')} != 0")
+        if self._fail is not None and _may_fail(expr):
+            self._check(f"const{self._argument(expr, 'failed')} != 0")
         return _ValueText(f"const{at}", constant=at)
 
     def _argument(self, expr: Expr, what: Literal["key", "failed"]) -> int:
@@ -237,27 +228,23 @@ class ExpressionPrinter:
             left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
 
-    def _extreme(
-        self, name: str, args: Sequence[_ValueText], expr: Apply, place: _PrintContext
-    ) -> _ValueText:
+    def _extreme(self, name: str, args: Sequence[_ValueText], expr: Apply) -> _ValueText:
         if expr.type == "symbol":
-            return self._extreme_symbol(name, args, place)
+            return self._extreme_symbol(name, args)
         if any(arg.form == "float" for arg in args):
             floats = [self._float(arg).text for arg in args]
             return _ValueText(f"{name}({', '.join(floats)})", "float")
         return _ValueText(f"{name}({', '.join(self._key(arg).text for arg in args)})")
 
-    def _extreme_symbol(
-        self, name: str, args: Sequence[_ValueText], place: _PrintContext
-    ) -> _ValueText:
-        best, *others = (self._named(arg, place) for arg in args)
+    def _extreme_symbol(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
+        best, *others = (self._named(arg) for arg in args)
         for other in others:
             op = "<" if name == "min" else ">"
             text = f"{other} if {self.rank(other)} {op} {self.rank(best)} else {best}"
-            best = self._named(_ValueText(text, "key", False), place)
+            best = self._named(_ValueText(text, "key", False))
         return _ValueText(best)
 
-    def _of_ints(self, name: str, args: Sequence[_ValueText], place: _PrintContext) -> _ValueText:
+    def _of_ints(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
         operands = [arg.operand for arg in args]
         if name in ("to_int", "to_number", "ord"):
             return args[0]
@@ -273,12 +260,12 @@ class ExpressionPrinter:
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
         if name in ("/", "%"):
-            divisor = self._named(args[1], place)
-            place.check(f"{divisor} == 0")
+            divisor = self._named(args[1])
+            self._check(f"{divisor} == 0")
             return self._call("divide" if name == "/" else "remainder", (args[0].text, divisor))
         if name == "^":
-            base, exponent = self._named(args[0], place), self._named(args[1], place)
-            place.check(f"{exponent} < 0 and {base} == 0")
+            base, exponent = self._named(args[0]), self._named(args[1])
+            self._check(f"{exponent} < 0 and {base} == 0")
             return self._call("power", (base, exponent))
         if name in _HELPED:
             return self._call(_HELPED[name], [arg.text for arg in args])
@@ -292,20 +279,20 @@ class ExpressionPrinter:
             return _ValueText(_BOOL[name].format(*operands), "bool")
         return self._key(args[0])  # to_int, to_number, ord
 
-    def _of_floats(self, name: str, args: Sequence[_ValueText], place: _PrintContext) -> _ValueText:
+    def _of_floats(self, name: str, args: Sequence[_ValueText]) -> _ValueText:
         if name == "ord":
             return self._key(args[0])
         if name == "to_float":
             return args[0]
         floats = [self._float(arg) for arg in args]
         if name in ("to_int", "to_number"):
-            value = self._named(floats[0], place)
-            place.check(f"not -9223372036854775808.0 <= {value} < 9223372036854775808.0")
+            value = self._named(floats[0])
+            self._check(f"not -9223372036854775808.0 <= {value} < 9223372036854775808.0")
             return self._call("truncate", (value,))
         operands = [arg.operand for arg in floats]
         if name == "/":
-            divisor = self._named(floats[1], place)
-            place.check(f"{divisor} == 0.0")
+            divisor = self._named(floats[1])
+            self._check(f"{divisor} == 0.0")
             text = f"{operands[0]} / {divisor}"
         elif name == "abs":
             text = f"abs({operands[0]})"
@@ -314,16 +301,16 @@ class ExpressionPrinter:
         else:
             text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
         result = _ValueText(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
-        if name in _NEVER_NAN or (len(args) == 1 and name == "-") or place.fail is None:
+        if name in _NEVER_NAN or (len(args) == 1 and name == "-") or self._fail is None:
             return result
-        value = self._named(result, place)
-        place.check(f"{value} != {value}")
+        value = self._named(result)
+        self._check(f"{value} != {value}")
         return _ValueText(value, "float")
 
-    def _textual(self, expr: Apply, place: _PrintContext) -> _ValueText:
+    def _textual(self, expr: Apply) -> _ValueText:
         name = expr.function.strip("!?")
         if name == "ord":
-            return _ValueText(self.rank(self._print(expr.args[0], place).text))
+            return _ValueText(self.rank(self._print(expr.args[0]).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
         if name == "match" and not _is_fixed(expr.args[0]):
@@ -333,13 +320,13 @@ class ExpressionPrinter:
             raise Unprintable(f"{_called(name)} of two strings that vary")
         for arg in expr.args:
             if arg not in varying and _may_fail(arg):
-                self._constant(arg, place)
-        code = self._named(self._print(varying.pop(), place), place)
+                self._constant(arg)
+        code = self._named(self._print(varying.pop()))
         at = len(self.tables)
         self.tables.append(expr)
-        if place.fail is not None and _fails(expr):
+        if self._fail is not None and _fails(expr):
             self._failing.add(at)
-            place.check(f"failed{at}[{code}] != 0")
+            self._check(f"failed{at}[{code}] != 0")
         if expr.type == "bool":
             return _ValueText(f"table{at}[{code}] != 0", "bool", False)
         return _ValueText(f"table{at}[{code}]")
@@ -370,13 +357,18 @@ class ExpressionPrinter:
         self.imports.add(name)
         return _ValueText(f"{name}({', '.join(args)})")
 
-    def _named(self, text: _ValueText, place: _PrintContext) -> str:
+    def _check(self, bad: str) -> None:
+        if self._fail is not None:
+            self._out.append(f"if {bad}:")
+            self._out.extend(f"    {line}" for line in self._fail.split("\n"))
+
+    def _named(self, text: _ValueText) -> str:
         """The name of a local variable that holds the value, so that it is computed once."""
         if text.text.isidentifier():
             return text.text
         name = f"value{self._values}"
         self._values += 1
-        place.out.append(f"{name} = {text.text}")
+        self._out.append(f"{name} = {text.text}")
         return name
 
 

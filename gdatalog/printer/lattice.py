@@ -1,16 +1,16 @@
 """Prints the recursive rules of a min or max as one function that improves values in place.
 
-The function takes a group whose value improved, runs the rules' bodies with the group's columns and
-value bound, and compares each derived value with the best of its group at once, without rounds. Any
-order of improvements ends at the same values (`planner/check/lattice.py` makes sure of that);
-`codegen/helpers/lattice.py` chooses one.
+The function takes a group whose value improved, binds the group's columns and value, and runs the
+rules' bodies. It compares each derived value with the best of its group at once, without rounds.
+Any order of improvements ends at the same values (`planner/check/lattice.py` checks that);
+`codegen/helpers/lattice.py` chooses the order.
 
 A group's code is `base + (k0 - least0) * stride0 + (k1 - least1) * ...` over its columns' keys;
 each relation has its own base. A lower cost is better; for a max the cost is the complement of the
 key.
 
-If every rule passes a column on, that column splits the fixpoint: each of its values, a unit, is
-evaluated by itself, and the groups of a unit are emitted as rows when its worklist is empty.
+If every rule passes a column on, that column splits the fixpoint: each of its values is a unit,
+which is evaluated by itself. When a unit's worklist is empty, its groups are emitted as rows.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class BestRelation:
 class Follow:
     """One body of a recursive rule, and the `head` that it derives.
 
-    The given rows of `join` are those of a lattice relation. `onwards`: if the starting value
-    improves, the derived value improves by as much. So a cycle of such rules that improves a value
-    improves it for ever.
+    The given rows of `join` are those of a lattice relation. `onwards`: if the given value
+    improves, the derived value improves by as much. A cycle of such rules that improves a value
+    once improves it for ever.
     """
 
     join: JoinPlan
@@ -92,7 +92,8 @@ def print_lattice(
 ) -> PrintedPlan:
     """Prints the function of these rules; `tries`: those of all plans, concatenated.
 
-    `counted`: it counts bindings for a profile; so the steps of all rules are numbered in a row.
+    `counted`: the function counts bindings for a profile, which numbers the steps of all rules
+    consecutively.
     """
     plans = [follow.join for follow in follows]
     whole, joins = merged(plans)
@@ -115,7 +116,7 @@ def print_lattice(
 
 
 class _Nest(StepPrinter):
-    """Bodies of rules that are walked for one group at a time."""
+    """Prints bodies of rules, which run for one group at a time."""
 
     def __init__(self, join: JoinPlan, tries: Sequence[TrieLayout]) -> None:
         super().__init__(join, tries, "plain")
@@ -126,7 +127,7 @@ class _Nest(StepPrinter):
         """Does nothing: a group's rules always run to the end."""
 
     def run(self, here: Point) -> None:
-        """In a loose trie the third and later columns have the position of the second."""
+        """Prints steps. In a loose trie the third and later columns have the second's position."""
         while here.at < len(here.steps):
             step = here.steps[here.at]
             if isinstance(step, Join) and self._stands_beside(step):
@@ -160,7 +161,7 @@ class _Rules:
     numbered: bool
 
     def print_whole(self) -> None:
-        """All groups as one unit, whose best values stay in the arrays."""
+        """Evaluates all groups as one unit; the best values stay in the arrays."""
         nest, text = self.nest, self.nest.text
         if self.numbered:
             text.line(nest.call("enter_codes", "table", "codes", "queue"))
@@ -172,7 +173,8 @@ class _Rules:
         self._loop()
 
     def print_units(self) -> None:
-        """One unit after the other; a unit without room in this block is emitted into the next."""
+        """Evaluates one unit after the other. If the block has no room for a unit's rows, the
+        function returns, and emits them into the next block."""
         nest, text = self.nest, self.nest.text
         out = [nest.arguments.plain("output", f"out{at}", kind) for at, kind in enumerate(GIVEN)]
         with text.block("while True"):
@@ -254,7 +256,7 @@ class _Rules:
 
 
 class ImproveLeaf(Leaf):
-    """Keeps a derived value, and queues its group, if the group has no better value."""
+    """Keeps a derived value and queues its group, if the value is better than the group's."""
 
     def __init__(self, kept: Sequence[BestRelation], follow: Follow, numbered: bool) -> None:
         self.at = next(at for at, each in enumerate(kept) if each.name == follow.target)

@@ -1,9 +1,9 @@
 """Leaves: what a printed function does with a complete row.
 
-Aggregates are accumulated in local variables while the loops run. They become the partial columns
-that `executors.gather` merges: a count; a best key; high half, low half and count for a sum of
-ints; total and count for a sum of floats. A sum that may leave 62 bits ends the function, and the
-executor with exact arithmetic runs again.
+Local variables accumulate aggregates while the loops run. They become the partial columns that
+`executors.gather` merges: a count; a best key; high half, low half and count for a sum of ints;
+total and count for a sum of floats. A sum that may exceed 62 bits ends the function, and the
+executor with exact arithmetic starts over.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def write_row(nest: NestPrinter, columns: Sequence[tuple[str, str]]) -> None:
 
 
 class RowLeaf(Leaf):
-    """Rows of expressions; `weighted`: with the row's number of bindings as last column."""
+    """Emits a row of expressions; `weighted`: its last column is the row's number of bindings."""
 
     by_lanes = True
 
@@ -127,10 +127,8 @@ class RowLeaf(Leaf):
 
 
 class GroupLeaf(Gathered):
-    """Aggregates whose keys are bound in outer loops: one partial row for each binding of the keys.
-
-    Without keys, one row for each run of the function.
-    """
+    """Emits aggregates whose keys are bound in outer loops: one partial row for each binding of the
+    keys, or one row for each call of the function if there are no keys."""
 
     by_lanes = True
 
@@ -157,9 +155,6 @@ class GroupLeaf(Gathered):
         return self.accumulators is None  # inside a group, its partial result would be lost
 
 
-# Aggregates accumulated in local variables while the loops run.
-
-
 Spec = Gather | Reduction
 KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})
 
@@ -172,7 +167,8 @@ GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
 
 
 class Accumulators:
-    """`shared`: each lane of a tile accumulates its own part, and `combine` merges the parts."""
+    """Local variables that accumulate aggregates. `shared`: each lane of a tile accumulates its own
+    part, and `combine` merges the parts."""
 
     def __init__(self, nest: NestPrinter, specs: Sequence[Spec], shared: bool = False) -> None:
         self.nest = nest
@@ -266,7 +262,7 @@ class Accumulators:
                 text.line(f"{name} = {value}")
 
     def combine(self) -> None:
-        """Reduces the accumulators of all lanes."""
+        """Merges the parts of all lanes."""
         if not self.shared:
             return
         nest, line = self.nest, self.nest.text.line
@@ -329,7 +325,8 @@ class Accumulators:
         return name
 
     def _number(self, name: str) -> None:
-        """The sum of inf and -inf is NaN: an error, which the other executor raises."""
+        """Ends the function if a sum is NaN, such as inf - inf. This is an error, which the
+        breadth-first executor raises."""
         with self.nest.text.block(f"if {name} != {name}"):
             self.nest.text.line("return 4")
 

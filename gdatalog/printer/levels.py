@@ -1,7 +1,7 @@
-"""Levels: loops over the intersection of a level's lists.
+"""Prints a level: the loop over the intersection of its lists.
 
-One list is walked in place. Several lists are intersected into a buffer (`lists.py`), which deeper
-levels with the same lists reuse. The last level of a count is measured without a loop
+The loop runs over a single list in place. Several lists are intersected into a buffer (`lists.py`),
+which deeper levels with the same lists reuse. The last level of a count needs no loop
 (`measure.py`).
 """
 
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from gdatalog.plan import Filter, Generate, Join, Seek, Slot, Tally
 from gdatalog.plan.effects import participants
 from gdatalog.plan.nest import TrieNode, recoding
-from gdatalog.printer.lists import LevelLists, Walk, seek, walk_of
+from gdatalog.printer.lists import LevelLists, seek, walk_of
 from gdatalog.printer.measure import counted, last_pair, measurable_here, measure_pair
 from gdatalog.printer.nest import Point
-from gdatalog.printer.nest_state import FAILED, Clip, LoopPosition
+from gdatalog.printer.nest_state import FAILED, Walk
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.reuse import close_marks, fetch, fetch_ahead, look_ahead, recall
 from gdatalog.printer.turns import begin_unit, keys_counted, tasks, turns
+from gdatalog.records import replace
 
 
 def print_join(here: Point) -> None:
@@ -54,8 +55,7 @@ def print_join(here: Point) -> None:
         nest.split = True
         _tasks(here, walk, met, below)
     else:
-        clip = here.clip
-        task = clip.base if clip is not None and clip.node == walk.node else None
+        task = "base" if here.clip is not None and here.clip == walk.node else None
         with here.leaf.around(here):
             _loop(here, walk, met, task)
     close_marks(here, flags)
@@ -63,8 +63,9 @@ def print_join(here: Point) -> None:
 
 
 def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) -> None:
-    """Splits the first level into tasks. Units of work are its bindings or, if the next level
-    descends in the same trie, the bindings of both; workers take tasks until none is left."""
+    """Splits the loop of the first level into tasks, which workers take until none is left. A unit
+    of work is a binding of the level; or, if the next level descends in the same trie, a binding of
+    both levels."""
     nest, text, step = here.nest, here.text, here.join
     nest.tasks = True
     child = None
@@ -91,12 +92,12 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
     )
     with tasks(nest, here.leaf):
         if aligned:
-            # Each task builds the rows of bits of its list: so a list should be one task.
+            # Each task builds the rows of bits of its list, so that a list should be one task.
             with text.block(f"if not whole_lists({offsets}, base)"):
                 text.line("continue")
         text.line("s, e = base + start, base + stop")
         if child is None:
-            task = Walk(walk.array, "s", "e", walk.node, walk.others)
+            task = replace(walk, low="s", high="e")
             _loop(here, task, met, "base", last_first=tallies)
         else:
             first = nest.call("parent_of", offsets, "s")
@@ -105,7 +106,7 @@ def _tasks(here: Point, walk: Walk, met: LevelLists, below: Sequence[TrieNode]) 
             else:
                 last = nest.call("parent_of", offsets, "e - 1")
                 text.line(f"first, last = {first}, {last} + 1")
-            task = Walk(walk.array, "first", "last", walk.node, walk.others)
+            task = replace(walk, low="first", high="last")
             _loop(here, task, met, "base", child)
 
 
@@ -119,9 +120,9 @@ def _loop(
 ) -> None:
     """The loop of a level, and everything inside.
 
-    `task`: the position from which units are counted, if the work can resume at each turn; with a
-    `child`, units are positions in that list. `last_first`: a tile that fills a table for each turn
-    starts with the last ranks, which have the highest degrees.
+    `task`: the position from which units are counted, if the work can resume at each turn.
+    `child`: units are positions in this list of the next level. `last_first`: each turn fills a
+    table; a tile starts with the last ranks, which have the highest degrees.
     """
     nest, text, step = here.nest, here.text, here.join
     term = Slot(step.variable, step.type)
@@ -156,7 +157,7 @@ def _loop(
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
-            inner.clip = Clip(child, "c0", "c1", "base")
+            inner.clip = child
             if nest.counting is not None:
                 inner.first_task = text.name("first_task")
                 text.line(f"{inner.first_task} = np.int64(c0 == {offsets}[{turn}])")
@@ -165,7 +166,7 @@ def _loop(
                 text.line("break")
         if task is not None and not lanes:  # turns of single lanes are too short to share
             last = None if child is None else f"c1 - 1 - {task}"
-            again = None if here.clip is None else f"{turn} == {here.clip.low}"
+            again = None if here.clip is None else f"{turn} == c0"
             begin_unit(inner, f"{place} - {task}", again, last)
         # A tile checks for stop and sharing requests at its units, and at turns that it may share.
         loops = len(here.loops_after(here.at))
@@ -179,13 +180,13 @@ def _loop(
             place, turn = turn, text.name("i")
             text.line(f"{turn} = base + total - 1 - ({place} - base)")
         name = inner.bind(step.variable, nest.call("at", walk.array, turn))
-        for cut in walk.cuts:
+        for cut in walk.tests:
             with text.block(f"if not {name} {cut.op} {inner.key(cut.bound)}"):
                 text.line("continue")
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
-        inner.turns[step.variable] = LoopPosition(walk.array, walk.node, turn)
+        inner.turns[step.variable] = replace(walk, at=turn)
         among = sought
         if walk.node is not None and not nest.tallied(walk.node):
             among = {walk.node: turn, **sought}
@@ -195,7 +196,7 @@ def _loop(
             text.line(f"{among[walk.node]} = np.int64({nest.call('at', below, turn)})")
         for node, cursor in cursors.items():
             _, high = here.range_of(node)
-            # Lanes look up as many turns at once, from where the list begins.
+            # Each lane has a turn of its own, and searches from the start of the list.
             search = "lower" if nest.tile and not lanes else "seek"
             low = here.range_of(node)[0] if search == "lower" else cursor
             text.line(f"{cursor} = {nest.call(search, nest.values(node), low, high, name)}")
@@ -210,10 +211,8 @@ def _loop(
 
 
 def last_loop(here: Point, at: int) -> bool:
-    """Whether each lane may take turns of a level's loop on its own, because little work is below.
-
-    Each turn emits one row at most, or counts by the ends of one list.
-    """
+    """Whether each lane may take turns of a level's loop on its own, because there is little work
+    in a turn: it emits one row at most, or counts by the ends of one list."""
     leaf, left = here.leaf, here.loops_after(at)
     if not left or not leaf.by_lanes:
         return leaf.by_lanes
@@ -225,8 +224,9 @@ def last_loop(here: Point, at: int) -> bool:
 
 
 def spreads(here: Point) -> bool:
-    """Whether each lane should start a row of its own, and share the lists that these lead to: no
-    level has lists to intersect, which would take all lanes, unless the intersection is cached."""
+    """Whether each lane should start a row of its own; the lanes then share the lists that these
+    rows lead to. All levels must have one list, or a cached intersection: to intersect lists takes
+    all lanes."""
     by_lanes = here.nest.tile > 1 and here.leaf.by_lanes and not here.leaf.counts
     return by_lanes and _meets_none(here, here.at)
 
@@ -251,7 +251,7 @@ def _meets_none(here: Point, at: int) -> bool:
 
 
 def print_generate(here: Point, step: Generate) -> None:
-    """A variable takes each of the given values, without duplicates, or those of a range."""
+    """Prints the loop of a variable over the given values, without duplicates, or over a range."""
     nest, text = here.nest, here.text
     nest.split = True  # loops outside all lists are not split into tasks
     here.spread = False

@@ -1,7 +1,7 @@
 """The lists of a level: cut to ranges, walked in place, or intersected into a buffer.
 
-A buffer is stored with the lists it intersects and the cuts it applies. A level can start from it
-if the level has all these lists and all these cuts.
+A buffer is stored with the lists that it intersects and the cuts that it applies. A deeper level
+that has all these lists and all these cuts can start from it.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Collection, Mapping, Sequence
 from gdatalog.plan import Expr, Join, Participant, RangeBound, Slot
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.nest import NestPrinter, Point
-from gdatalog.printer.nest_state import Buffer, Range
-from gdatalog.records import dataclass, field, replace
+from gdatalog.printer.nest_state import Range, Walk
+from gdatalog.records import dataclass, replace
 
 # The search with which a cut moves the start, or the end, of a range.
 STARTS = {">": "upper", ">=": "lower"}
 ENDS = {"<": "lower", "<=": "upper"}
 
-# Prefer to walk a root that the next level descends from, unless another root is smaller by more
-# than this factor: its lists are what the work is split into.
+# Prefer to walk a root that the next level descends from, since workers split its lists among them,
+# unless another root is smaller by more than this factor.
 LEADING = 4
 
 
 @dataclass(slots=True)
 class LevelLists:
-    """The lists of a level, without duplicates, each with the cuts (by number) that it implies.
+    """The lists of a level, without duplicates, each with the numbers of the cuts that it implies.
 
-    `roots` are nodes for lookups, if there is a list to walk: roots of tries, and all nodes of hash
-    tries.
+    `roots`: roots of tries, and all nodes of hash tries. Values are looked up in them if there is a
+    list to walk.
     """
 
     lists: dict[TrieNode, set[int]]
@@ -45,14 +45,14 @@ class LevelLists:
             kind = met.lists if node.terms and not nest.hashed(node) else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
         if nest.tile:
-            # A cut that one list implies holds for the intersection. Applying it to the other lists
-            # would cost a search, a chain of dependent loads.
+            # A cut that one list implies holds for the intersection. To apply it to the other lists
+            # would take a search, a chain of dependent loads.
             within = set().union(*met.lists.values())
             met.lists = {node: set(within) for node in met.lists}
         return met
 
     def uncut(self) -> LevelLists:
-        """The same lists without the level's cuts, in a buffer of no level."""
+        """The same lists without the cuts of this level, so that other levels can use a buffer."""
         return LevelLists(self.lists, {}, replace(self.step, cuts=(), variable=""))
 
     @property
@@ -60,26 +60,10 @@ class LevelLists:
         return frozenset(self.lists)
 
 
-@dataclass(slots=True)
-class Walk:
-    """The range of an array that a level's loop runs over. `node`: the trie node of that range.
-
-    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
-    loop leapfrogs. `cuts`: tests of each value, for lists that are not sorted.
-    """
-
-    array: str
-    low: str
-    high: str
-    node: TrieNode | None = None
-    others: list[Walk] = field(default_factory=list)
-    cuts: tuple[RangeBound, ...] = ()
-
-
 def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> Walk:
     """The walk over the intersection of a level's lists.
 
-    `below`: the nodes of the next level; the walk should lead to one of them.
+    `below`: the nodes of the next level; the best walk leads to one of them.
     """
     nest, step = here.nest, met.step
     if len(met.lists) < 2:
@@ -96,11 +80,11 @@ def walk_of(here: Point, met: LevelLists, below: Collection[TrieNode] = ()) -> W
         if nest.hashed(node):
             implied = met.roots[node]
             left = tuple(cut for at, cut in enumerate(step.cuts) if at not in implied)
-            return Walk(nest.values(node), *here.range_of(node), node, cuts=left)
+            return Walk(nest.values(node), *here.range_of(node), node, tests=left)
         return Walk(nest.values(node), *_for_task(here, met, node), node)
     if nest.tile and not here.together():
         first, *others = ranges_of(here, met)  # without a buffer, the loop skips values
-        return Walk(first.array, first.low, first.high, first.node, others)
+        return replace(first, others=others)
     walk = intersection(here, met)
     return walk if here.clip is None else _clipped(here, walk)
 
@@ -111,8 +95,8 @@ def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
     ranges: list[Walk] = []
     left = met.nodes
     if found is not None:
-        covered, buffer, (low, high) = found
-        ranges.append(Walk(buffer.array, low, high))
+        covered, start = found
+        ranges.append(start)
         left = met.nodes - covered
     for node in in_order(here, left):
         ranges.append(Walk(here.nest.values(node), *_for_task(here, met, node), node))
@@ -121,28 +105,28 @@ def ranges_of(here: Point, met: LevelLists) -> list[Walk]:
 
 def _for_task(here: Point, met: LevelLists, node: TrieNode) -> Range:
     """The range of a node's list that satisfies the level's cuts and belongs to the task."""
-    text, clip = here.text, here.clip
+    text = here.text
     own = trimmed(here, met, node)
-    if clip is None or clip.node != node:
+    if here.clip is None or here.clip != node:
         return own
     low, high = text.name("l"), text.name("h")
-    text.line(f"{low} = max({own[0]}, {clip.low})")
-    text.line(f"{high} = min({own[1]}, {clip.high})")
+    text.line(f"{low} = max({own[0]}, c0)")
+    text.line(f"{high} = min({own[1]}, c1)")
     return low, high
 
 
 def _clipped(here: Point, walk: Walk) -> Walk:
     """The part of an intersection that lies in the clip of one of its lists."""
-    nest, text, clip = here.nest, here.text, here.clip
-    assert clip is not None
-    values = nest.values(clip.node)
+    nest, text = here.nest, here.text
+    assert here.clip is not None
+    values = nest.values(here.clip)
     low, high = text.name("l"), text.name("h")
     text.line(f"{low}, {high} = {walk.low}, {walk.low}")
-    with text.block(f"if {clip.low} < {clip.high}"):
-        first, last = f"{values}[{clip.low}]", f"{values}[{clip.high} - 1]"
+    with text.block("if c0 < c1"):
+        first, last = f"{values}[c0]", f"{values}[c1 - 1]"
         text.line(f"{low} = {nest.call('lower', walk.array, walk.low, walk.high, first)}")
         text.line(f"{high} = {nest.call('upper', walk.array, low, walk.high, last)}")
-    return Walk(walk.array, low, high)
+    return replace(walk, low=low, high=high)
 
 
 def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
@@ -174,11 +158,12 @@ def cut_range(
     return low, high
 
 
-def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer, Range] | None:
-    """The existing intersection that covers the most lists of a level, cut to the level's cuts."""
+def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Walk] | None:
+    """The existing intersection that covers the most lists of a level, with these lists; its range
+    satisfies the level's cuts."""
     step = met.step
 
-    def serves(nodes: frozenset[TrieNode], buffer: Buffer) -> bool:
+    def serves(nodes: frozenset[TrieNode], buffer: Walk) -> bool:
         # If the plan says to reuse that level's list, its cuts are implied.
         covered = step.reuse is not None and step.reuse.variable == buffer.variable
         return nodes <= met.nodes and (covered or all(cut in step.cuts for cut in buffer.cuts))
@@ -189,7 +174,8 @@ def start_of(here: Point, met: LevelLists) -> tuple[frozenset[TrieNode], Buffer,
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
     left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
-    return nodes, buffer, cut_range(here, buffer.array, (buffer.low, buffer.end), left)
+    low, high = cut_range(here, buffer.array, (buffer.low, buffer.high), left)
+    return nodes, replace(buffer, low=low, high=high)
 
 
 def intersection(here: Point, met: LevelLists) -> Walk:
@@ -197,24 +183,24 @@ def intersection(here: Point, met: LevelLists) -> Walk:
     nest, text, step = here.nest, here.text, met.step
     found = start_of(here, met)
     if found is None:
-        buffer = fill(here, met)
-        return Walk(buffer.array, buffer.low, buffer.end)
-    nodes, buffer, (low, high) = found
+        return fill(here, met)
+    nodes, start = found
     if nodes == met.nodes:
-        return Walk(buffer.array, low, high)
+        return start
     left = in_order(here, met.nodes - nodes)
     into, length = room(nest, (*nodes, left[0])), text.name("k")
-    array = buffer.array
+    array, low, high = start.array, start.low, start.high
     for node in left:
         its = nest.values(node), *trimmed(here, met, node)
         text.line(f"{length} = {nest.call(meeting(nest), array, low, high, *its, into)}")
         array, low, high = into, "0", length
-    cuts = tuple(dict.fromkeys((*buffer.cuts, *step.cuts)))
-    here.buffers[met.nodes] = Buffer(into, length, cuts, step.variable)
-    return Walk(into, "0", length)
+    cuts = tuple(dict.fromkeys((*start.cuts, *step.cuts)))
+    made = Walk(into, "0", length, cuts=cuts, variable=step.variable)
+    here.buffers[met.nodes] = made
+    return made
 
 
-def fill(here: Point, met: LevelLists) -> Buffer:
+def fill(here: Point, met: LevelLists) -> Walk:
     """Intersects lists into a new buffer, which deeper levels may reuse."""
     nest, text = here.nest, here.text
     nodes = in_order(here, met.nodes)
@@ -228,8 +214,9 @@ def fill(here: Point, met: LevelLists) -> Buffer:
         plain = nest.call(meeting(nest, marked is not None), *args, into)
         set_by_marks(here, length, plain, marked, "intersect_marked", args, into)
         array, low, high = into, "0", length
-    buffer = here.buffers[met.nodes] = Buffer(into, length, met.step.cuts, met.step.variable)
-    return buffer
+    made = Walk(into, "0", length, cuts=met.step.cuts, variable=met.step.variable)
+    here.buffers[met.nodes] = made
+    return made
 
 
 def set_by_marks(
@@ -241,8 +228,8 @@ def set_by_marks(
     args: Sequence[str],
     *more: str,
 ) -> None:
-    """Assigns `plain` to a name; but if a list has been marked, what the function returns for
-    arguments, the list's marks, and more arguments."""
+    """Prints the assignment of `plain` to a name. If there may be marks of the list `marked`, also
+    prints a test for them, and a call of `function` with `args`, the marks and `more`."""
     nest, text = here.nest, here.text
     if marked is None:
         text.line(f"{name} = {plain}")
@@ -254,8 +241,8 @@ def set_by_marks(
 
 
 def in_order(here: Point, nodes: Collection[TrieNode]) -> list[TrieNode]:
-    """The order in which lists are intersected: marked lists first, since the other list is then
-    scanned once with one lookup for each value; then the shortest, which leave few values."""
+    """The order in which lists are intersected. Marked lists come first: each value of the other
+    list then takes one lookup. Then the shortest, which leave few values."""
 
     def place(node: TrieNode) -> tuple[bool, int, str]:
         longest = here.nest.tries[node.trie].levels[node.depth].longest
@@ -265,15 +252,14 @@ def in_order(here: Point, nodes: Collection[TrieNode]) -> list[TrieNode]:
 
 
 def room(nest: NestPrinter, nodes: Collection[TrieNode]) -> str:
-    """A buffer for an intersection; its size is that of the first two lists, which leave the
-    most."""
+    """A buffer for an intersection, with room for the values that its first two lists can leave."""
     levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
 def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, str]:
-    """The array of marks of a list, and the value that it starts from; or those of a `buffer`,
-    whose values are a subset of the list."""
+    """The array of marks of a list, or of a `buffer` with some of its values; and the value that
+    the array starts from."""
     level = nest.level(node)
     number = nest.marked.setdefault((node, buffer), len(nest.marked))
     name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
@@ -281,7 +267,7 @@ def marks_of(nest: NestPrinter, node: TrieNode, buffer: str = "") -> tuple[str, 
 
 
 def meeting(nest: NestPrinter, few: bool = False) -> str:
-    """The function that intersects two lists; `few`: for loops that are too short for marks."""
+    """The function that intersects two lists; `few`: in a loop with too few turns for marks."""
     if nest.intersect in ("leapfrog", "merge"):
         return nest.intersect
     return "leapfrog" if few else "intersect"  # "intersect" takes longer to compile
@@ -297,9 +283,9 @@ def seek(
     participants: Sequence[Participant],
     among: Mapping[TrieNode, str] | None = None,
 ) -> None:
-    """Looks a key up in participants' lists; the row ends if a list lacks it.
+    """Looks a key up in participants' lists; the row ends if a list lacks the key.
 
-    `among`: nodes in which the key's position is known.
+    `among`: nodes in which the key's position is known already.
     """
     nest, text = here.nest, here.text
     for node in map(nest.paths.node, participants):

@@ -1,5 +1,5 @@
-"""Counts the values of a count's last level without enumerating them, and those of the last two
-levels together if neither's lists depend on the other.
+"""Counts the values of the last level without enumerating them. The last two levels are counted
+together if the lists of neither depend on the other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from gdatalog.plan import Join, Slot, Step
 from gdatalog.plan.nest import measurable, unequal
 from gdatalog.printer.lists import (
     LevelLists,
-    Walk,
     fill,
     in_order,
     intersection,
@@ -28,8 +27,8 @@ from gdatalog.records import dataclass, replace
 
 
 def counted(here: Point, met: LevelLists) -> tuple[str, bool] | None:
-    """The number of a last level's bindings, and whether it is each lane's own share; None if they
-    have to be enumerated."""
+    """The number of the last level's bindings, and whether it is each lane's own share; None if
+    bindings have to be enumerated."""
     if measurable_here(here, here.at, met):
         return _measure(here, met)
     found = _weighed(here, met) or _summed(here, met)
@@ -40,7 +39,7 @@ def counted(here: Point, met: LevelLists) -> tuple[str, bool] | None:
 
 
 def measurable_here(here: Point, at: int, met: LevelLists) -> bool:
-    """Whether the ends of ranges tell the number of a level's values."""
+    """Whether a level's values can be counted by the ends of ranges, or by an intersection."""
     nest, steps = here.nest, here.steps
     if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
         return False
@@ -54,7 +53,7 @@ def measurable_here(here: Point, at: int, met: LevelLists) -> bool:
 
 
 def _plain(here: Point) -> bool:
-    """Whether the level is the last step, of the whole task, and its bindings are not counted."""
+    """Whether the level is the last step, is not cut to a task, and there is no profile."""
     uncounted = here.nest.counting is None and here.clip is None
     return uncounted and here.at + 1 == len(here.steps)
 
@@ -105,8 +104,8 @@ def _summed(here: Point, met: LevelLists) -> str | None:
 
 
 def _summed_by_lanes(here: Point, met: LevelLists) -> str | None:
-    """Each lane's share of such a sum over an intersection of two lists. Counts of 32 bits cannot
-    overflow a sum of 64."""
+    """Each lane's share of the sum of a table's counts over an intersection of two lists. A sum of
+    counts of 32 bits stays within 64 bits."""
     nest = here.nest
     if not (
         here.together()
@@ -128,8 +127,8 @@ def _summed_by_lanes(here: Point, met: LevelLists) -> str | None:
 
 
 def _measure(here: Point, met: LevelLists) -> tuple[str, bool]:
-    """The name of the level's number of values, without those that `!=` tests exclude; and whether
-    it is each lane's own share."""
+    """The number of the level's values, without those that `!=` tests exclude; and whether it is
+    each lane's own share."""
     step, steps = met.step, here.steps[here.at :]
     within = here.inner()  # tasks that share a list measure disjoint parts
     if here.clip is not None:
@@ -143,8 +142,8 @@ def _measure(here: Point, met: LevelLists) -> tuple[str, bool]:
     return measured(here, others, met, tell)
 
 
-# A callback for profiles: the number of values, at first and after each exclusion; the excluded
-# variable; whether the number is each lane's own share.
+# A callback for profiles, called at first and after each exclusion, with the number of values, the
+# excluded variable, and whether the number is each lane's own share.
 Tell = Callable[[str, Slot | None, bool], None]
 
 
@@ -184,7 +183,7 @@ def measured(here: Point, others: Sequence[Slot], met: LevelLists, tell: Tell) -
 
 
 def _leapt(here: Point, met: LevelLists, count: str) -> list[tuple[str, Range]]:
-    """The same for a single lane, which has no buffer to write to."""
+    """Counts an intersection on a single lane, which has no buffer; returns its lists' ranges."""
     nest, text = here.nest, here.text
     ranges = ranges_of(here, met)
     first, *others = ranges
@@ -195,8 +194,7 @@ def _leapt(here: Point, met: LevelLists, count: str) -> list[tuple[str, Range]]:
         text.line(f"{count} = {nest.call('count_leapfrog', *ends)}")
     else:
         text.line(f"{count} = np.int64(0)")
-        walk = Walk(first.array, first.low, first.high, first.node, others)
-        with leaping(nest, walk, {}):
+        with leaping(nest, replace(first, others=others), {}):
             text.line(f"{count} += 1")
     return [(found.array, (found.low, found.high)) for found in ranges]
 
@@ -210,13 +208,13 @@ def _common(here: Point, met: LevelLists, count: str) -> tuple[list[tuple[str, R
         if len(some) > 1:
             first = replace(met, lists={node: met.lists[node] for node in some}, roots={})
             buffer = fill(here, first)
-            array, ends = buffer.array, (buffer.low, buffer.end)
+            array, ends = buffer.array, (buffer.low, buffer.high)
         else:
             array, ends = nest.values(some[0]), trimmed(here, met, some[0])
             marked = some[0] if some[0] in here.marks else None
     else:
-        covered, buffer, ends = found
-        array = buffer.array
+        covered, start = found
+        array, ends = start.array, (start.low, start.high)
         if covered == met.nodes:
             text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
             return [(array, ends)], False
@@ -241,8 +239,8 @@ def _leave_out(
     others: Sequence[Slot],
     share: bool,
 ) -> None:
-    """Subtracts one if the value of the last of some variables was counted, and was not left out
-    as that of another one."""
+    """Subtracts one if the value of the last of `others` was counted, unless an earlier one of them
+    has the same value."""
     *before, other = others
     nest, text, name = here.nest, here.text, here.names[other.name]
     # Variables may be equal: subtract each value once.
@@ -263,12 +261,9 @@ def _leave_out(
         text.line(f"{count} -= 1")
 
 
-# Measures the last two levels of a count together if neither's lists depend on the other.
-
-
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The last two levels of a count, whose lists do not depend on each other: only their values
+    """The last two levels of a count. Their lists do not depend on each other, and their values
     must differ."""
 
     first: Join
@@ -317,9 +312,9 @@ def both(nest: NestPrinter, pair: Pair) -> LevelLists:
 
 
 def measure_pair(here: Point, pair: Pair) -> str:
-    """The number of pairs of different values: all pairs minus those with a common value.
+    """The number of pairs of different values: all pairs, minus the values that both levels have.
 
-    Profiles count as if the bindings were enumerated, where that can be computed.
+    A profile counts as if the bindings were enumerated, where that can be computed.
     """
     nest, text, steps = here.nest, here.text, here.steps[here.at :]
     first, last = pair.first, pair.last

@@ -1,20 +1,19 @@
-"""A join plan as the source of a module with one function: a nest of loops over the lists of its
-tries; and the function's arguments.
+"""Prints a join plan as a module with one function: nested loops over the lists of its tries.
 
-Each step is printed inside the one before. A step whose test fails prints `continue`, so each scope
-is a loop, if only of one turn. Work that does not depend on a loop is hoisted out of it: ranges of
-lists, intersections, marks. `levels.py` and `recode.py` print the steps that extend rows,
-`leaves.py` prints what happens to a complete row. A branch is nested loops that compute an
-existence test, a count or an aggregate for each row.
+Each step is printed inside the previous one. A step that tests a row prints `continue` for rows
+that fail, so every scope is a loop, even if it runs only once. Work that does not depend on a loop
+is hoisted out of it: ranges of lists, intersections, marks. `levels.py` and `recode.py` print the
+steps that extend rows; `leaves.py` prints what happens to a complete row. A branch prints loops
+that compute an existence test, a count or an aggregate for each row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gdatalog import plan
 from gdatalog.plan.effects import all_steps
@@ -73,8 +72,8 @@ ROWS = ("room, wanted = state[2], state[6]", "n = 0")
 class PrintedPlan:
     """The source of a plan's function, and its arguments.
 
-    `single`: each worker emits one row at most. `which`: the positions of the distinct tries among
-    the plan's, in the order in which arguments and scalars number them.
+    `which`: the positions of the plan's distinct tries; arguments and scalars number tries in this
+    order. `single`: each worker emits one row at most.
     """
 
     shape: str
@@ -97,15 +96,15 @@ def print_plan(
     leaf: Leaf,
     intersect: str,
     tile: int = 0,
-    given: Sequence[Any] = (),
+    given: Sequence[npt.DTypeLike] = (),
     counted: bool = False,
     modular: bool = False,
     keeps: bool = False,
 ) -> PrintedPlan:
     """Prints the function of a plan, for a CPU thread or for a GPU's tile of `tile` lanes.
 
-    `given`: the dtypes of the given rows' columns. `counted`: it counts bindings for a profile.
-    `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
+    `given`: the dtypes of the given rows' columns. `counted`: the function counts bindings for a
+    profile. `modular`: it counts modulo an argument. `keeps`: it may cache intersections.
     """
     nest = StepPrinter(join, tries, intersect, tile, modular)
     if counted:
@@ -118,7 +117,7 @@ def print_plan(
     with nest.text.block("for once in range(1)"):
         if join.given is not None and join.given.slots:
             print_given(here, join.given, given)
-        else:  # given rows without columns are a proposition: one row
+        else:  # given rows without columns are one row
             nest.run(here)
     leaf.finish(nest)
     if not tile:
@@ -138,9 +137,9 @@ def finished(
     single: bool = False,
     written: bool = True,
 ) -> PrintedPlan:
-    """The plan whose loops have been printed. `plans` are shown to readers, `prologue` reads the
-    function's state, and `own` are arguments besides those of the nest. `written`: a tile writes
-    rows to a block, which may be full."""
+    """The result, once the loops are printed. `plans` become comments; `prologue` reads the
+    function's state; `own` are arguments besides those of the nest. `written`: a tile writes rows
+    to a block, which may become full."""
     lines, counters = list(prologue), tuple[Counter, ...]()
     found = nest.arguments.found
     if nest.counting is not None:
@@ -179,7 +178,7 @@ def loops_alone(nest: NestPrinter, comments: Sequence[str], prologue: Sequence[s
 
 
 def _shape(join: plan.JoinPlan, leaf: Leaf) -> str:
-    """A short description without names: plans of other rules may share the code."""
+    """A short description without names, since other rules' plans may share the code."""
     levels = sum(isinstance(step, (plan.Join, plan.Generate)) for step in all_steps(join.steps))
     what = "aggregate" if isinstance(leaf, GroupLeaf) else "rows"
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
@@ -227,12 +226,10 @@ def module_of(
     return "\n".join(lines)
 
 
-def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[Any]) -> None:
-    """The outermost loop of a plan with given rows, each a unit of work: takes tasks of rows until
-    none is left, and runs the steps for each row.
-
-    `dtypes` are those of the rows' columns, the arguments `new0`, `new1`, ...
-    """
+def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[npt.DTypeLike]) -> None:
+    """Prints the outermost loop of a plan with given rows, whose columns are the arguments `new0`,
+    `new1`, ... of these `dtypes`. A worker takes tasks, intervals of rows, until none is left, and
+    runs the steps for each row. Each row is a unit of work."""
     nest, text = here.nest, here.text
     kinds = [np.dtype(dtype).name for dtype in dtypes]
     columns = [nest.arguments.plain("given", f"new{at}", kind) for at, kind in enumerate(kinds)]
@@ -262,7 +259,7 @@ def print_given(here: Point, given: plan.GivenRows, dtypes: Sequence[Any]) -> No
 
 
 class StepPrinter(NestPrinter):
-    """Prints the steps of a plan, and a leaf behind them."""
+    """Prints the steps of a plan, and its leaf inside them."""
 
     def run(self, here: Point) -> None:
         """Prints the steps from `at` on, then the leaf."""
@@ -341,7 +338,7 @@ class StepPrinter(NestPrinter):
 
 def print_branch(here: Point, step: plan.Branch) -> None:
     nest = here.nest
-    split, nest.split = nest.split, True  # loops in a branch are not split into tasks
+    split, nest.split = nest.split, True  # a branch's loops are not split into tasks
     if step.mode == "aggregate":
         _aggregate(here, step)
     elif step.mode == "count":

@@ -1,7 +1,8 @@
-"""A nest of loops that is being printed: its state, a point of it, and its leaves.
+"""The state of a nest of loops that is being printed, and of each point in it; and the interface of
+leaves.
 
-The steps of a plan are printed one inside the other; a leaf prints what happens to a complete row,
-and may take over from steps. `module.py` prints the steps, `leaves.py` has the leaves.
+The steps of a plan are printed one inside the other. A leaf prints what happens to a complete row,
+and may print some steps itself. `module.py` prints the steps; `leaves.py` has the leaves.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from gdatalog.printer.nest_state import (
     FAILED,
     OVERFLOW,
     STOPPED,
-    Buffer,
-    Clip,
     Counting,
     CountTable,
     KeptIntersection,
-    LoopPosition,
     LoopText,
     Range,
     RecodedList,
+    Walk,
 )
 from gdatalog.records import dataclass, field, replace
 
@@ -36,10 +35,11 @@ MOST = "4e18"  # larger weights and sums are left to the executor with exact ari
 
 
 class Leaf(ABC):
-    """`counts`: whether `count` accepts a number of rows in place of the rows.
+    """Prints what happens to a complete row.
 
-    `share`: the number is each lane's own. `by_lanes`: whether each lane of a tile may emit rows of
-    its own. `adds`: whether rows only add to counts of all workers.
+    `counts`: whether the leaf can take a number of rows, by `count`, in place of the rows; with
+    `share`, each lane passes its own number. `by_lanes`: whether each lane of a tile may emit rows
+    of its own. `adds`: whether rows only add to counts of all workers.
     """
 
     counts = False
@@ -75,8 +75,7 @@ class Leaf(ABC):
         return False
 
     def begins(self, here: Point) -> bool:
-        """Whether the leaf takes over before the next step; it then prints the remaining steps
-        itself."""
+        """Whether the leaf has printed the remaining steps itself."""
         return False
 
     def passes(self, here: Point) -> None:
@@ -84,8 +83,8 @@ class Leaf(ABC):
         return
 
     def waits(self, nest: NestPrinter) -> bool:
-        """Whether the leaf queues rows. They are lost when the function ends, which resumes from
-        the unit of the first queued row."""
+        """Whether the leaf queues rows. The queue is lost when the function ends: the next call
+        starts from the unit of the first queued row."""
         return False
 
     def settle(self, nest: NestPrinter) -> None:
@@ -108,10 +107,10 @@ class NestPrinter(ABC):
         tile: int = 0,
         modular: bool = False,
     ) -> None:
-        """`tile`: the number of lanes that walk one subtree together; 0 on a CPU. `modular`: counts
-        are taken modulo an argument."""
-        # Atoms with the same trie (both orders of a symmetric relation) are treated as one, so that
-        # they share nodes and lists.
+        """`tile`: the number of lanes that walk one subtree together; 0 on a CPU. `modular`: the
+        function counts modulo an argument."""
+        # Atoms with the same trie, such as both orders of a symmetric relation, share its nodes and
+        # lists.
         first: dict[int, TrieRef] = {}
         refs = tuple(
             first.setdefault(trie.number, ref) for ref, trie in zip(join.tries, tries, strict=True)
@@ -131,7 +130,7 @@ class NestPrinter(ABC):
         self.imports: set[str] = set()
         # Whether a root's array maps values directly to ranges of children, or to weights.
         self.direct = tile == 0
-        self.by_value: set[str] = set()  # names of positions that index weights by value
+        self.by_value: set[str] = set()  # names of positions in `weighed` arrays
         self.split = False  # whether the work has been split into tasks
         self.tasks = False  # whether several workers can share the work
         self.grain = 1  # least number of bindings of a task
@@ -162,21 +161,21 @@ class NestPrinter(ABC):
         return f"{function}({', '.join(numbers)})"
 
     def commit(self, unless: str | None = None) -> None:
-        """Commits the profile counters; `unless`: a condition under which to skip it."""
+        """Commits the profile counters, unless a condition is true."""
         if self.counting is not None:
             with self.text.block(f"if not {unless}") if unless else nullcontext():
                 self.text.line(COMMIT)
 
     def spoil(self, status: int) -> str:
-        """The statement that discards all of the function's work.
+        """The statement that ends the function and discards its work.
 
-        Diverged lanes cannot return at once: the tile checks `trouble` later.
+        Diverged lanes cannot return; they set `trouble`, which the tile checks later.
         """
         return f"trouble = {status}" if self.tile else f"return {status}"
 
     @contextmanager
     def unless(self, bad: str, status: int) -> Iterator[None]:
-        """Prints a block that runs unless `bad` is true."""
+        """Prints a block that runs unless `bad` is true; then the function ends with `status`."""
         with self.text.block(f"if {bad}"):
             self.text.line(self.spoil(status))
         with self.text.block("else") if self.tile else nullcontext():
@@ -191,13 +190,13 @@ class NestPrinter(ABC):
             self.text.line(f"return {STOPPED}")
 
     def whole(self, amount: str, share: bool) -> str:
-        """A count in all lanes; `share`: `amount` is each lane's own share, to be summed."""
+        """A count of all lanes together; `share`: `amount` is each lane's own share."""
         if share:
             self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
         return amount
 
     def product(self, one: str, other: str) -> str:
-        """The product of two counts; the function ends if it leaves 62 bits."""
+        """The product of two counts; the function ends if the product exceeds `MOST`."""
         if "1" in (one, other):
             return other if one == "1" else one
         name = self.text.name("w")
@@ -228,8 +227,8 @@ class NestPrinter(ABC):
         return self.tries[node.trie].tallied
 
     def above_tally(self, node: TrieNode) -> bool:
-        """Whether the node is above the keys of a table of counts. The table is filled for the
-        values bound there, so that there is nothing to look up."""
+        """Whether the node is above the keys of a table of counts. Loops fill the table for the
+        values that are bound there, so that there is nothing to look up."""
         return self.tallied(node) and node.depth < self.depths[node.trie.relation]
 
     def table(self, node: TrieNode) -> CountTable:
@@ -265,10 +264,10 @@ class NestPrinter(ABC):
 
 @dataclass(slots=True)
 class Point:
-    """A point of the nest: the steps from the next one on, the leaf behind them, and what is known.
+    """A point of the nest: the steps that are still to print, their leaf, and what is known here.
 
-    `positions`: a node's index in the level above its children. `ranges`: ranges of nodes' lists.
-    `found`: the flag of the branch that a match ends.
+    `positions`: the index of a node's value in its level. `ranges`: where nodes' lists lie.
+    `found`: the flag of the branch, if its first match ends it.
     """
 
     nest: NestPrinter
@@ -278,13 +277,14 @@ class Point:
     at: int = 0  # the number of the next step
     positions: dict[TrieNode, str] = field(default_factory=dict)
     ranges: dict[TrieNode, Range] = field(default_factory=dict)
-    buffers: dict[frozenset[TrieNode], Buffer] = field(default_factory=dict)
+    buffers: dict[frozenset[TrieNode], Walk] = field(default_factory=dict)  # intersections
     marks: dict[TrieNode, str] = field(default_factory=dict)  # flag: the list is marked
     # Lists that contain a variable's value.
     members: dict[str, frozenset[TrieNode]] = field(default_factory=dict)
-    turns: dict[str, LoopPosition] = field(default_factory=dict)
+    turns: dict[str, Walk] = field(default_factory=dict)  # loops around this point
     weights: list[str] = field(default_factory=list)
-    clip: Clip | None = None
+    # The node whose list a task has a part of: from `c0` to `c1`; units are counted from `base`.
+    clip: TrieNode | None = None
     group: RecodedList | None = None
     found: str | None = None
     alone: bool = False  # the lanes of a tile have diverged
@@ -308,7 +308,7 @@ class Point:
         )
 
     def inside(self, steps: Sequence[Step], leaf: Leaf) -> Point:
-        """The start of steps inside this one: weights of outer rows do not apply to their rows."""
+        """The start of the steps of a branch or a table, whose rows have weights of their own."""
         inner = self.inner()
         inner.steps, inner.at, inner.leaf = steps, 0, leaf
         inner.weights = []
@@ -322,12 +322,12 @@ class Point:
         self.nest.run(self)
 
     def run_once(self, turns: str = "1") -> None:
-        """Prints all that is left as a loop of one turn, or none, which tests that fail leave."""
+        """Prints the rest as a loop of one turn, or none, which a failing test leaves."""
         with self.text.block(f"for {self.text.name('once')} in range({turns})"):
             self.nest.run(self)
 
     def end_if_found(self) -> None:
-        """Ends the loop here, if a match ends the branch."""
+        """Prints the end of this loop after a match, if the first match ends the branch."""
         if self.found:
             with self.text.block(f"if {self.found}"):
                 self.text.line("break")
@@ -399,12 +399,13 @@ class Point:
 
     @contextmanager
     def one_lane(self) -> Iterator[None]:
-        """Prints code that runs once, even if all lanes of a tile are here."""
+        """Prints code that one lane runs, if all lanes of a tile are here."""
         with self.text.block("if leads()") if self.together() else nullcontext():
             yield
 
     def recodes(self) -> bool:
-        """Whether lists may be recoded here; all lanes together build the rows."""
+        """Whether lists may be recoded here. On a tile, all lanes build the rows of bits together,
+        so they must be converged."""
         nest = self.nest
         if any(trie.hashed for trie in nest.tries.values()):
             return False  # their lists are unsorted
@@ -414,7 +415,7 @@ class Point:
     def may_stop(self) -> None:
         """Prints a check for a requested stop, in loops that contain loops.
 
-        Lanes on their own are soon done, and do not check.
+        Diverged lanes finish soon, and do not check.
         """
         if self.nest.tile < 2 or not self.alone:
             self.nest.may_stop()
@@ -440,8 +441,9 @@ class Point:
     def bound(
         self, step: Step, amount: str = "1", share: bool = False, tried: bool = False
     ) -> None:
-        """Counts `amount` values that are bound, or `tried`, at a step, or rows that passed it;
-        `share`: each lane its own amount. A Compact has no effect here, and is not counted."""
+        """Counts, for a profile, `amount` values that a step binds or tries, or rows that pass it;
+        `share`: each lane counts its own amount. A Compact has no effect here, and is not
+        counted."""
         if self.nest.counting is None or isinstance(step, Compact):
             return
         name = self.nest.counting.name_of(step, tried, not self.nest.tasks)

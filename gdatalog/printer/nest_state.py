@@ -1,14 +1,14 @@
-"""The text of a printed function, what is known at a point of it, and counters for profiles.
+"""The text of a printed function, records of what is known at a point of it, and profile counters.
 
-**Profile counters** count how many values each step binds. They are local variables. At units,
-where the work can resume, they are added to the worker's array `bindings`. If the function ends
-early, work after the last unit runs again and must not count twice. If several tasks share the
-children of a value, only the first task counts the value. Each call of the function repeats the
-steps before the work is split into tasks; for those the maximum counts, not the sum.
+**Profile counters** count how many values each step binds. They are local variables. At the start
+of each unit, where the work can resume, they are added to the worker's array `bindings`: if the
+function ends early, the current unit runs again, and must not count twice. If several tasks share
+the children of a value, only the first task counts the value. Each call of the function repeats the
+steps before the work is split into tasks; the maximum of their counts is taken, not the sum.
 
-On a tile each lane has its own counters, and the first lane counts what all lanes do together. Each
-counter has a copy from the last unit, to which it is reset when work is undone. At the end the
-lanes' counters are summed (kernels/tile.cuh).
+On a tile, each lane has its own counters; the first lane counts what all lanes do together. A copy
+of each counter keeps its number at the last unit, and replaces it when work is undone. At the end
+the lanes' counters are summed (kernels/tile.cuh).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LoopText:
         self.loops -= loop
 
     def name(self, stem: str) -> str:
-        """A unique local name. Names that are not made here have a `_` before their number."""
+        """A unique local name, without `_` before its number. Fixed names have one."""
         assert not stem.endswith("_"), stem
         number = self._taken.get(stem, 0)
         number += f"{stem}{number}" in TYPES
@@ -64,39 +64,31 @@ Range = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
-    """An intersection that has been computed: its array and range, and the cuts applied."""
+class Walk:
+    """A range of an array that a loop can run over: in the list of `node`, or an intersection in a
+    buffer. `at`: the position of the loop, inside it.
+
+    `others`: ranges that must contain the value too, if there is no buffer of the intersection: the
+    loop leapfrogs. `tests`: cuts to test for each value of an unsorted list. Of a buffer: the
+    `cuts` that it satisfies, and the `variable` whose level computed it.
+    """
 
     array: str
-    end: str
-    cuts: tuple[RangeBound, ...]
-    variable: str  # the variable whose level computed it
-    marks: tuple[str, str] | None = None  # its marks, and the value that they start from
-    low: str = "0"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPosition:
-    """The current position of a variable's loop, in the list of a node or in a buffer."""
-
-    array: str
-    node: TrieNode | None
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """The part of a list that belongs to the current task; units are counted from `base`."""
-
-    node: TrieNode
     low: str
     high: str
-    base: str
+    node: TrieNode | None = None
+    others: Sequence[Walk] = ()
+    tests: tuple[RangeBound, ...] = ()
+    cuts: tuple[RangeBound, ...] = ()
+    variable: str = ""
+    marks: tuple[str, str] | None = None  # of a buffer, and the value that they start from
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on the bits of a recoded level: a `row` of a trie, or a cut (its operator)."""
+    """A constraint on the bits of a recoded level. `kind` is `row`, for the row of a trie, or the
+    operator of a cut. `variable`: whose row, or the bound of the cut."""
 
     kind: str
     trie: int
@@ -107,8 +99,8 @@ class Constraint:
 class BitsetWords:
     """A set of positions: an array, and where its words start.
 
-    `others`: sets to intersect with it, where a lane has no room for the intersection. `after`: a
-    position that precedes the whole set, if one is known.
+    `others`: sets that a lane without room for the intersection intersects while it reads them.
+    `after`: a position that precedes the whole set, if one is known.
     """
 
     array: str
@@ -128,7 +120,8 @@ class BitsetWords:
 
 @dataclass(slots=True)
 class RecodedList:
-    """A recoded list in scope: its range, the number of words of a row, and rows by trie."""
+    """A list whose levels are recoded: its range, the number of words of a row, the array of rows
+    of each trie, and the sets built so far."""
 
     recoding: Recoding
     values: str
@@ -136,8 +129,8 @@ class RecodedList:
     high: str
     words: str
     rows: dict[int, str]
-    rowed: frozenset[TrieNode]  # nodes that rows replace
-    positions: dict[str, str] = field(default_factory=dict)  # positions of variables
+    rowed: frozenset[TrieNode]  # nodes whose lists are read as rows only
+    positions: dict[str, str] = field(default_factory=dict)  # of variables, in the list
     sets: dict[frozenset[Constraint], BitsetWords] = field(default_factory=dict)
 
     def inner(self) -> RecodedList:
@@ -146,7 +139,7 @@ class RecodedList:
 
 @dataclass(frozen=True, slots=True)
 class KeptIntersection:
-    """The lists of a level whose intersection is cached, and the edge between their ends."""
+    """Two lists whose intersection is cached, and the edge whose ends have these lists."""
 
     nodes: frozenset[TrieNode]
     edge: TrieNode
@@ -167,9 +160,9 @@ class CountTable:
 class Counter:
     """A counter of one step.
 
-    `step`: the step's number among all steps of the join, branches included. `tried`: it counts
-    values that were tried; else values that were bound, or rows that passed. `again`: each call of
-    the function repeats these counts.
+    `step`: the step's number among all steps of the join, branches included. `tried`: whether it
+    counts values that were tried, not values that were bound or rows that passed. `again`: whether
+    each call of the function repeats these counts.
     """
 
     step: int
@@ -178,12 +171,12 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """Names that `Text.name` does not make have a `_` before their number."""
+        """A fixed name: see `LoopText.name`."""
         return f"{'tried' if self.tried else 'bound'}_{self.step}"
 
     @property
     def kept(self) -> str:
-        """On a tile: the copy of the counter at the last unit."""
+        """On a tile, the copy of the counter at the last unit."""
         return f"kept_{self.name}"
 
 
@@ -209,7 +202,7 @@ class Counting:
 
     def finish(self, text: LoopText, tile: int, rows: bool) -> list[str]:
         """Replaces the placeholders, now that all counters are known, and returns the lines that
-        initialise the counters. `rows`: the tile writes rows to a block, which may be full."""
+        initialise the counters. `rows`: the tile writes rows to a block, which may become full."""
         kept = rows and tile > 0
         if kept or not tile:
             text.lines = list(self._written(text.lines, kept))

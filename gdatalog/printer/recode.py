@@ -1,7 +1,8 @@
-"""Local recoding: levels whose candidates all lie in one list, as bits of its positions.
+"""Prints recoded levels: the candidates of all these levels lie in one list, and become bits of its
+positions.
 
-Each value of the list gets a row of bits: the positions of the values under it in a trie. The
-candidates of a deeper level are an AND of rows, and the last level of a count is a popcount.
+Each value of the list gets a row of bits: the positions of the value's children in a trie. The
+candidates of a deeper level are an AND of rows; the last level of a count is a popcount.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def print_recoded(here: Point, group: Recoding) -> None:
     assert isinstance(first, Join)
     start, stop = cut_range(here, values, (low, high), cuts_of(first))
     if here.clip is not None:
-        assert here.clip.node == within
+        assert here.clip == within
         nest.grain = GRAIN
         names = text.name("l"), text.name("h")
-        text.line(f"{names[0]} = max({start}, {here.clip.low})")
-        text.line(f"{names[1]} = min({stop}, {here.clip.high})")
+        text.line(f"{names[0]} = max({start}, c0)")
+        text.line(f"{names[1]} = min({stop}, c1)")
         start, stop = names
     words = text.name("words")
     least = _least(nest, steps, group)
@@ -42,16 +43,16 @@ def print_recoded(here: Point, group: Recoding) -> None:
         rows = _make_rows(nest, steps, group, (low, high))
         inner = here.inner()
         inner.at = group.first
-        clip, inner.clip, inner.unit = here.clip, None, None
-        if clip is not None:
+        inner.clip = inner.unit = None
+        if here.clip is not None:
             inner.first_task = None
         rowed = _rowed(nest, steps, group)
         inner.group = RecodedList(group, values, low, high, words, rows, rowed)
         turn, position = text.name("i"), text.name("j")
         lanes = _by_lanes(inner)
         with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
-            if clip is not None and not lanes:
-                begin_unit(inner, f"{turn} - {clip.base}", f"{turn} == {clip.low}")
+            if here.clip is not None and not lanes:
+                begin_unit(inner, f"{turn} - base", f"{turn} == c0")
             inner.alone = here.alone or lanes
             if not nest.tile:
                 inner.may_stop()
@@ -86,7 +87,7 @@ def _make_rows(
 
 
 def print_bits(here: Point) -> None:
-    """A level of a group after its first: a loop over a set of bits, or their number."""
+    """Prints a level of a group, other than the first: loops over a set of bits, or counts it."""
     nest, text, step, group = here.nest, here.text, here.join, here.recoded
     wanted = constraints_of(nest, step, group)
     roots = [p for p in step.participants if looked_up(nest, group, p)]
@@ -117,8 +118,8 @@ def print_bits(here: Point) -> None:
 
 
 def _by_lanes(here: Point) -> bool:
-    """Whether each lane may take turns of a level on its own: each turn emits one row at most, or
-    has one more loop before it counts."""
+    """Whether each lane may take turns of a level on its own: a turn emits one row at most, or has
+    one more loop at most before it counts."""
     nest, group, steps, left = here.nest, here.recoded, here.steps, here.loops_after(here.at)
     if not here.together() or not here.leaf.by_lanes:
         return False
@@ -160,8 +161,7 @@ def _shared(here: Point, bits: BitsetWords) -> None:
 
 
 def _bind(here: Point, position: str) -> None:
-    """Binds a level's variable to the value at a position of the list; then prints what is
-    inside."""
+    """Binds a level's variable to the value at a position of the list; then prints the rest."""
     nest, step, group = here.nest, here.join, here.recoded
     value = nest.call("at", group.values, f"{group.low} + {position}")
     name = here.bind(step.variable, value)
@@ -177,7 +177,7 @@ def _bind(here: Point, position: str) -> None:
 
 
 def count_bits(here: Point) -> bool:
-    """Counts a branch whose only level is in the current group; False if it is not."""
+    """Counts a branch whose only level is in the current group; False if it is not in it."""
     nest, group = here.nest, here.recoded
     within = group.recoding.within
     at = counted_within(here.steps, group.positions.keys(), nest.paths, within)
@@ -213,7 +213,7 @@ def looked_up(nest: NestPrinter, group: RecodedList, part: Participant) -> bool:
 
 
 def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozenset[TrieNode]:
-    """The nodes whose lists are read as rows only, by levels of the group."""
+    """The nodes whose lists only the group's levels read, as rows of bits."""
     inside: set[TrieNode] = set()
     outside: set[TrieNode] = set()
     levels = {id(step) for step in group.joins(steps, nest.paths)}
@@ -224,8 +224,8 @@ def _rowed(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> frozens
 
 
 def _least(nest: NestPrinter, steps: Sequence[Step], group: Recoding) -> int:
-    """The least length of a list that can contain a match: the longest chain of ascending
-    levels."""
+    """The least length of a list that can contain a match: the length of the longest chain of
+    levels with ascending values."""
     longest: dict[str, int] = {}
     for step in group.joins(steps, nest.paths):
         below = [1]

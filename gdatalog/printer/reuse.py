@@ -1,13 +1,14 @@
-"""Work that is printed once and read often: before the loop that repeats it, or by edge.
+"""Reuses work: hoists it out of loops, and caches intersections by edge.
 
-**Hoisting.** Ranges of lists that deeper levels read; intersections that do not depend on the loop
-are computed once; a list that every turn intersects is marked, if there are enough turns to pay for
-that. Lookups of later turns in large roots are prefetched.
+**Hoisting.** Before a loop, the function looks up the ranges of lists that deeper levels read, and
+computes the intersections that do not depend on the loop. It marks a list that each turn
+intersects, if there are enough turns to pay for that. In the loop, it prefetches lookups of later
+turns in large roots.
 
-**Caches by edge.** Loops that reach the same edge from many outer bindings would intersect the
-lists of its two ends each time. The first time, the intersection is cached, without cuts. A worker
-has one array of intersections, each preceded by its length, and one array of their starts, by the
-edge's position in its trie. When the first is full, the cache starts again empty. On a GPU, a
+**Caches by edge.** Loops may reach the same edge from many outer bindings, and would intersect the
+lists of its two ends each time. So the first intersection is cached, without cuts. A worker has one
+array of intersections, each preceded by its length, and one array of their starts, by the edge's
+position in its trie. When the array of intersections is full, the cache is emptied. On a GPU, a
 kernel computes the intersections of all edges first (`gpu_ops/walk.py`), and tiles only read them.
 """
 
@@ -19,20 +20,20 @@ from itertools import combinations
 from gdatalog.plan import Join, Seek, Slot, Step, Tally
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import TrieNode, entries, measurable, recoding
-from gdatalog.printer.lists import LevelLists, Walk, fill, marks_of
+from gdatalog.printer.lists import LevelLists, fill, marks_of
 from gdatalog.printer.measure import both, last_pair
 from gdatalog.printer.nest import NestPrinter, Point
-from gdatalog.printer.nest_state import Buffer, KeptIntersection
+from gdatalog.printer.nest_state import KeptIntersection, Walk
 from gdatalog.records import replace
 
-# A list is marked if it is shorter than this factor times the number of turns: WORTH if each turn
-# intersects it, WORTH_DEEP if a loop inside each turn does.
+# A list is marked if it is shorter than a factor times the number of turns: WORTH if each turn
+# intersects the list, WORTH_DEEP if a loop inside each turn does.
 WORTH, WORTH_DEEP = 16, 128
 FAR = 1 << 20  # size (rounded to a power of four) of a root that exceeds the near caches
 
 
 def look_ahead(here: Point, walk: Walk) -> list[TrieNode | frozenset[TrieNode]]:
-    """Prepares the loop of the next step, a level, and returns the lists that it marked."""
+    """Hoists work before the loop of the next step, a level; returns the lists that are marked."""
     nest, text, steps = here.nest, here.text, here.steps
     mine = LevelLists.of(nest, here.join).nodes
     for inside in all_steps(here.later):
@@ -88,7 +89,7 @@ def look_ahead(here: Point, walk: Walk) -> list[TrieNode | frozenset[TrieNode]]:
 
 
 def _markable(here: Point, node: TrieNode) -> bool:
-    """Whether a list may be marked. Thousands of tiles have no room for marks."""
+    """Whether a list may be marked. There is no room for marks of thousands of tiles."""
     wanted = not here.nest.tile and here.nest.intersect in ("auto", "mark")
     return wanted and node not in here.marks and here.nest.marks_fit(node)
 
@@ -109,7 +110,7 @@ def _mark_buffer(here: Point, met: LevelLists) -> frozenset[TrieNode]:
     """Marks the values of an intersection that single values are looked up in."""
     nest, buffer = here.nest, here.buffers[met.nodes]
     marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
-    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.end, *marks))
+    nest.text.line(nest.call("mark", buffer.array, buffer.low, buffer.high, *marks))
     here.buffers[met.nodes] = replace(buffer, marks=marks)
     return met.nodes
 
@@ -121,7 +122,9 @@ def close_marks(here: Point, marked: Sequence[TrieNode | frozenset[TrieNode]]) -
         if isinstance(node, frozenset):
             buffer = here.buffers[node]
             assert buffer.marks is not None
-            nest.text.line(nest.call("unmark", buffer.array, buffer.low, buffer.end, *buffer.marks))
+            nest.text.line(
+                nest.call("unmark", buffer.array, buffer.low, buffer.high, *buffer.marks)
+            )
             continue
         low, high = here.range_of(node)
         with nest.text.block(f"if {here.marks[node]}"):
@@ -130,8 +133,8 @@ def close_marks(here: Point, marked: Sequence[TrieNode | frozenset[TrieNode]]) -
 
 
 def fetch_ahead(here: Point, walk: Walk, turn: str) -> None:
-    """Prefetches lookups of later values in large roots, whose addresses a processor cannot
-    predict. The loop is likely to continue with the list that follows in memory."""
+    """Prints prefetches for lookups of later values in large roots, whose addresses a processor
+    cannot predict. The list that follows in memory is likely to be the next to walk."""
     nest, arguments, step = here.nest, here.nest.arguments, here.join
     term = Slot(step.variable, step.type)
     parts = list(step.participants)
@@ -157,16 +160,16 @@ def fetch_ahead(here: Point, walk: Walk, turn: str) -> None:
 # Caches of intersections: the common values of the lists of an edge's two ends, by edge.
 
 
-LOPSIDED = 8  # a list this many times as long is searched, not marked
-AGAIN = 2  # least expected visits of an edge
-# The same on a GPU, where estimates are too low for graphs with many triangles, and all
-# intersections cost no more than one visit of each edge.
+LOPSIDED = 8  # a list this many times as long as the other is searched, not marked
+AGAIN = 2  # least expected visits of an edge, for a cache to pay
+# The same on a GPU, where all intersections cost no more than one visit of each edge. Estimates are
+# too low for graphs with many triangles.
 AGAIN_TOGETHER = 1 / 128
 
 
 def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
-    """Intersections to cache, by the id of a step; only in loops with tables of counts, whose
-    memory is charged."""
+    """Intersections to cache, by the id of a step. There are caches only in loops with tables of
+    counts, whose memory is charged."""
     steps, found = nest.join.steps, dict[int, KeptIntersection]()
     tallied = any(isinstance(step, Tally) for step in steps)
     recoded = any(recoding(steps, nest.paths, at) is not None for at in range(len(steps)))
@@ -189,7 +192,8 @@ def find_kept(nest: NestPrinter) -> dict[int, KeptIntersection]:
 
 
 def _met(steps: Sequence[Step], rows: float, fills: bool) -> Iterator[tuple[Join, float]]:
-    """The levels, with those of tables if `fills`, and the expected rows that reach each."""
+    """The levels, and the expected number of rows that reach each. `fills`: with the levels that
+    fill tables."""
     for step in steps:
         if isinstance(step, Tally) and fills:
             yield from _met(step.steps, rows, fills)
@@ -206,7 +210,7 @@ def _is_list(nest: NestPrinter, node: TrieNode) -> bool:
 
 def fetch(here: Point, walk: Walk, cursors: Mapping[TrieNode, str]) -> None:
     """Prints, before the loop of the next step, a prefetch of the cached lists that the step after
-    it will read: a processor cannot predict their addresses."""
+    it reads, since a processor cannot predict their addresses."""
     nest, own = here.nest, here.join
     kept = nest.kept.get(id(here.later[0])) if here.later else None
     if kept is None or nest.tile:
@@ -242,7 +246,7 @@ def recall(here: Point) -> None:
     if nest.tile:
         text.line(f"{low} = {nest.call('at', starts, place)}")
         text.line(f"{high} = {nest.call('at', starts, f'{place} + 1')}")
-        here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+        here.buffers[kept.nodes] = Walk(array, low, high)
         return
     nest.prologue.append(f"{top} = np.int64(0)")
     text.line(f"{low} = {nest.call('at', starts, place)}")
@@ -250,11 +254,11 @@ def recall(here: Point) -> None:
         inner = here.inner()  # ranges printed here are out of scope after the block
         _mark_kept(inner, kept)
         buffer = fill(inner, LevelLists({node: set() for node in kept.nodes}, {}, step).uncut())
-        call = nest.call("keep_list", buffer.array, buffer.end, starts, place, array, top)
+        call = nest.call("keep_list", buffer.array, buffer.high, starts, place, array, top)
         text.line(f"{top} = {call}")
         text.line(f"{low} = {nest.call('at', starts, place)}")
     text.line(f"{high} = {low} + np.int64({nest.call('at', array, f'{low} - 1')})")
-    here.buffers[kept.nodes] = Buffer(array, high, (), "", low=low)
+    here.buffers[kept.nodes] = Walk(array, low, high)
 
 
 def _mark_kept(here: Point, kept: KeptIntersection) -> None:

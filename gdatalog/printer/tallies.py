@@ -1,12 +1,13 @@
-"""Tables of counts: filled by inner loops for each row, then read as tries.
+"""Prints tables of counts, which inner loops fill for each row, and outer loops read as tries; and
+local counts.
 
 A table is an array of counts, one for each possible value of its key, and a list of the values
-whose count is not 0. Each worker, a thread or a tile, has its own; filling it again clears it
-first. If no lists are intersected, each lane of a tile starts a row and all lanes share the lists
-that these lead to; they add by atomics.
+whose count is not 0. Each worker, a thread or a tile, has its own table, and clears it before it
+fills it again. If there are no lists to intersect, each lane of a tile starts a row, and all lanes
+share the lists that these rows lead to; the lanes add by atomic operations.
 
-Local counts are such an array for the whole function: an entry for each rank of a vertex, or for
-each edge by its position in a trie. Each match adds to several entries.
+Local counts are an array for the whole function, with one entry for each vertex, by rank, or for
+each edge, by its position in a trie. Each match adds to several entries.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def print_tally(here: Point, step: Tally) -> None:
     level, leaf = _level(nest, step), Counts(step.key)
     number = len(nest.tables)
     counts, values = None, None
-    if nest.tile:  # narrow types: less memory traffic
+    if nest.tile:  # narrow types take less memory traffic
         short = not nest.modular and _most_matches(nest, step) < SHORT
         counts = "int32" if short else None
         values = nest.arguments.width((level,))
@@ -78,7 +79,7 @@ def _most_matches(nest: NestPrinter, step: Tally) -> float:
             return inf
         nodes = [nest.paths.node(part) for part in participants(inner)]
         weights = [nest.tries[n.trie].weight for n in nodes if n.trie.weighted and n.last]
-        if weights:  # of one value, or of all together
+        if weights:  # bounds for one value, and for the sum over all values
             most *= prod(weights)
         elif isinstance(inner, Join) and inner.variable != step.key:
             levels = [nest.tries[n.trie].levels[n.depth] for n in nodes if not nest.hashed(n)]
@@ -121,8 +122,8 @@ class Counts(Leaf):
 
 
 class LocalCountLeaf(Leaf):
-    """Adds each row to the counts of all images of a key: variables, or pairs of variables that are
-    an entry of a trie."""
+    """Adds each row to the counts of all images of a key. An image is a variable, or a pair of
+    variables that is an entry of a trie."""
 
     by_lanes = adds = True
 
@@ -149,7 +150,7 @@ class LocalCountLeaf(Leaf):
 
     @contextmanager
     def around(self, here: Point) -> Iterator[None]:
-        """Adds up in variables what the innermost loop counts for images that are bound outside."""
+        """Adds up, in local variables, the innermost loop's counts for images bound outside it."""
         inner = all(isinstance(step, Seek | Filter) for step in here.later)
         where = self._where(here) if inner and not here.spread else []
         sums = {number: here.text.name("m") for number, place in enumerate(where) if place}
@@ -174,7 +175,7 @@ class LocalCountLeaf(Leaf):
         self.count(here, "1")
 
     def takes_common(self, here: Point) -> bool:
-        """With two lists, a tile adds each common value at the position where it finds it."""
+        """Adds the common values of two lists, on a tile, while the lanes search for them."""
         nest, step = here.nest, here.join
         met = LevelLists.of(nest, step)
         plain = here.at + 1 == len(here.steps) and len(met.lists) == len(step.participants) == 2
@@ -233,7 +234,7 @@ class LocalCountLeaf(Leaf):
 
 
 def _add(nest: NestPrinter, counts: str, place: str, added: str) -> str:
-    """Adds to an entry of an array; returns the name of the value before."""
+    """Adds to an entry of an array; returns the name of the entry's value before."""
     before = nest.text.name("c")
     nest.text.line(f"{before} = {nest.call('at', counts, place)}")
     if added != "1" and not nest.modular:

@@ -1,4 +1,4 @@
-"""The loop of a level, in the form that suits its worker.
+"""Prints the head of a level's loop for a thread, for a tile, or for the lanes of a tile.
 
 A thread takes one turn after the other. The lanes of a tile divide the turns if there is little
 work in each, and otherwise take each turn together. Other tiles can take over remaining turns. If
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from gdatalog.plan.nest import TrieNode
-from gdatalog.printer.lists import LevelLists, Walk
+from gdatalog.printer.lists import LevelLists
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
-from gdatalog.printer.nest_state import CountTable
+from gdatalog.printer.nest_state import CountTable, Walk
 
 
 @contextmanager
@@ -40,8 +40,8 @@ def tasks(nest: NestPrinter, leaf: Leaf | None = None) -> Iterator[None]:
 def turns(
     here: Point, walk: Walk, lanes: bool, sought: dict[TrieNode, str], keys: CountTable | None
 ) -> Iterator[str]:
-    """The loop of a walk, in the form that suits its worker; yields the position. `keys`: only
-    values that are keys of this table count."""
+    """The loop of a walk; yields the position. `lanes`: the lanes divide the turns. `sought` gets
+    the positions in other lists. `keys`: only keys of this table matter."""
     nest, text = here.nest, here.text
     if walk.others:
         with leaping(nest, walk, sought, here.unit) as turn:
@@ -64,7 +64,7 @@ def turns(
 
 
 def keys_counted(nest: NestPrinter, walk: Walk, met: LevelLists) -> CountTable | None:
-    """The table whose keys alone count among the values of a list that a tile's lanes walk."""
+    """The table of counts, if a tile's lanes walk a list of which only the table's keys matter."""
     tables = [node for node in met.roots if nest.tallied(node)]
     node = walk.node
     plain = nest.tile and nest.counting is None and not walk.others and len(met.lists) == 1
@@ -89,7 +89,7 @@ def _lanes_of_keys(nest: NestPrinter, walk: Walk, keys: CountTable) -> Iterator[
 
 
 def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str, str]:
-    """The start and the end of a loop; a task may have only some of a unit's turns."""
+    """The start and the end of a loop; a task may have only a part of a unit's turns."""
     text = nest.text
     place = text.name("i")
     if unit is None:
@@ -102,7 +102,7 @@ def _ends(nest: NestPrinter, low: str, high: str, unit: str | None) -> tuple[str
 
 
 def _share(nest: NestPrinter, unit: str, low: str, turn: str, end: str) -> None:
-    """Offers the turns after this one to waiting tiles."""
+    """Prints an offer of the turns after this one to waiting tiles."""
     with nest.text.block(f"if {end} - {turn} > 1 and late()"):
         rest = f"share_turns({unit}, {turn} + 1 - {low}, {end} - {low})"
         nest.text.line(f"{end} = {low} + {rest}")
@@ -161,8 +161,8 @@ def leaping(
 def begin_unit(here: Point, unit: str, first: str | None = None, last: str | None = None) -> None:
     """Prints the start of a turn at which the work can resume.
 
-    `last`: the last unit of a turn with several. A tile can share the work below a single unit.
-    `first`: whether it is the first unit of a value that is bound again when the work resumes here.
+    `last`: the last unit of a turn with several units. A tile can share the work in a single unit.
+    `first`: a test for the first unit of a value, which is bound again if the work resumes there.
     """
     nest, text = here.nest, here.text
     if not nest.tile:

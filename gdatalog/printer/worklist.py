@@ -1,13 +1,14 @@
 """Prints a partitioned fixpoint: a local worklist for each value of the split column.
 
-A worker takes values. For each it stamps and pushes the seeds, the rows of the rules without
-recursion. Then it pops row by row and runs each rule on the row: a nest of loops whose leaf pushes
-a derived row unless it is stamped. The worklist is the output block, so nothing is copied: popped
-rows stay in place, and at the end the split column is filled in. Stamps lie in an array over all
-possible rows if these are few; otherwise a hash table maps a row to its place in the worklist.
+A worker takes one value after the other. It pushes and stamps the value's seeds, the rows of the
+rules without recursion. Then it pops one row after the other and runs each rule on the row: nested
+loops whose leaf pushes a derived row unless that is stamped. The worklist is the output block, so
+that no row is copied: popped rows stay in place, and at the end the worker fills in the split
+column. Stamps are an array over all possible rows if these are few; otherwise a hash table maps a
+row to its place in the worklist.
 
-A full block ends the function, which starts the current value again with another block. If only
-counts are needed, the worklist starts from its beginning for each value.
+A full block ends the function. The next call, with another block, starts the current value again.
+If only counts are needed, the worklist is emptied for each value.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _SPREAD = (
 class Listed:
     """A relation of the fixpoint; `split` is the column that it is partitioned by.
 
-    `rows`: the dtypes of its columns. `seeds`: those of the seeds, without the split column.
-    `known`: those of rows that exist already, if there are any. `stamps`: the dtype of stamps;
-    None: a hash table.
+    `rows`: the dtypes of its columns. `seeds`, `known`: the dtypes of the columns of seeds, and of
+    rows that exist already, without the split column. `stamps`: the dtype of stamps; None: a hash
+    table replaces them.
     """
 
     relation: str
@@ -74,16 +75,16 @@ def print_partitioned(
     intersect: str,
     counted: bool = False,
 ) -> PrintedPlan:
-    """Prints the function of a partitioned stratum. `tries` are those of all plans, concatenated;
-    `splits` is the dtype of the split values; `counts`: only the number of rows of each value.
-    `counted`: it counts bindings for a profile."""
+    """Prints the function of a partitioned stratum. `tries`: those of all plans, concatenated.
+    `splits`: the dtype of the split values. `counts`: the function only counts the rows of each
+    value. `counted`: it counts bindings for a profile."""
     printer = _WorklistPrinter(rules, tries, lists, counts, intersect, counted=counted)
     printer.run(splits)
     return printer.finished(printer.prologue())
 
 
 class Into(Leaf):
-    """Adds rows to a worklist, by the keys of their columns without the split column."""
+    """Adds rows to a worklist: the keys of their columns, without the split column."""
 
     def __init__(self, outputs: Sequence[Expr], add: Callable[[Sequence[str]], None]) -> None:
         """`outputs`: those columns; `add` prints the code for a row's keys."""
@@ -95,7 +96,7 @@ class Into(Leaf):
 
 
 class RulesPrinter:
-    """What the printers of worklists have in common."""
+    """The base of the printers of worklists."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class RulesPrinter:
         plan, parts = merged([rule.join for rule in rules])
         self.nest = StepPrinter(plan, tries, intersect, tile)
         self.nest.split = self.nest.tasks = True  # tasks are intervals of values
-        if counted:  # the steps of all rules are numbered in a row
+        if counted:  # the steps of all rules are numbered consecutively
             self.nest.counting = Counting([step for part in parts for step in all_steps(part)])
         self.rules = list(zip(rules, parts, strict=True))
         self.lists = lists
@@ -123,7 +124,7 @@ class RulesPrinter:
         return finished(self.nest, shape, plans, prologue, written=not self.counts)
 
     def given(self, name: str, dtype: str, kind: str = "given") -> str:
-        """An argument, which all workers share unless it is of another kind."""
+        """An argument; all workers share one of the kind `given`."""
         return self.nest.arguments.plain(kind, name, dtype)
 
     def at(self, array: str, place: str) -> str:
@@ -136,7 +137,7 @@ class RulesPrinter:
         names: Mapping[int, str],
         add: Callable[[int, Sequence[str]], None],
     ) -> Point:
-        """Where a rule's steps begin for a row whose columns have these names; `add` prints the
+        """The start of a rule's steps for a row whose columns have these names. `add` prints the
         code that adds keys to a list."""
         assert rule.join.given is not None
         self.nest.widths.clear()
@@ -147,8 +148,6 @@ class RulesPrinter:
 
 
 class _WorklistPrinter(RulesPrinter):
-    # ------------------------------------------------------------------------------- words
-
     def put(self, array: str, place: str, value: str) -> None:
         self.nest.text.line(self.nest.call("put", array, place, value))
 
@@ -247,7 +246,7 @@ class _WorklistPrinter(RulesPrinter):
 
     @contextmanager
     def _rows_of(self, name: str, dtypes: Sequence[str], listed: Listed) -> Iterator[list[str]]:
-        """A loop over the given rows of the current value; yields their other columns."""
+        """A loop over given rows of the current value; yields their columns but the split one."""
         text, starts = self.nest.text, self.given(f"{name}_starts", "int64")
         row = text.name("i")
         ends = f"{self.at(starts, 'turn')}, {self.at(starts, 'turn + 1')}"

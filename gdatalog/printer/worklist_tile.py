@@ -1,12 +1,12 @@
-"""Prints a partitioned fixpoint for tiles of a GPU; each takes one split value at a time.
+"""Prints a partitioned fixpoint for the tiles of a GPU. A tile takes one split value at a time.
 
     path(x, y) <- E(x, y).
     path(x, z) <- path(x, y), E(y, z).
 
-The rule passes column x on, so each of its values is a fixpoint of its own. A tile lists the rows
-found for its value (kernels/walk.cuh), without that column: a row is one number, whose digits
-are the other columns. Each lane starts from one row of the list, and the lanes share the lists that
-these rows lead to. If every rule goes to smaller values, the greatest values have the most work:
+The rule passes column x on, so that each of its values is a fixpoint of its own. A tile lists the
+rows that it finds for its value (kernels/walk.cuh). A row is one number, whose digits are the
+columns without x. Each lane starts from one row of the list, and the lanes share the lists that
+these rows lead to. If every rule goes to smaller values, the greatest values have the most work;
 tiles start with them, so that the last tasks are short.
 
 Arguments have the names of `worklist.py`.

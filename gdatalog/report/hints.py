@@ -64,8 +64,8 @@ def _compiling(ran: RuleRan) -> str | None:
     if spent < MOST * ran.seconds or not spent:
         return None
     return (
-        f"compiling took {took(spent)} of it; compiled code is kept, so the next profile of this "
-        "program does not compile it"
+        f"compiling took {took(spent)} of it; the code is cached, so the next profile of this "
+        "program does not compile it again"
     )
 
 

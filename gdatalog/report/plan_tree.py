@@ -21,7 +21,7 @@ from gdatalog.engine.session.text_session import Session
 from gdatalog.parser import format_node
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
-from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, OnWorkers, Spread
+from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.plan.stratum import InPlaceLattice, OnTheHost, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
@@ -136,17 +136,17 @@ class Explanation(Shown):
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        by_parts, placed = BY_PARTS.get(type(planned.plan.main)), planned.plan.placement
+        by_parts, workers = BY_PARTS.get(type(planned.plan.main)), planned.plan.workers
         several = len(self.members) > 1 and planned.stratum.recursive
-        says_where = several or isinstance(placed, OnWorkers)
+        says_where = several or workers is not None
         return ReportNode(
             "stratum",
             stratum_label(number, planned.stratum),
-            (*planned.plan.lines(), *((str(placed),) if says_where else ())),
+            (*planned.plan.lines(), *((planned.plan.placement,) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
                 ("strategy", str(planned.plan.main)),
-                *(placed.facts() if isinstance(placed, OnWorkers) else ()),
+                *(() if workers is None else workers.facts()),
             ),
             children=tuple(self._rule(plans, by_parts) for plans in rules.values())
             or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),

@@ -13,7 +13,7 @@ from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nest import groups_of
+from gdatalog.plan.nest import Paths, groups_of
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import rebuild, walk
 from gdatalog.progress import format_bytes
@@ -280,7 +280,7 @@ def plan_nodes(
     executors = executors or [Executor()] * len(plan.joins)
     ending = tuple(ReportNode("end", label) for label in words.ending_labels(plan))
     nodes = [
-        _JoinNodes(join, words.Labels.of(join), happened, number).nodes()
+        _JoinNodes(join, Paths.of(join), happened, number).nodes()
         for number, join in enumerate(plan.joins)
     ]
     tables = tuple(
@@ -306,7 +306,7 @@ class _JoinNodes:
     rows over expected ones."""
 
     join: JoinPlan
-    labels: words.Labels
+    paths: Paths
     happened: Happened | None
     number: int
     scale: float | None = 1.0
@@ -360,7 +360,7 @@ class _JoinNodes:
         return tuple(ReportNode("or", name, children=children) for name, children in parts)
 
     def _step(self, step: Step, kind: Kind, children: tuple[ReportNode, ...]) -> ReportNode:
-        label, details = self.labels.head(step), self.labels.remarks(step)
+        label, details = words.step_label(self.paths, step), words.step_remarks(step)
         estimate = step.estimate if isinstance(step, Join) else None
         estimate = None if estimate is None or self.scale is None else estimate * self.scale
         node = ReportNode(kind, label, details, estimate, children=children)

@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
 
@@ -87,10 +87,12 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB.")
-@click.option("--temp-directory", metavar="FOLDER", help="Where queries beyond the limit spill.")
-@click.option("--timeout", metavar="SECONDS", help="Time limit of a run, or of a statement.")
+@click.option("--temp-directory", metavar="FOLDER", help="Folder for data beyond the memory limit.")
 @click.option(
-    "--untrusted", is_flag=True, help="For programs of strangers: no files, strict limits."
+    "--timeout", metavar="SECONDS", help="Time limit per run, or per statement at the prompt."
+)
+@click.option(
+    "--untrusted", is_flag=True, help="For programs you do not trust: no files, strict limits."
 )
 @click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores).")
 @click.option("--strategy", type=Among(STRATEGIES), default="auto", help="Execution strategy.")
@@ -131,9 +133,9 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     if (options.explain or options.profile) and not asked:
         raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
     if options.explain and options.profile:
-        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+        raise UsageError("--explain evaluates nothing, so --profile has nothing to report")
     if options.of is not None and not (options.explain or options.profile):
-        raise UsageError("--of names a part of a plan: give --explain or --profile too")
+        raise UsageError("--of selects a part of a plan: add --explain or --profile")
     forms = FORMS if options.explain else FORMATS
     if options.form is not None and options.form not in forms:
         what = "plans of --explain" if options.explain else "answers"
@@ -175,7 +177,7 @@ def _connect(given: Mapping[str, Any]) -> Database:
 
 
 def _interact(
-    db: Database, params: Mapping[str, Any], options: CommandLine, begun: BegunPrompt | None
+    db: Database, params: Mapping[str, object], options: CommandLine, begun: BegunPrompt | None
 ) -> int:
     from gdatalog.shell.repl import Repl
 
@@ -229,10 +231,10 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
         return USAGE if isinstance(error, UsageError) else exit_code(error)
     except OSError as error:
         _drop_output()
-        say(f"error: answers cannot be written: {error.strerror or error}")
+        say(f"error: cannot write answers: {error.strerror or error}")
         return WRONG
     except MemoryError:
-        say("error: the machine has no memory left\n  hint: give less with --memory-limit")
+        say("error: the machine is out of memory\n  hint: set a lower --memory-limit")
         return RESOURCES
     except Exception as error:
         say_unexpected(error)
@@ -279,7 +281,7 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
 
 # --------------------------------------------- `gdatalog count` and `gdatalog frequent`
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 PatternRows = Iterable[tuple[object, object]]
 
 COUNT = """Count the occurrences of patterns in a file of edges, each once.
@@ -369,7 +371,9 @@ def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> Callable[[]
 @click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
               show_default=True, help="Definition of the support.")  # fmt: skip
 @_on_a_graph
-def frequent(edges: int, support: int, measure: Any, **given: Any) -> Callable[[], None]:
+def frequent(
+    edges: int, support: int, measure: Literal["mni", "instances"], **given: Any
+) -> Callable[[], None]:
     def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
         table = db.frequent(edges, support, measure=measure, labels=labels, directed=directed)
         return zip(table["support"], table["drawing"], strict=True)

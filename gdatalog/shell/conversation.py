@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from gdatalog import __version__
 from gdatalog.database import Database
@@ -157,7 +157,7 @@ class Conversation:
         db: Database,
         output: Output,
         folders: Folders | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         *,
         interactive: bool = True,
         bail: bool = False,
@@ -228,13 +228,13 @@ def saved(
         taken.add(where)
         statements.append(Directive("input", (name,), path=where, options=options))
     params = parameters_of(statements, session.params, session.checked.param_types)
-    lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read brings it back."]
+    lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read restores it."]
     if params:
         named = shlex.quote(os.path.basename(path))
         lines.append(f"// It has parameters: gdatalog {params} {named}")
     lines += map(format_node, statements)
     if aside:
-        lines.append("// These were not valid when this was saved:")
+        lines.append("// These statements were invalid when the session was saved:")
         lines += [f"// {line}" for s in aside for line in format_node(s).splitlines()]
     return "".join(line + "\n" for line in lines), len(statements), data, params
 
@@ -278,7 +278,7 @@ def _absolute(directive: Directive, folders: Folders) -> Directive:
 
 
 def parameters_of(
-    statements: Iterable[Statement], values: Mapping[str, Any], types: Mapping[str, str]
+    statements: Iterable[Statement], values: Mapping[str, object], types: Mapping[str, str]
 ) -> str:
     """The parameters that statements use, as `-M` options."""
     used = {
@@ -293,7 +293,7 @@ def parameters_of(
     return " ".join(f"-M {shlex.quote(text)}" for text in parts)
 
 
-def parameter_text(value: Any, kind: str | None = None) -> str:
+def parameter_text(value: object, kind: str | None = None) -> str:
     """Formats a value as `-M` and `.set` accept it.
 
     >>> parameter_text(7), parameter_text(7, "float"), parameter_text("007"), parameter_text(True)
@@ -351,7 +351,7 @@ class Command:
         return f"for example {self.examples[0]}" if self.examples else None
 
     def misused(self) -> UsageError:
-        return UsageError(f"usage: {self.usage}", hint=self.example)
+        return UsageError(f"expected {self.usage}", hint=self.example)
 
     def words(self, rest: str) -> list[str]:
         """Splits what follows the name into as many arguments as `arguments` shows, of which those

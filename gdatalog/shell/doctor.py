@@ -63,20 +63,20 @@ class Diagnosis:
 
     __repr__ = __str__
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str]:
         """The findings, as plain data."""
         return {finding.name: finding.found for finding in self.findings}
 
 
 def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
-    """What gdatalog finds: Python, libraries, memory, caches, GPU; and what to install.
+    """Checks Python, libraries, memory, caches and the GPU, and says how to fix problems.
 
-    `clear_cache` deletes the machine code of rules that were compiled. It comes back as they
-    are run. `cluster`, as `connect` takes it, is looked at too.
+    `clear_cache` deletes the machine code of compiled rules; they are compiled again when they
+    run. `cluster`, as for `connect`, is a cluster to check too.
 
     >>> import gdatalog as gd
-    >>> gd.doctor().to_dict()["a query"]
-    'answered'
+    >>> gd.doctor().to_dict()["query"]
+    'works'
     """
     return Diagnosis(tuple(_findings(clear_cache, cluster)))
 
@@ -91,13 +91,13 @@ def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
     for package in OPTIONAL:
         yield from _package(package, needed=False)
     yield _processors()
-    yield Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
+    yield Finding("memory limit", f"{format_bytes(default_limit())} by default")
     yield _code_cache(clear_cache)
     yield from _gpu(clear_cache)
     yield _device()
-    yield _query("a query", SIMPLE, "levelwise")
+    yield _query("query", SIMPLE, "levelwise")
     if not clear_cache:
-        yield _query("a compiled one", COMPILED, "lftj")
+        yield _query("compiled query", COMPILED, "lftj")
     if cluster is not None:
         yield from _cluster(cluster)
 
@@ -141,13 +141,13 @@ def _code_cache(clear: bool) -> Finding:
         went = code_cache.clear() if clear else None
         kept, folder = code_cache.size(), code_cache.folder()
     except OSError as problem:
-        cure = "set GDATALOG_CACHE to a folder that can be written to"
+        cure = "set GDATALOG_CACHE to a writable folder"
         return Finding("code cache", f"none: {' '.join(str(problem).split())}", cure)
     trouble = code_cache.trouble()
     if trouble is not None:
-        cure = "make the folder yours, or make room, or set GDATALOG_CACHE to another folder"
-        return Finding("code cache", f"nothing is kept: {trouble}", cure)
-    cleared = f"cleared of {_modules(went)}; " if went is not None else ""
+        cure = "make the folder writable, free some space, or set GDATALOG_CACHE to another folder"
+        return Finding("code cache", f"nothing is cached: {trouble}", cure)
+    cleared = f"deleted {_modules(went)}; " if went is not None else ""
     return Finding("code cache", f"{cleared}{_modules(kept)} in {folder}")
 
 
@@ -168,11 +168,11 @@ def _gpu(clear: bool) -> Iterator[Finding]:
         yield Finding("CuPy", " and ".join(map(" ".join, seen.packages)))
     yield from _kernel_cache(clear)
     if all(check.cure is None for check in found):
-        yield _query("a query on it", SIMPLE, "levelwise", "cuda")
+        yield _query("GPU query", SIMPLE, "levelwise", "cuda")
         if not clear:
-            yield _query("a compiled one on it", COMPILED, "lftj", "cuda")
+            yield _query("compiled GPU query", COMPILED, "lftj", "cuda")
             if len(seen.cards) > 1:
-                name = f"one on all {len(seen.cards)} together"
+                name = f"query on {len(seen.cards)} GPUs"
                 yield _asked(name, lambda: _together(ALL), timed=True)
 
 
@@ -182,11 +182,13 @@ def _kernel_cache(clear: bool) -> Iterator[Finding]:
 
     if clear:
         went = cache.free_kernels(0)
-        yield Finding("kernel cache", f"cleared of {went.modules:,}, {format_bytes(went.bytes)}")
+        yield Finding(
+            "kernel cache", f"deleted {amount(went.modules, 'kernels')}, {format_bytes(went.bytes)}"
+        )
         return
     kept = cache.kernels_size()
     if kept.modules:
-        text = f"{kept.modules:,} kernels, {format_bytes(kept.bytes)}"
+        text = f"{amount(kept.modules, 'kernels')}, {format_bytes(kept.bytes)}"
         yield Finding("kernel cache", f"{text} in {cache.kernel_folder()}")
 
 
@@ -217,10 +219,10 @@ def _cluster(named: Any) -> Iterator[Finding]:
             text = f"{amount(threads, 'threads')} and {format_bytes(memory)}"
             yield Finding("workers", f"{each}{text}")
         db.workspace.force(spread="replicate")
-        yield _asked("a query on them", lambda: _rows(db), timed=True)
+        yield _asked("query on workers", lambda: _rows(db), timed=True)
 
 
-def _together(device: str) -> list[Any]:
+def _together(device: str) -> list[tuple[object, ...]]:
     """Runs a compiled query on several GPUs, regardless of its size."""
     from gdatalog.opening import connect
 
@@ -231,7 +233,7 @@ def _together(device: str) -> list[Any]:
         return db.query(COMPILED).fetchall()
 
 
-def _rows(db: Database) -> list[Any]:
+def _rows(db: Database) -> list[tuple[object, ...]]:
     db["e"] = [(1, 2), (2, 1)]
     return db.query(SIMPLE).fetchall()
 
@@ -249,7 +251,7 @@ def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Fin
     )
 
 
-def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
+def _asked(name: str, ask: Callable[[], list[tuple[object, ...]]], timed: bool) -> Finding:
     started = perf_counter()
     try:
         with warnings.catch_warnings():
@@ -258,6 +260,6 @@ def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
     except Exception as problem:
         return Finding(name, f"fails: {_one_line(problem)}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
-        return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
+        return Finding(name, f"gives {rows} instead of [(1, 2)]", "report this")
     seconds = perf_counter() - started
-    return Finding(name, f"answered in {seconds:.1f} s" if seconds >= 5 or timed else "answered")
+    return Finding(name, f"works, in {seconds:.1f} s" if seconds >= 5 or timed else "works")

@@ -23,6 +23,7 @@ from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
 from gdatalog.progress import amount
 from gdatalog.records import dataclass
+from gdatalog.relations import answer
 from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
@@ -58,7 +59,7 @@ class CommandLine:
 
 
 def run_job(
-    db: Database, options: CommandLine, params: Mapping[str, Any], output: Output
+    db: Database, options: CommandLine, params: Mapping[str, object], output: Output
 ) -> list[Error]:
     """Runs the texts of a command line as one program; reports and returns its errors."""
     free_at_once()
@@ -127,17 +128,14 @@ def answer_all(
     seen: set[str] = set()  # an error shared by several answers is reported once
     asked = session.asks()
     if not asked:
-        say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
+        say("note: the program has no query, so nothing was evaluated; add `?- ...` or `.output R`")
     metrics = session.context.metrics
     for ask in asked:
         started, spread = perf_counter(), metrics.spread
         title = "query" if ask.name.startswith("?") else ask.name
         try:
             with line(title):
-                wanted = None
-                if ask.directive is None and output.limit is not None:
-                    wanted = max(1, output.limit)  # a proposition needs one row
-                result = Result(session.relation(ask.name, wanted), db.workspace.symbols)
+                result = answer(session, ask.name, None if ask.directive else output.limit)
                 len(result)  # include its evaluation in the time
             time = took(perf_counter() - started, session.done_by(spread))
             _give(session, ask, result, output, time, line(title))
@@ -215,7 +213,7 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
         except UnicodeDecodeError:
             raise DataError("cannot read stdin: it is not UTF-8 text") from None
     if not os.path.exists(name) and ("?-" in name or "(" in name):
-        raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
+        raise UsageError(f"there is no file {name!r}", hint="to run a program text, use -c")
     return name, read_text(name, db.workspace.policy)
 
 
@@ -227,13 +225,13 @@ _INT = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf)")
 
 
-def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
+def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, object]:
     """Parses the values of `-M` or `--param` options.
 
     >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
     {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
     """
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
         found = _NAME.fullmatch(name)
@@ -245,7 +243,7 @@ def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
     return params
 
 
-def read_value(text: str, option: str = "-M") -> Any:
+def read_value(text: str, option: str = "-M") -> object:
     """Parses an int, a float, true or false, a timestamp, or otherwise text.
 
     Constants in braces are a list, as in a program.
@@ -271,7 +269,7 @@ def read_value(text: str, option: str = "-M") -> Any:
     return text
 
 
-def _list(text: str, option: str) -> list[Any]:
+def _list(text: str, option: str) -> list[object]:
     """
     >>> _list('{"a", "b"}', "-M"), _list("{}", "-M")
     (['a', 'b'], [])
@@ -285,7 +283,7 @@ def _list(text: str, option: str) -> list[Any]:
         (query,) = parse(f"?- x in {text}.", option).statements
     except (ParseError, ValueError):
         raise UsageError(f"{option}: {text} is not a list of values", hint=hint) from None
-    found: list[Any] = []
+    found: list[object] = []
     if isinstance(query, Query) and isinstance(query.body, Member):
         for part in query.body.values:
             if not isinstance(part, Const | Values):

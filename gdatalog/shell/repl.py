@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from threading import Thread
 from time import perf_counter
@@ -19,7 +19,7 @@ from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
-from gdatalog.shell.editor.typed import command_of, divide, is_whole
+from gdatalog.shell.editor.typed import command_of, divide
 from gdatalog.shell.statements import take
 
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ class Repl(Conversation):
 
     def take_all(self, text: str) -> bool:
         """Runs the whole statements and commands of a text; returns False to leave."""
-        pieces = divide(text, COMMANDS).pieces
+        return self._run_pieces(divide(text, COMMANDS).pieces, "")
+
+    def _run_pieces(self, pieces: Sequence[tuple[str, bool]], unfinished: str) -> bool:
+        """Runs statements and commands, and keeps an unfinished statement for the next line."""
+        self._typed = unfinished if unfinished.strip() else ""
         self._count += bool(pieces)
         self._stopped = False
         for piece, is_command in pieces:
@@ -134,26 +138,20 @@ class Repl(Conversation):
         return line.rstrip("\r\n")
 
     def feed(self, line: str) -> bool:
-        """Adds a line to the input, and runs it if complete; returns False to leave."""
-        if not self._typed and command_of(line) is not None:
-            return self._run_command(line)
-        if self._typed and self.interactive:
-            begun = command_of(line) if line.lstrip().startswith(".") else None
-            if begun is not None and begun[0] in COMMANDS:
-                say("(a statement is begun: end it with a dot, or drop it with Ctrl-C, first)")
+        """Adds a line to the input, and runs what it completes; returns False to leave."""
+        typed = self._typed
+        text = f"{typed}\n{line}" if typed else line
+        if self.db.workspace.untrusted and waits_too_long(text):
+            return self._run_pieces(((text, False),), "")
+        divided = divide(text, COMMANDS)
+        if typed and divided.begun:  # the line is a command
+            if self.interactive:
+                say("(first end the statement with a dot, or discard it with Ctrl-C)")
                 return True
-            if not line.strip():
-                say("(a statement ends with a dot; Ctrl-C drops this one)")
-        text = f"{self._typed}\n{line}" if self._typed else line
-        if not text.strip():
-            return True
-        ends = self.db.workspace.untrusted and waits_too_long(text)
-        if not ends and not is_whole(text):
-            self._typed = text
-            return True
-        self._typed = ""
-        self._count += 1
-        return self._run(text)
+            return self._run_pieces(((typed, False), (line, True)), "")
+        if typed and self.interactive and not line.strip():
+            say("(a statement ends with a dot; Ctrl-C discards this one)")
+        return self._run_pieces(divided.pieces, text[divided.end :])
 
     def _run(self, text: str) -> bool:
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))

@@ -63,7 +63,7 @@ def _keep(
         except Error as error:
             db.workspace.texts = before
             say_error(error)
-            say("(not kept, for it cannot be evaluated)")
+            say("(not kept: it cannot be evaluated)")
             repl.failed.append(error)
             return
         except BaseException:
@@ -103,7 +103,7 @@ def _refuse_facts(repl: Conversation, program: Program) -> None:
     with_rules = ruled(repl.db.workspace.texts.outline())
     errors = [
         UsageError(
-            f"`{head.name}` has rules, so its tuples follow from them",
+            f"`{head.name}` is defined by rules; facts cannot be added to it here",
             head.span,
             hint=f"to ask whether it holds: ?- {format_node(head)}.",
         )

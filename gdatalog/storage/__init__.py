@@ -1,6 +1,7 @@
 """Storage: rows, tries, statistics and files.
 
-Here are the options of loading, warnings about loaded data, and the places that errors name.
+This module has the options for loading, warnings about loaded data, and the places in data that
+errors name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FilePath = str | os.PathLike[str]
 
 
 class Declared(Protocol):
-    """What a declaration says of a relation; the planner's Schema is one."""
+    """The declared columns of a relation; the planner's Schema implements this."""
 
     @property
     def columns(self) -> Names: ...
@@ -42,11 +43,11 @@ class TypedColumns:
 
 @dataclass(slots=True)
 class Findings:
-    """What the user should know about loaded data, of one file or several."""
+    """Counts and warnings from loading one file or several."""
 
     warnings: list[Caution] = field(default_factory=list)
     header: bool | None = None  # whether a text file has a header
-    guess: Caution | None = None  # the header is a guess
+    guess: Caution | None = None  # the warning that the header was guessed
     rows: int = 0  # loaded rows
     dropped: int = 0  # rows that were dropped because a value is missing
     missing: dict[str, int] = field(default_factory=dict)  # missing values by column
@@ -85,10 +86,11 @@ class Findings:
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
-    line of a text file is one. `nulls`: what happens to rows with missing values; `fill` gives
-    values for them, by column. `row_id`: the name of a column of row numbers. `findings` collects
-    warnings, if given. `declared`: the relation's declaration. `what`: the name of the data, in
-    errors. `there`: the array module of a device, on which columns stay that lie there.
+    line of a text file is a header. `nulls`: whether missing values are errors, or their rows are
+    dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
+    `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
+    of the data, in errors. `there`: the array module of a device; columns on that device stay
+    there.
     """
 
     columns: Sequence[str] | None = None
@@ -97,7 +99,7 @@ class LoadOptions:
     fill: Mapping[str, Any] = field(default_factory=dict)
     row_id: str | None = None
     first_row_id: int = 0
-    fill_is_text: bool = False  # whether its values are texts, as in a file
+    fill_is_text: bool = False  # whether the values of `fill` are parsed like cells of a file
     findings: Findings | None = field(default=None, compare=False)
     declared: Declared | None = None
     what: str = "data"
@@ -123,7 +125,7 @@ def row_count(count: int) -> str:
 
 
 def checked(options: LoadOptions) -> LoadOptions:
-    """The options, after checking that they are possible."""
+    """The options; raises an error if one is not valid."""
     if options.nulls not in ("error", "drop"):
         raise UsageError(
             f"there is no nulls={options.nulls!r}",
@@ -205,13 +207,15 @@ class ImportedLater:
         return getattr(import_module(self._name), attribute)
 
 
-# Importing Arrow takes longer than most short programs.
-pa: Any = ImportedLater("pyarrow")
-pc: Any = ImportedLater("pyarrow.compute")
-pq: Any = ImportedLater("pyarrow.parquet")
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+else:  # importing Arrow takes longer than most short programs
+    pa, pc, pq = map(ImportedLater, ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
 
 
-# The places that errors about values name: a column of some data.
+# The place of a value, as errors name it: a column of some data, and a row.
 
 _CURES: dict[TypeName, str] = {
     "int": 'convert the data, .astype("int64")',
@@ -223,7 +227,7 @@ _CURES: dict[TypeName, str] = {
 
 
 class MissingValue(DataError):
-    """A missing value. The message depends on the other columns, so it is composed later."""
+    """A missing value. `frames.explained` adds hints, which depend on the other columns."""
 
     @staticmethod
     def of(error: DataError) -> MissingValue:
@@ -251,7 +255,7 @@ class DataPlace:
         return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
 
     def cure(self, declared: TypeName) -> str:
-        """What makes values of a declared type of others."""
+        """How users convert values to a declared type."""
         return _CURES[declared]
 
     def too_big(self, row: int, found: object) -> DataError:
@@ -268,7 +272,7 @@ class FilePlace(DataPlace):
     """A column of a file."""
 
     def cure(self, declared: TypeName) -> str:
-        return "mend the file"
+        return "correct the file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,20 @@
-"""Cells: columns of text, as a delimited file gives them, become typed columns; odd ones are
-errors.
+"""Parses the cells of delimited files: columns of texts become typed columns.
 
-Where a type was declared every cell must read as one: ints in decimal (or 0x, 0b) with a sign,
-floats as Python writes them, `true` and `false`, ISO 8601; spaces around a number are allowed,
-symbols are taken verbatim. Where none was declared the whole column decides: int, float, bool,
-timestamp, else symbol. Digits with leading zeros (007) are identifiers, so a column of them is
-a symbol; ints beyond 64 bits are an error, and so is a missing cell in a column of numbers.
+If a column's type is declared, all of its cells must be of this type: ints in decimal (or 0x, 0b)
+with a sign, floats as Python writes them, `true` and `false`, timestamps in ISO 8601. Spaces around
+a number are allowed; symbols are kept verbatim. Otherwise the type is inferred from all cells of
+the column: the first of int, float, bool and timestamp that fits, else symbol. Digits with leading
+zeros (007) are identifiers, so their column is a symbol. Ints beyond 64 bits are errors, and so are
+missing cells in a column of numbers.
 
-Arrow converts the bulk; a column that it refuses is read again cell by cell, which is what
-defines the meaning and finds the first bad row.
+Arrow parses most columns. A column that it rejects is parsed again cell by cell: `cell_value`
+defines what a cell means, and finds the first wrong row.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,16 +29,19 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
-MOST_COUNTED = 1000  # cells of a column that cannot be read
+MOST_COUNTED = 1000  # wrong cells of a column: parsing stops after so many
 _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
 def cells_column(
-    cells: Any, declared: TypeName | None, place: DataPlace, batch: bool = False
+    cells: pa.ChunkedArray | TextColumn,
+    declared: TypeName | None,
+    place: DataPlace,
+    batch: bool = False,
 ) -> Typed:
-    """A typed column from a pyarrow ChunkedArray of strings without nulls, or from texts that were
-    separated from missing values. `batch`: whether the file may have other rows."""
+    """A typed column, from a pyarrow ChunkedArray of strings without nulls, or from a `TextColumn`.
+    `batch`: whether the file may have other rows."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
             return "symbol", cells
@@ -86,8 +88,9 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     return number if INT_MIN <= number <= INT_MAX else None
 
 
-def _read(cells: Any, kind: TypeName) -> tuple[list[Array], list[int]]:
-    """The values of a column in parts, or the rows that cannot be read; not all if many."""
+def _read(cells: pa.ChunkedArray, kind: TypeName) -> tuple[list[Array], list[int]]:
+    """The values of a column in parts, and the rows with wrong cells; not all rows if there are
+    many."""
     found = _fast(cells, kind)
     if found is not None:
         return [found], []
@@ -153,7 +156,7 @@ def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
     return (found + 0.0 if kind == "float" else found), []
 
 
-def _fast(cells: Any, kind: TypeName) -> Array | None:
+def _fast(cells: pa.ChunkedArray, kind: TypeName) -> Array | None:
     """The column as Arrow converts it; None if it has to be read cell by cell."""
     targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
     if kind not in targets:
@@ -180,7 +183,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
 # ---------------------------------------------------------------- without a declaration
 
 
-def _inferred(cells: Any, place: DataPlace) -> Typed:
+def _inferred(cells: pa.ChunkedArray, place: DataPlace) -> Typed:
     """The first type that all cells can be read as; symbol if there is none."""
     sample = _there(cells[:100]).to_pylist() or _there(cells)[:100].to_pylist()
     for kind in _possible(sample):
@@ -194,7 +197,7 @@ def _inferred(cells: Any, place: DataPlace) -> Typed:
     return "symbol", encoded(cells)
 
 
-def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
+def kind_of(cells: pa.ChunkedArray, identifiers: bool = False) -> TypeName:
     """The type of a column, inferred from all cells that are not missing. `identifiers`: digits
     with leading zeros are texts."""
     kinds = Kinds()
@@ -209,7 +212,7 @@ class Kinds:
         self._possible: list[TypeName] | None = None  # None: no cells so far
         self._identifiers = False
 
-    def see(self, cells: Any) -> None:
+    def see(self, cells: pa.ChunkedArray) -> None:
         if self._possible == []:
             return
         plain = _possible(cells[:100].to_pylist())[:1]
@@ -238,13 +241,13 @@ class Kinds:
         return "symbol" if texts else found
 
 
-def _there(cells: Any) -> Any:
+def _there(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """The cells that are not missing."""
     blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
     return cells.filter(pc.invert(blank))
 
 
-def _all_read(cells: Any, kind: TypeName) -> bool:
+def _all_read(cells: pa.ChunkedArray, kind: TypeName) -> bool:
     return _fast(cells, kind) is not None or all(
         cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
         for cell in cells.to_pylist()
@@ -267,7 +270,7 @@ def hold_texts(sample: Sequence[str]) -> bool:
     return bool(there) and not _possible(there)
 
 
-def as_arrow(cells: TextColumn) -> Any:
+def as_arrow(cells: TextColumn) -> pa.ChunkedArray:
     """A column of texts as a pyarrow array, as it was before its type was inferred."""
     return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
 
@@ -276,7 +279,7 @@ def _big(cell: str) -> bool:
     return _INT.fullmatch(cell.strip()) is not None
 
 
-def _has_identifier(cells: Any) -> bool:
+def _has_identifier(cells: pa.ChunkedArray) -> bool:
     # The regular expression is slow, and few cells begin like this.
     suspects = pc.starts_with(cells, "0")
     for start in ("-", "+", " "):
@@ -285,7 +288,7 @@ def _has_identifier(cells: Any) -> bool:
     return bool(pc.any(pc.match_substring_regex(few, _IDENTIFIER)).as_py())
 
 
-def _patient(cells: Any, kind: TypeName, place: DataPlace) -> Array | None:
+def _patient(cells: pa.ChunkedArray, kind: TypeName, place: DataPlace) -> Array | None:
     """A column cell by cell: its values, or None if it is of another type.
 
     An error if it is of this type but for cells that are missing, or for ints that are too big.

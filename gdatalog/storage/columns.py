@@ -6,7 +6,6 @@ beyond 64 bits is an error that names its row (counted from 0) and its column.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -59,14 +58,14 @@ def column_from(raw: Any, declared: TypeName | None, place: DataPlace, there: An
     return object_column(list(raw), declared, place)
 
 
-def arrow_array(raw: Any) -> Any:
-    """An Array or ChunkedArray of whatever speaks Arrow."""
+def arrow_array(raw: Any) -> pa.Array:
+    """The Array or ChunkedArray of any object with Arrow's interface."""
     if isinstance(raw, pa.Array | pa.ChunkedArray):
         return raw
     return pa.chunked_array(raw) if hasattr(raw, "__arrow_c_stream__") else pa.array(raw)
 
 
-def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values: Any) -> None:
+def _agree(found: TypeName, declared: TypeName | None, place: DataPlace, values: Values) -> None:
     """Raises if values are of another type than was declared."""
     if declared not in (None, found):
         raise place.mismatch(0, declared, values[0], found)
@@ -126,7 +125,7 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
     import pandas as pd
 
     series = raw if isinstance(raw, pd.Series) else pd.Series(raw)
-    dtype: Any = series.dtype
+    dtype = series.dtype
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()
         if dtype.kind in "iu" and int(pd.__version__.split(".")[0]) >= 3:
@@ -149,7 +148,7 @@ def pandas_column(raw: Any, declared: TypeName | None, place: DataPlace) -> Type
 # ---------------------------------------------------------------- Arrow
 
 
-def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Typed:
+def arrow_column(values: pa.Array, declared: TypeName | None, place: DataPlace) -> Typed:
     """A column from an Array or ChunkedArray of any supported type."""
     types = pa.types
     if isinstance(values.type, pa.BaseExtensionType):
@@ -190,7 +189,7 @@ def arrow_column(values: Any, declared: TypeName | None, place: DataPlace) -> Ty
     return numpy_column(instants, found, place)
 
 
-def _whole(values: Any, place: DataPlace) -> Any:
+def _whole(values: pa.Array, place: DataPlace) -> pa.Array:
     """Decimals as ints: they must have no fraction and fit 64 bits."""
     try:
         return values.cast(pa.int64())
@@ -203,7 +202,7 @@ def _whole(values: Any, place: DataPlace) -> Any:
         raise odd_decimal(row, odd, place) from None
 
 
-def _decoded(values: Any) -> Any:
+def _decoded(values: pa.Array) -> pa.Array:
     """A dictionary's values, one for each row; strings get 64-bit offsets, so that they fit."""
     kind = values.type.value_type
     wide = pa.large_string() if arrow_type(kind) == "symbol" else kind
@@ -215,7 +214,7 @@ def _decoded(values: Any) -> Any:
     return pa.chunked_array(parts, wide)
 
 
-def arrow_type(kind: Any) -> TypeName | None:
+def arrow_type(kind: pa.DataType) -> TypeName | None:
     """The type that an Arrow type is loaded as; None if it is not supported."""
     types = pa.types
     if types.is_dictionary(kind):
@@ -235,8 +234,7 @@ def arrow_type(kind: Any) -> TypeName | None:
 
 # Columns of Python values: all of one type, or an error that shows the first odd one.
 #
-# An int may stand for a float among plain Python values, as a literal may in the language, if the
-# float is exactly that int.
+# Ints may stand between floats, as in the language's literals, if the float equals the int exactly.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -297,9 +295,9 @@ def object_column(
     )
 
 
-def _without_decimals(values: Values, place: DataPlace) -> list[Any]:
+def _without_decimals(values: Values, place: DataPlace) -> list[object]:
     """The values with their decimals replaced by ints; a fraction is an error."""
-    found = []
+    found: list[object] = []
     for row, value in enumerate(values):
         if isinstance(value, Decimal):
             if value.is_nan():
@@ -377,7 +375,7 @@ def _texts_of(values: Values, place: DataPlace) -> TextColumn:
         raise place.error(row, f"{shown(values[row])} holds half a surrogate pair") from None
 
 
-def _instant(value: Any, row: int, place: DataPlace) -> int:
+def _instant(value: date | np.datetime64 | str, row: int, place: DataPlace) -> int:
     """Nanoseconds since 1970 of a date or time, or of its text; in UTC without a time zone."""
     if isinstance(value, str):
         told = timestamp_from_text(value)
@@ -390,10 +388,9 @@ def _instant(value: Any, row: int, place: DataPlace) -> int:
     extra = 0
     if isinstance(value, datetime):
         extra = getattr(value, "nanosecond", 0)
-        pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(value, pandas.Timestamp):
-            value = value.to_pydatetime(warn=False)
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        of_pandas = getattr(value, "to_pydatetime", None)
+        moment: datetime = value if of_pandas is None else of_pandas(warn=False)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     else:
         moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
     since = moment - _EPOCH

@@ -1,4 +1,4 @@
-"""Files of data: several as one relation; of Parquet files the metadata, and the rows in batches.
+"""Reads Parquet files in batches of rows, and several files of any format as one relation.
 
 A folder of Parquet files is one relation, and so are the files that match a pattern. Subfolders may
 be named `column=value`, as Hive names them: the files do not contain that column.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from glob import glob, has_magic
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -37,7 +36,7 @@ def damaged(name: str, error: BaseException) -> DataError:
 
 
 def raws_of_parquet(
-    name: str, opened: Callable[[], Any], wanted: Sequence[str] | None
+    name: str, opened: Callable[[], pa.NativeFile], wanted: Sequence[str] | None
 ) -> Iterator[Raw]:
     """The rows of a file in batches, at least one: only the `wanted` columns, if the file has them
     all. `opened`: opens the file's bytes."""
@@ -71,8 +70,8 @@ def _place(name: str, before: int, _: int, column: str) -> DataPlace:
 
 @contextmanager
 def _reading(name: str, gone: str | None = None) -> Iterator[None]:
-    """Raises errors of reading as errors that the file is damaged. `gone`: what to say if there is
-    no file."""
+    """Turns errors of reading into errors that say that the file is damaged. `gone`: the message if
+    there is no file."""
     try:
         yield
     except TimeLimitError:
@@ -83,7 +82,9 @@ def _reading(name: str, gone: str | None = None) -> Iterator[None]:
         raise damaged(name, error) from error
 
 
-def _batches(name: str, file: Any, columns: list[str]) -> Iterator[tuple[Any, tuple[float, float]]]:
+def _batches(
+    name: str, file: pq.ParquetFile, columns: list[str]
+) -> Iterator[tuple[pa.Table, tuple[float, float]]]:
     """The rows of a file in batches, which Arrow reads on all cores; and the share of all rows at
     which each batch starts and ends."""
     watch, size = current_watch(), file.metadata
@@ -217,7 +218,7 @@ def with_keys(raw: Raw, file: File) -> Raw:
     )
 
 
-def _repeated(value: int | str, length: int) -> Any:
+def _repeated(value: int | str, length: int) -> pa.Array:
     """A column with the same value in each row."""
     if isinstance(value, int):
         return np.full(length, value, dtype=np.int64)

@@ -97,7 +97,7 @@ class AdjacencyLists:
     starts: Array  # of their lists in `children`
     ends: Array
     children: Array
-    picked: dict[Any, Any] = field(default_factory=dict)  # by samplers, of the values
+    picked: dict[Any, Any] = field(default_factory=dict)  # samplers cache draws of values here
     _cuts: dict[str, AdjacencyLists] = field(default_factory=dict)
 
     @staticmethod

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, islice
 from threading import Lock
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -148,10 +148,12 @@ class Delimited:
                 start, cell = at + 1, cell + 1
         return Span(source, start, len(record.text))
 
-    def columns(self, width: int, texts: Collection[int] = ()) -> list[Any]:
+    def columns(
+        self, width: int, texts: Collection[int] = ()
+    ) -> list[TextColumn | pa.ChunkedArray]:
         """The cells: `width` columns of Arrow strings. Columns in `texts` are `TextColumn`s if that
         is faster."""
-        found: dict[int, Any] = {}
+        found: dict[int, TextColumn | pa.ChunkedArray] = {}
         length = len(self.data) - self.start
         kernels = kernels_for(length) if texts else None
         if kernels is not None:
@@ -169,7 +171,7 @@ class Delimited:
         found |= zip(rest, self._arrow_columns(width, rest) if rest else (), strict=True)
         return [found[at] for at in range(width)]
 
-    def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[Any]:
+    def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[pa.ChunkedArray]:
         import pyarrow.csv as arrow_csv
 
         names = [str(i) for i in range(width)]
@@ -236,9 +238,9 @@ class Delimited:
         found = len(record.fields)
         other = next((d for d in (*SNIFFED, " ") if record.text.count(d) == width - 1 > 0), None)
         if other is not None and found == 1:
-            return f"{hint}; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
+            return f"{hint}; this line has {_DELIMITERS[other]}: set delimiter={other!r}"
         if found == width + 1 and record.text.endswith(self.delimiter):
-            return f"{hint}, and this line ends with one: take it away"
+            return f"{hint}, and this line ends with one: remove it"
         if not self.quoted and '"' in record.text:
             return f"{hint}, and quotes mean nothing in a facts file"
         if self.quoted and found > width:
@@ -256,9 +258,9 @@ class Delimited:
 
 
 class _Slowly(io.RawIOBase):
-    """A text as a file that Arrow reads in blocks, to report progress."""
+    """A text as a file, which reports progress while Arrow reads it in blocks."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: pa.Buffer) -> None:
         self._data = memoryview(data)
         self._at = 0
         self._watch = current_watch()

@@ -8,19 +8,27 @@ and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.errors import DeviceError
 from gdatalog.storage import pa
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
 from gdatalog.values import TypeName
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from pandas.api.extensions import ExtensionDtype
+
+Row = tuple[Any, ...]  # of Python values
+
 PARTITION = 1 << 21  # rows of a partition of a dask DataFrame
 
 
-def to_arrow(table: Table) -> Any:
+def to_arrow(table: Table) -> pa.Table:
     """A pyarrow Table of int64, double, string, bool and timestamp[ns, UTC]."""
     if not table.columns:
         # A table without columns still has a number of rows: one, if the proposition holds.
@@ -35,12 +43,12 @@ def to_arrow(table: Table) -> Any:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def arrow_room(length: int, dtype: np.dtype[Any]) -> Array:
+def arrow_room(length: int, dtype: np.dtype[np.generic]) -> Array:
     """An array in memory of Arrow's, which keeps what is let go of for the next table."""
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype=dtype)
 
 
-def _arrow_column(kind: TypeName, column: Column) -> Any:
+def _arrow_column(kind: TypeName, column: Column) -> pa.Array:
     if isinstance(column, TextColumn):
         if len(column) == 0:
             return pa.array([], pa.string())
@@ -58,13 +66,13 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
     return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
-def _spelled(texts: TextSet, codes: Array) -> Any:
+def _spelled(texts: TextSet, codes: Array) -> pa.Array:
     """The texts of some numbers, copied from where their bytes are."""
     whole = texts.arrow(pa.large_string())
     return _taken(whole, codes, texts.ends[: len(whole) + 1])
 
 
-def _taken(texts: Any, codes: Array, offsets: Array) -> Any:
+def _taken(texts: pa.Array, codes: Array, offsets: Array) -> pa.Array:
     """The text of each code; in chunks, so that no chunk passes 2 GiB."""
     step = ((1 << 31) - 1) // max(1, int(np.max(np.diff(offsets), initial=1)))
     parts = [
@@ -74,7 +82,7 @@ def _taken(texts: Any, codes: Array, offsets: Array) -> Any:
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
 
 
-def to_pandas(table: Table, *, given: bool = False) -> Any:
+def to_pandas(table: Table, *, given: bool = False) -> pd.DataFrame:
     """A DataFrame of int64, float64, bool, `str` and datetime64[ns, UTC].
 
     `given`: nobody else has the table, so that its arrays can be the frame's.
@@ -89,19 +97,20 @@ def to_pandas(table: Table, *, given: bool = False) -> Any:
     return frame
 
 
-def _pandas_column(kind: TypeName, column: Column, copy: bool) -> Any:
+def _pandas_column(kind: TypeName, column: Column, copy: bool) -> pd.Series:
     """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd
 
     if isinstance(column, TextColumn):
-        dtype = _str_dtype()
-        return _arrow_column(kind, column).to_pandas(types_mapper={pa.string(): dtype}.get)
+        mapped = {pa.string(): _str_dtype()}
+        found: pd.Series = _arrow_column(kind, column).to_pandas(types_mapper=mapped.get)
+        return found
     if kind == "timestamp":
         return pd.Series(column.view("datetime64[ns]"), copy=copy).dt.tz_localize("UTC")
     return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
-def _str_dtype() -> Any:
+def _str_dtype() -> ExtensionDtype:
     """pandas 3's default dtype of strings, and its equal in pandas 2."""
     import pandas as pd
 
@@ -124,18 +133,20 @@ def to_dask(table: Table) -> Any:
     return dd.from_pandas(frame, npartitions=parts, sort=False)  # type: ignore[no-untyped-call]  # dask has no types
 
 
-def to_polars(table: Table) -> Any:
+def to_polars(table: Table) -> pl.DataFrame:
     """A polars DataFrame; the extra package `polars` is needed."""
     import polars as pl
 
     if not table.columns:
         return pl.DataFrame(height=table.length)
-    return pl.from_arrow(to_arrow(table), rechunk=False)
+    frame = pl.from_arrow(to_arrow(table), rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def to_numpy(table: Table) -> Array:
     """A structured array: a field for each column, texts and times as objects and datetime64."""
-    formats: dict[TypeName, Any] = {**DTYPES, "symbol": object, "timestamp": "datetime64[ns]"}
+    formats: dict[TypeName, DTypeLike] = {**DTYPES, "symbol": object, "timestamp": "datetime64[ns]"}
     fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
     found: Array = np.empty(table.length, dtype=fields)
     for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
@@ -150,7 +161,7 @@ def numpy_column(kind: TypeName, column: Column) -> Array:
     return column.view("datetime64[ns]") if kind == "timestamp" else column
 
 
-def to_rows(table: Table) -> list[tuple[Any, ...]]:
+def to_rows(table: Table) -> list[Row]:
     """One tuple of Python values a row."""
     if not table.columns:
         return [()] * table.length
@@ -158,17 +169,17 @@ def to_rows(table: Table) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def named_rows(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def named_rows(names: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:
     """The same rows as tuples that know their columns' names, by which pandas.DataFrame names its
     columns."""
-    row: type[_Row] = type("Row", (_Row,), {"__slots__": (), "_fields": tuple(names)})
+    row: type[_NamedRow] = type("Row", (_NamedRow,), {"__slots__": (), "_fields": tuple(names)})
     return map(row, rows)
 
 
-class _Row(tuple[Any, ...]):
+class _NamedRow(Row):
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return tuple, (tuple(self),)
 
 
@@ -185,7 +196,7 @@ def python_values(kind: TypeName, column: Column) -> list[Any]:
     return values
 
 
-def arrow_stream(empty: Table, tables: Iterable[Table], requested_schema: Any = None) -> Any:
+def arrow_stream(empty: Table, tables: Iterable[Table], requested_schema: object = None) -> object:
     """The capsule of Arrow's stream interface, of tables with the columns of the empty one."""
     batches = (batch for table in tables for batch in to_arrow(table).to_batches())
     reader = pa.RecordBatchReader.from_batches(to_arrow(empty).schema, batches)

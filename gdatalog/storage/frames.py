@@ -1,9 +1,9 @@
-"""Data frames and other Python data become tables, with a column of row numbers if asked for.
+"""Data frames and other Python data become tables, with a column of row numbers on request.
 
-What it takes: DataFrames (pandas, polars, cuDF), whatever speaks Arrow (tables, batches,
+Supported data: DataFrames (pandas, polars, cuDF), objects with Arrow's interface (tables, batches,
 streams, DuckDB relations), NumPy and CuPy arrays (of one or two dimensions, or structured),
 rows (tuples, lists, records, single values), a dict of columns, scipy.sparse matrices (the
-places of their nonzeros), and networkx graphs (their edges, in both directions if undirected).
+positions of nonzeros), and networkx graphs (their edges, in both directions if undirected).
 
 A relation has no missing values. Data with missing values is an error that counts them by column,
 unless the options drop the rows or fill the values.
@@ -51,20 +51,20 @@ from gdatalog.values import TypeName, is_unicode
 # The wanted columns: the name of each, its position in the data, and its declared type.
 Picked = Sequence[tuple[str, int, TypeName | None]]
 
-TYPING = (0.4, 0.9)  # its share of the progress of loading, see `delimited.py`
+TYPING = (0.4, 0.9)  # where conversion begins and ends in the progress of loading a file
 
 
 def table_from(data: Any, options: LoadOptions = PLAIN) -> Table:
-    """A table of `data`, whatever it is.
+    """The table of any supported data.
 
-    The columns match the declared ones by name where all of these are there. Errors count rows from
-    0.
+    Columns match the declared ones by name if the data has all these names, else by position.
+    Errors count rows from 0.
 
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
     """
     if options.header is not None:
-        raise UsageError(f"{options.what}: header is said of text files", hint="leave header= out")
+        raise UsageError(f"{options.what}: header is for text files", hint="leave header= out")
     if isinstance(data, Table):
         data = raw_of_table(data)
 
@@ -98,7 +98,7 @@ def table_of(raw: Raw, options: LoadOptions) -> Table:
 
 
 def table_of_file(raw: Raw, options: LoadOptions) -> Table:
-    """The same of what a file holds."""
+    """As `table_of`, for a file: errors name it, and progress is reported."""
     if raw.place is None:
         raw = replace(raw, place=lambda _, column: FilePlace(options.what, column))
     with current_watch().innermost.within(*TYPING):
@@ -217,8 +217,8 @@ _NAMES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 
 
 def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool) -> Array:
-    """Which values of a raw column are missing. In a text file these are cells such as `NA` in a
-    column of no texts; if they are `filled`, empty texts too."""
+    """A mask of the missing values of a raw column. In a text file these are cells such as `NA`,
+    but not in columns of texts; there, empty cells are missing if the column is `filled`."""
     if source == "text":
         if isinstance(column, TextColumn):
             if declared in (None, "symbol"):
@@ -247,7 +247,7 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     return np.fromiter(missing, np.bool_, len(column))
 
 
-def _missing_cells(cells: Any, declared: TypeName | None, filled: bool) -> Array:
+def _missing_cells(cells: pa.ChunkedArray, declared: TypeName | None, filled: bool) -> Array:
     kind = declared or kind_of(cells, identifiers=True)
     if kind == "symbol":
         blank = pc.equal(cells, "") if filled else pc.is_null(cells)
@@ -370,10 +370,8 @@ def _filled(values: Column, there: Array, fill: Column) -> Column:
 
 
 def explained(error: DataError, raw: Raw, picked: Picked) -> DataError:
-    """The error for the first missing value, with the rows that dropping them would cost.
-
-    Another error in a later batch ends the count.
-    """
+    """The error for the first missing value, with the number of rows that `nulls="drop"` would
+    drop. The count ends at another error in a later batch."""
     counts: dict[str, int] = {}
     gone = length = 0
     of = "of"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -116,13 +116,13 @@ class RankedEdges:
     """The edges between ranks, on any device."""
 
     def __init__(self) -> None:
-        self._paths: dict[Any, float] = {}
+        self._paths: dict[object, float] = {}
         self.rank_lists: AdjacencyLists | None = None
 
     @contextmanager
     def rank_walks(self) -> Iterator[None]:
-        """Within this context there are `rank_lists`, the neighbours of each rank on the host for
-        random walks, if there is memory."""
+        """Builds `rank_lists`, the neighbours of each rank on the host, for random walks within
+        this context; does nothing if there is no memory for them."""
         account, needed = current_watch().account, TURNED * int(self.degrees(0, ()).sum())
         if self.rank_lists is not None or needed > account.spare():
             yield
@@ -161,14 +161,14 @@ class RankedEdges:
         raise NotImplementedError
 
     def paths(self, ways: tuple[tuple[int, Tests], ...]) -> float:
-        """In how many ways rows of `ranked` meet in one rank: one row for each column and its
-        tests."""
+        """How many combinations of rows of `ranked` have one rank in common. `ways`: the column
+        with that rank, and the tests, for each row of a combination."""
         found = self._paths.get(ways)
         if found is None:
-            product: Any = 1.0
+            product: Array | float = 1.0
             for way, many in Counter(ways).items():
                 product = product * (1.0 * self.degrees(*way)) ** many
-            found = self._paths[ways] = float(product.sum())
+            found = self._paths[ways] = float(np.sum(product))
         return found
 
 

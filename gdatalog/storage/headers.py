@@ -2,8 +2,8 @@
 
 With a declaration, the first line is a header if it has all declared names, or if it cannot be a
 row and a line below can. Without one, it is a header if all its cells are names and some column
-below holds other values than texts. If all columns hold texts, a cell that occurs again below shows
-that the line is a row; otherwise it is taken for a header, with a warning.
+below holds other values than texts. If all columns hold texts, the line is a row if one of its
+cells occurs again below; otherwise gdatalog guesses that it is a header, and warns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,14 +28,14 @@ _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a line is a header, and why; `guessed`: it could as well be a row."""
+    """Whether the first line is a header, and why. `guessed`: it may also be a row."""
 
     header: bool
     why: str
     guessed: bool = False
 
 
-def kinds_of(columns: Sequence[Any]) -> Iterator[TypeName]:
+def kinds_of(columns: Sequence[TextColumn | pa.ChunkedArray]) -> Iterator[TypeName]:
     """The types of columns of cells."""
     for column in columns:
         texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
@@ -103,7 +102,7 @@ def _typed(cell: str) -> bool:
     return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
-def come_again(cells: Sequence[Any], fields: Sequence[str]) -> bool:
+def come_again(cells: Sequence[TextColumn | pa.ChunkedArray], fields: Sequence[str]) -> bool:
     """Whether one of these texts occurs in some columns."""
     for column in cells:
         if isinstance(column, TextColumn):

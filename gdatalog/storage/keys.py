@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.cancellation import current_watch
 from gdatalog.records import dataclass
@@ -74,7 +75,7 @@ def decode_blocks(
     blocks: Sequence[Columns],
     types: Sequence[TypeName],
     symbols: SymbolTable,
-    room: Callable[[int, np.dtype[Any]], Array] = np.empty,
+    room: Callable[[int, np.dtype[np.generic]], Array] = np.empty,
 ) -> tuple[Column, ...]:
     """Columns of values, decoded from the keys of all blocks; they share no memory with these.
 
@@ -114,7 +115,7 @@ def encode_value(value: Value, kind: TypeName, symbols: SymbolTable) -> int:
     return symbols.intern(str(value)) if kind == "symbol" else key_of(value, kind)
 
 
-def encode_values(values: Sequence[Any], kind: TypeName, symbols: SymbolTable) -> Array:
+def encode_values(values: Sequence[Value], kind: TypeName, symbols: SymbolTable) -> Array:
     """The keys of values of one type."""
     if kind == "float":
         return float_to_key(np.array(values, dtype=np.float64))
@@ -267,7 +268,7 @@ class CodedColumn:
     def __getitem__(self, rows: slice) -> CodedColumn:
         return CodedColumn(self.codes[rows], self.dictionary)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return self.dictionary.decode(self.codes).astype(dtype or np.int64, copy=False)
 
     def decode(self, into: Array) -> None:

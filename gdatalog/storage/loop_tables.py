@@ -302,9 +302,10 @@ def _added_up(edges: Trie, counts: Array, ops: RowOps) -> Array:
     first value is less."""
     root, below = edges.levels
     left, right = root.values[below.parents()], below.values
-    up, down = ops.survivors(left < right), ops.survivors(left > right)
-    order = _order((right[down], left[down]), ops)
-    found: Array = counts[up] + counts[down][order]
+    if below.turned is None:
+        down = ops.survivors(left > right)
+        below.turned = down[_order((right[down], left[down]), ops)]
+    found: Array = counts[ops.survivors(left < right)] + counts[below.turned]
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.account import spending
 from gdatalog.storage.keys import key_to_float
@@ -31,12 +32,12 @@ class KnownRows(IntEnum):
     SORTED = 2  # and distinct, in one block
 
 
-def is_on_host(column: Any) -> bool:
+def is_on_host(column: object) -> bool:
     """Whether a column is a NumPy array."""
     return isinstance(column, np.ndarray)
 
 
-def brought(column: Any, get: Callable[[Any], Any] = methodcaller("get")) -> Array:
+def brought(column: Array, get: Callable[[Array], Array] = methodcaller("get")) -> Array:
     """A column as a NumPy array; `get` copies one from a device."""
     if isinstance(column, np.ndarray):
         return column
@@ -44,7 +45,7 @@ def brought(column: Any, get: Callable[[Any], Any] = methodcaller("get")) -> Arr
         return np.asarray(get(column))
 
 
-def device_values(keys: Any, kind: TypeName) -> Any:
+def device_values(keys: Array, kind: TypeName) -> Array:
     """The values of a column's keys, on their device; symbols stay codes. Always a copy, which
     users may change."""
     if kind == "float":
@@ -63,7 +64,7 @@ class DeviceStore:
         self._blocks = list(blocks)
         self._plain = False  # whether there is one block, in 32 bits if they suffice
         self._copy: Columns | None = None
-        self.answers: WeakSet[Lying] = WeakSet()  # that use the rows
+        self.answers: WeakSet[Lying] = WeakSet()  # answers that use the rows
         self.count = count
         self.known = known
 
@@ -167,7 +168,7 @@ class RowMarks(Protocol):
 
     def count(self) -> int: ...
 
-    def rows(self, dtypes: list[Any], /) -> Columns:
+    def rows(self, dtypes: list[np.dtype[np.generic]], /) -> Columns:
         """The marked rows, sorted."""
 
 
@@ -280,7 +281,7 @@ class BitmapOps(RowOps, Protocol):
         first: int,
         end: int,
         box: Sequence[tuple[int, int]],
-        dtypes: Sequence[Any],
+        dtypes: Sequence[DTypeLike],
         /,
     ) -> Columns:
         """The rows that some runs of words mark."""

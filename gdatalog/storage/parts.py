@@ -1,4 +1,4 @@
-"""Rows that other stores hold until they are needed in one: in parts, or as dictionary codes.
+"""Stores whose rows are in other stores until they are needed here: parts, or dictionary codes.
 
 Adding rows to millions neither copies nor sorts nor indexes the old rows again: the parts are
 relations with indexes of their own, and operators work part by part where they can. The parts are
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import accumulate
 from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import ref
 
@@ -49,7 +50,7 @@ Part = TypeVar("Part", bound=RowPart)
 
 
 class DeferredRows(RowStore):
-    """Rows that other stores hold until they are needed in this one."""
+    """Rows that are in other stores until they are needed in this one."""
 
     @property
     def _sources(self) -> Sequence[RowStore]:
@@ -133,7 +134,7 @@ class DisjointParts(DeferredRows, Generic[Part]):
             return super().sorted()
 
     def mirrored(self) -> bool:
-        # If the largest part is not symmetric, a look at all rows is not worth its time.
+        # If the largest part is not symmetric, all rows hardly are.
         parts = self.parts
         graph = parts[0].statistics.graph if parts else None
         if graph is not None and not graph.mirrored:
@@ -232,44 +233,32 @@ class Version:
     """Identifies the rows of a relation, as long as it is referenced."""
 
 
-class VersionHistory(Generic[Part]):
-    """The versions that a relation descends from, oldest first, each with the rows that were added
-    next."""
+# The versions that a relation descends from, oldest first, each with the rows that were added next.
+History = tuple[tuple[ref[Version], tuple[Part, ...]], ...]
 
-    def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Part, ...]]] = ()) -> None:
-        self._steps = tuple(steps)
 
-    def __len__(self) -> int:
-        return len(self._steps)
+def extended(
+    history: History[Part], before: Version, new: Sequence[Part], count: int
+) -> History[Part]:
+    """The history of a relation of `count` rows, which adds `new` rows to the version `before` with
+    this history; without versions since which too many rows were added."""
+    steps: list[tuple[ref[Version], tuple[Part, ...]]] = []
+    for version, rows in (*history, (ref(before), tuple(new))):
+        if version() is not None:
+            steps.append((version, rows))
+        elif steps:
+            steps[-1] = (steps[-1][0], stacked((*steps[-1][1], *rows)))
+    added = accumulate(sum(part.store.at_most for part in rows) for _, rows in reversed(steps))
+    kept = sum(rows <= max(LITTLE, count // 2) for rows in added)
+    return tuple(steps[len(steps) - kept :])
 
-    def grown(self, before: Version, new: Sequence[Part]) -> VersionHistory[Part]:
-        """The history of a relation that adds `new` rows to the version `before`, which has this
-        history."""
-        steps: list[tuple[ref[Version], tuple[Part, ...]]] = []
-        for version, rows in (*self._steps, (ref(before), tuple(new))):
-            if version() is not None:
-                steps.append((version, rows))
-            elif steps:
-                steps[-1] = (steps[-1][0], stacked((*steps[-1][1], *rows)))
-        return VersionHistory(steps)
 
-    def since(self, version: Version) -> tuple[Part, ...] | None:
-        """The rows added since a version, in disjoint sets; None if unknown."""
-        for at, (held, _) in enumerate(self._steps):
-            if held() is version:
-                return tuple(part for _, rows in self._steps[at:] for part in rows)
-        return None
-
-    def within(self, count: int) -> VersionHistory[Part]:
-        """The history of `count` rows, without versions since which too many rows were added."""
-        most = max(LITTLE, count // 2)
-        count, kept = 0, len(self._steps)
-        for at in range(len(self._steps) - 1, -1, -1):
-            count += sum(part.store.at_most for part in self._steps[at][1])
-            if count > most:
-                break
-            kept = at
-        return VersionHistory(self._steps[kept:])
+def rows_since(history: History[Part], version: Version) -> tuple[Part, ...] | None:
+    """The rows added since a version, in disjoint sets; None if unknown."""
+    for at, (held, _) in enumerate(history):
+        if held() is version:
+            return tuple(part for _, rows in history[at:] for part in rows)
+    return None
 
 
 def stacked(
@@ -348,7 +337,7 @@ class Coded(DeferredRows):
             return codes.mirrored()
         return super().mirrored()
 
-    def where_they_lie(self) -> tuple[list[Any], DeviceStore | None]:
+    def where_they_lie(self) -> tuple[list[Columns], DeviceStore | None]:
         codes = self.codes
         if codes is None:
             return super().where_they_lie()

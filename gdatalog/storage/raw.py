@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
 from gdatalog.storage.table import Table, fetched, lies_on_device
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AT_ONCE = 1 << 14  # rows that are taken from an iterator between two polls
 
@@ -30,10 +33,10 @@ _ROW_NUMBERS = ("int64", "int32", "uint64", "uint32")
 class Raw:
     """Columns as they were given: with names, or without (None); `length` is the number of rows.
 
-    `source`: whether they have values, cells of a text file, or JSON values. `place` makes the
-    place of a column, for errors, from its position and name. `header`: where a file's names are.
-    `warnings`: what was left out. `whole`: returns all rows again, in batches, if this is one
-    batch.
+    `source`: whether the columns hold values, cells of a text file, or JSON values. `place` returns
+    the place of a column for errors, from its position and name. `header`: the span of a file's
+    header. `warnings`: about data that is not loaded. `whole`: if this is one batch of several,
+    reads all batches again.
     """
 
     names: tuple[str, ...] | None
@@ -179,19 +182,19 @@ def _arrow(data: Any, what: str) -> Raw:
     return raw_of_arrow(table, what)
 
 
-def _of_structs(values: Any) -> Any:
+def _of_structs(values: pa.ChunkedArray) -> pa.Table:
     if values.num_chunks == 0:
         return pa.schema(list(values.type)).empty_table()
     return pa.Table.from_struct_array(values)
 
 
-def raw_of_arrow(table: Any, what: str) -> Raw:
+def raw_of_arrow(table: pa.Table, what: str) -> Raw:
     """The columns of an Arrow table, except an unnamed index of pandas or Dask."""
     raw = raw_of_columns(table, data_columns(table.column_names))
     return replace(raw, warnings=index_warnings(table.schema, what))
 
 
-def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
+def raw_of_columns(table: pa.Table, names: Mapping[str, str]) -> Raw:
     """Some columns of an Arrow table: `names` has the name of each, and its name in the table."""
     named = {of: name for name, of in names.items()}
     kept = [at for at, of in enumerate(table.column_names) if of in named]
@@ -211,8 +214,8 @@ def data_columns(names: Sequence[str]) -> dict[str, str]:
     return {_INDEX.sub(r"level_\1", name) if len(unnamed) > 1 else name: name for name in names}
 
 
-def index_warnings(schema: Any, what: str) -> list[Caution]:
-    """A warning if an index is left out that has other values than row numbers."""
+def index_warnings(schema: pa.Schema, what: str) -> list[Caution]:
+    """A warning if a column is left out as an index, but has no row numbers."""
     left = set(schema.names).difference(data_columns(schema.names).values())
     odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
     return [index_warning(what)] if odd else []
@@ -233,7 +236,7 @@ def _sparse(data: Any, options: LoadOptions) -> Raw:
 
 
 def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
-    """Default names, unless a declaration lacks some: then columns match by position."""
+    """The default names; None, so that columns match by position, if the declaration has others."""
     return names if declared is None or set(declared.columns) <= set(names) else None
 
 
@@ -280,7 +283,7 @@ def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:
     return Raw(tuple(str(name) for name in data), tuple(columns), len(columns[0]))
 
 
-def raw_of_rows(rows: list[Any], what: str) -> Raw:
+def raw_of_rows(rows: Sequence[Any], what: str) -> Raw:
     """Rows: tuples, lists, arrays, records (dicts), or single values."""
     if not rows:
         return Raw(None, (), 0)
@@ -295,7 +298,7 @@ def raw_of_rows(rows: list[Any], what: str) -> Raw:
     return Raw(None, (rows,), len(rows))
 
 
-def _tuples(rows: list[Any], what: str) -> Raw:
+def _tuples(rows: Sequence[Any], what: str) -> Raw:
     width = len(rows[0])
     kinds = (list, tuple, np.ndarray, np.void)
     alike = all(issubclass(kind, kinds) for kind in set(map(type, rows)))
@@ -312,7 +315,7 @@ def _tuples(rows: list[Any], what: str) -> Raw:
     return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows))
 
 
-def _records(rows: list[Any], what: str) -> Raw:
+def _records(rows: Sequence[Any], what: str) -> Raw:
     names = tuple(rows[0])
     for position, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -377,7 +380,11 @@ def raw_of_pandas(data: Any, what: str, wanted: Wanted) -> Raw | None:
 
 
 def _with_index(
-    data: Any, names: list[str | None], columns: list[Any], what: str, wanted: Wanted
+    data: pd.DataFrame | pd.Series,
+    names: list[str | None],
+    columns: list[pd.Series],
+    what: str,
+    wanted: Wanted,
 ) -> Raw:
     """The columns of a frame or Series, after those of its index if that is data."""
     import pandas as pd
@@ -394,13 +401,13 @@ def _with_index(
 
 
 def _name_of(label: Any) -> str | None:
-    """The name that a label of pandas gives; none if it is missing: pandas makes None a NaN."""
+    """The name of a pandas label; None if it is missing, for which pandas has NaN, too."""
     import pandas as pd
 
     return None if pd.api.types.is_scalar(label) and pd.isna(label) else str(label)
 
 
-def index_columns(index: Any) -> list[tuple[str | None, Any]]:
+def index_columns(index: pd.Index) -> list[tuple[str | None, pd.Series]]:
     """The levels of an index with their names. If there are several, unnamed levels are
     numbered."""
     import pandas as pd
@@ -422,8 +429,8 @@ def index_warning(what: str) -> Caution:
 def _raw(
     names: Sequence[str | None], columns: Sequence[Any], wanted: Wanted, length: int | None = None
 ) -> Raw:
-    """The columns. Unnamed ones are numbered, unless all are unnamed, or the others have the
-    `wanted` names at their positions, so that all columns match by position."""
+    """Raw data. Unnamed columns get numbered names, with two exceptions, in which all columns match
+    by position: no column has a name, or each name equals the `wanted` one at its position."""
     rows = len(columns[0]) if length is None else length
     if None in names:
         others = wanted if wanted is not None and len(wanted) == len(names) else [""] * len(names)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, islice, pairwise
-from typing import Any
 
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
@@ -142,11 +141,12 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
 
 
 def _by_position(options: LoadOptions) -> LoadOptions:
-    """The options for a text's own columns: a declaration speaks of these if none are selected."""
+    """The options for all columns of a text: a declaration describes these only if the options
+    select none."""
     return options if options.columns is None else replace(options, declared=None)
 
 
-def _source_of(name: str) -> Callable[[], Any]:
+def _source_of(name: str) -> Callable[[], pa.NativeFile]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name))
@@ -253,7 +253,7 @@ def similar(name: str) -> str | None:
 # ---------------------------------------------------------------- Arrow
 
 
-def _arrow(name: str, data: bytes) -> Any:
+def _arrow(name: str, data: bytes) -> pa.Table:
     try:
         is_file = data.startswith(b"ARROW1")
         open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream
@@ -294,8 +294,8 @@ def tables_of_large(
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """A file, and how it is cut. `options`: what is said of its columns in their order; `head`: its
-    first records."""
+    """A file, and how it is split. `options`: those for all its columns; `head`: its first
+    records."""
 
     file: File
     blocks: Sequence[Block]

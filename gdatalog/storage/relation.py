@@ -18,7 +18,7 @@ from gdatalog.storage import Names, Types, parts, remote
 from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.on_device import DeviceOps, KnownRows
-from gdatalog.storage.parts import Coded, Version, VersionHistory, stacked
+from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
 from gdatalog.storage.row_store import FEW, RowBits, RowStore, held_by
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
@@ -65,7 +65,7 @@ class Relation:
         kind = parts.DeferredStatistics if deferred else Statistics
         self.statistics = kind(store, types, self._tries)
         self.version = Version()
-        self.lineage: VersionHistory[Relation] = VersionHistory()
+        self.lineage: History[Relation] = ()
         self.news: tuple[Relation, ...] = ()  # the rows added to the relation that this one extends
         self.bits: RowBits | None = None  # for code that adds to these rows, and passes it on
 
@@ -189,7 +189,7 @@ class Relation:
 
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Records that this relation has the rows of `before` and the rows of `new`."""
-        self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
+        self.lineage = extended(before.lineage, before.version, new, self.at_most)
         self.news = tuple(new)
         return self
 
@@ -238,7 +238,7 @@ class Relation:
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that were added since a version, in disjoint relations; None if that is
         unknown."""
-        return () if version is self.version else self.lineage.since(version)
+        return () if version is self.version else rows_since(self.lineage, version)
 
     def holds(self, rows: Columns) -> Array:
         """A mask of the `rows` that are in this relation, which has at least one column."""
@@ -368,8 +368,8 @@ class Relation:
         weighted: bool = False,
         ranked: bool = False,
     ) -> Trie | None:
-        """The same trie if it has been built. Guesses whether the relation is symmetric, instead of
-        testing it."""
+        """The trie with these arguments, if it has been built. Guesses whether the relation is
+        symmetric, instead of testing it."""
         two = len(self.types) == 2
         turned = order[:1] == (1,) and two and (ranked or self.statistics.balanced)
         name = trie_name(order, tests, weighted, ranked, turned)

@@ -169,7 +169,7 @@ class RemoteRows(RowStore):
             start, stop = max(0, start - part.rows), max(0, stop - part.rows)
         return self.keeper.fetch(pieces) if pieces else []
 
-    # ------------------------------------------------------------ what is asked of a row store
+    # ------------------------------------------------------------ the interface of a row store
 
     @property
     def count(self) -> int:
@@ -230,7 +230,7 @@ class RemoteGraph:
         """The pairs of higher neighbours in the order of keys, relative to the order of degrees."""
         return self._rows.keeper.skew(self._rows)
 
-    def paths(self, ways: tuple[Any, ...]) -> None:
+    def paths(self, ways: tuple[object, ...]) -> None:
         """Unknown: a survey has no degrees by value."""
 
     def ranking(self) -> Ranking:

@@ -1,8 +1,8 @@
 """The rows of a relation as they arrived, made distinct and sorted on demand; tests of membership.
 
 Rows arrive in blocks: from data (in any order, perhaps with duplicates), or from the threads of an
-executor (distinct). Sorting millions of rows costs more than most queries on them, and often nobody
-needs it: an export takes any order, and an index sorts only its own columns.
+executor (distinct). Sorting millions of rows costs more than most queries on them, and is often
+unnecessary: an export takes any order, and an index sorts only its own columns.
 
 Rows that a device has made stay there until code on the host needs them; then they are copied once.
 Counting needs no copy, and the device builds its own tries from them in place.
@@ -55,9 +55,8 @@ class RowStore:
         self, blocks: Sequence[Columns], count: int, known: KnownRows, ops: DeviceOps | None = None
     ) -> None:
         """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
-        # The rows on a device, if they are there; whether the host can read them without a copy.
         self.on_device = None if ops is None else DeviceStore(ops, blocks, count, known)
-        self.on_host = ops is None
+        self.on_host = ops is None  # whether the rows are in host memory, perhaps on both
         self._blocks = list(blocks) if self.on_host else []
         self._plain = known == KnownRows.SORTED  # one block, in 32 bits if they suffice
         self._count = count
@@ -219,8 +218,8 @@ class RowStore:
         return self._blocks[0]
 
     def mirrored(self) -> bool:
-        """Whether each of two columns may have the values of the other. Tested without a sort,
-        unless duplicates have to be removed first."""
+        """Whether two columns may have the same values, each equally often: a quick test that each
+        symmetric relation passes. It sorts only to remove duplicates."""
         left, right = self.as_they_are()
         if len(left) == 0:
             return True

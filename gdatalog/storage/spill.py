@@ -17,9 +17,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from threading import Lock
-from typing import Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
@@ -58,11 +59,11 @@ class Spill:
         self.written = 0
         self._lock = Lock()
 
-    def column(self, dtype: Any) -> SpilledColumn:
+    def column(self, dtype: DTypeLike) -> SpilledColumn:
         """A new, empty column."""
         return SpilledColumn(self, np.dtype(dtype))
 
-    def columns(self, dtypes: Iterable[Any]) -> SpilledRows:
+    def columns(self, dtypes: Iterable[DTypeLike]) -> SpilledRows:
         """New, empty columns of rows."""
         return SpilledRows([self.column(dtype) for dtype in dtypes])
 
@@ -71,7 +72,7 @@ class Spill:
         dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
         return gathered(blocks, dtypes, self)
 
-    def joined(self, parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    def joined(self, parts: Sequence[Array], dtype: np.dtype[np.generic]) -> Array:
         """The parts of a column, in one file."""
         column = self.column(dtype)
         for part in parts:
@@ -79,7 +80,7 @@ class Spill:
                 column.append(part[start : start + STRETCH].astype(dtype, copy=False))
         return column.finish()
 
-    def zeros(self, length: int, dtype: Any) -> Array:
+    def zeros(self, length: int, dtype: DTypeLike) -> Array:
         """An array of zeros in a file, which can be changed in place."""
         dtype = np.dtype(dtype)
         size = length * dtype.itemsize
@@ -117,11 +118,11 @@ class SpilledColumn:
     """A column that is being written to a temporary file; a short one stays in memory. Its type is
     widened for values that do not fit."""
 
-    def __init__(self, spill: Spill, dtype: np.dtype[Any]) -> None:
+    def __init__(self, spill: Spill, dtype: np.dtype[np.generic]) -> None:
         self.dtype = dtype
         self.length = 0
         self._spill = spill
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         self._pieces: list[Array] = []  # a short column
 
     def append(self, values: Array) -> None:
@@ -144,7 +145,7 @@ class SpilledColumn:
         except OSError as error:
             raise self._spill.failed(error) from error
 
-    def _widen(self, dtype: np.dtype[Any]) -> None:
+    def _widen(self, dtype: np.dtype[np.generic]) -> None:
         """Writes the values again, in a wider type."""
         narrow = self.finish()
         self.dtype, self.length, self._file = dtype, 0, None
@@ -182,7 +183,7 @@ class SpilledRows:
 
 
 def gathered(
-    blocks: Iterable[tuple[Array, ...]], dtypes: Sequence[Any], spill: Spill | None
+    blocks: Iterable[tuple[Array, ...]], dtypes: Sequence[DTypeLike], spill: Spill | None
 ) -> tuple[Array, ...]:
     """The rows of all blocks: in files, if there is a `spill`."""
     if spill is None:
@@ -241,7 +242,9 @@ class _Mapping:
 
     __slots__ = ("__array_interface__", "__weakref__")
 
-    def __init__(self, file: Any, dtype: np.dtype[Any], length: int, writable: bool) -> None:
+    def __init__(
+        self, file: IO[bytes], dtype: np.dtype[np.generic], length: int, writable: bool
+    ) -> None:
         size = length * dtype.itemsize
         libc = _libc()
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
@@ -256,7 +259,7 @@ class _Mapping:
 
 
 @cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [
@@ -266,14 +269,16 @@ def _libc() -> Any:
     return libc
 
 
-def _mapped(file: Any, dtype: np.dtype[Any], length: int, writable: bool = False) -> Array:
+def _mapped(
+    file: IO[bytes], dtype: np.dtype[np.generic], length: int, writable: bool = False
+) -> Array:
     if os.name == "posix":
         return np.asarray(_Mapping(file, dtype, length, writable))
     access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
     return np.frombuffer(mmap.mmap(file.fileno(), 0, access=access), dtype, length)
 
 
-def _reserve(file: Any, size: int) -> None:
+def _reserve(file: IO[bytes], size: int) -> None:
     """Makes an empty file so long, all zeros. The disk has room for all of it from now on: if a
     page of a mapping had none, the process would end."""
     reserve = getattr(os, "posix_fallocate", None)
@@ -286,7 +291,7 @@ def _reserve(file: Any, size: int) -> None:
     file.flush()
 
 
-def _unnamed(folder: str) -> Any:
+def _unnamed(folder: str) -> IO[bytes]:
     """A new file that disappears when it is closed and unmapped."""
     return tempfile.TemporaryFile(dir=folder, prefix="gdatalog-", buffering=BUFFER)
 
@@ -298,7 +303,7 @@ def default_folder() -> str:
     return LARGE_FILES
 
 
-def is_spilled(values: Any) -> bool:
+def is_spilled(values: object) -> bool:
     """Whether an array is in a mapped file."""
     base = values
     while isinstance(base, np.ndarray):
@@ -308,6 +313,6 @@ def is_spilled(values: Any) -> bool:
     )
 
 
-def held_bytes(values: Any) -> int:
+def held_bytes(values: Array) -> int:
     """The bytes of memory that an array uses: none if it is in a file."""
     return 0 if values.base is not None and is_spilled(values) else int(values.nbytes)

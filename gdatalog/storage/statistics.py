@@ -1,8 +1,8 @@
 """Statistics of a relation, for the planner: each is computed on first use and cached.
 
-One costs a pass over a column or two, or a sort of a sample, never a sort of all rows. Those of
-many rows on a device are computed there (`degrees.py`). Those of rows on other machines come from a
-survey and its sample (`remote.py`).
+A statistic costs a pass over a column or two, or a sort of a sample, never a sort of all rows. A
+device computes those of many rows that it holds (`degrees.py`). Those of rows on other machines
+come from a survey and its sample (`remote.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WALKED = 1 << 22  # entries of lists on a device that are worth copying for rand
 DENSE, WIDE = 2, 4  # most possible values for each row that are counted, or sorted
 FIRST = 16  # rows that are compared first
 MANY = 1_000_000  # rows: the values of more are only counted if they are sorted
-RARE = 2  # a sample with more values for each one that recurs says little
+RARE = 2  # values of a sample for each one that recurs: with more, a sample says too little
 
 
 class Statistics:
@@ -136,7 +136,7 @@ class Statistics:
         return found
 
     def _once(self, key: object, make: Callable[[], Made]) -> Made:
-        """What `make` returned when this was first asked."""
+        """Calls `make` on first use of a key, and caches its result."""
         found: Made | None = self._kept.get(key)
         if found is None:
             found = self._kept[key] = make()
@@ -427,7 +427,7 @@ class Statistics:
             return None  # random walks need lists on the host
         return self._once("lists", lambda: AdjacencyLists.of(self._keys[0], self._keys[1]))
 
-    def _lists_of(self, name: tuple[Any, ...]) -> AdjacencyLists | None:
+    def _lists_of(self, name: TrieName) -> AdjacencyLists | None:
         """The lists of a trie, if it has been built; cached."""
         found: AdjacencyLists | None = self._kept.get(name)
         trie = self._tries.get(name)

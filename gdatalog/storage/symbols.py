@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -207,7 +206,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
     yield piece
 
 
-def _column(texts: list[str]) -> Any:
+def _column(texts: list[str]) -> pa.Array:
     """Texts as an Arrow array; None if one contains half a surrogate pair."""
     watch, pieces = current_watch(), []
     try:
@@ -219,7 +218,7 @@ def _column(texts: list[str]) -> Any:
     return pa.chunked_array(pieces)
 
 
-def _sorted(column: Any) -> Array:
+def _sorted(column: pa.Array) -> Array:
     """The positions of an Arrow array's texts in sorted order."""
     with working_space("the order of texts", column.nbytes + RANKING * len(column)):
         order = cancellable(len(column) * OBJECT, lambda: pc.sort_indices(column))

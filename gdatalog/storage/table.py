@@ -3,8 +3,7 @@
 Readers and data frames make tables, from which relations are made; results become tables, which
 writers write. A column is a NumPy array: int64 for int (or int32, before it is loaded), float64 for
 float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
-`TextColumn`. Each comes from an array of a kindred type, or an error says which of its values does
-not fit.
+`TextColumn`. Input arrays may have similar types; a value that does not fit raises an error.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class TextColumn:
 
     def __init__(self, codes: Array, texts: Array | TextSet) -> None:
         """`codes`: an integer for each row. `texts`: distinct strs, with dtype object; or a set,
-        which may have many more. Strings are then made on demand, only of texts that occur in a
-        row."""
+        which may have many other texts. From a set, strings are created on demand, only for the
+        texts of these rows."""
         self.numbers = codes  # the given codes
         self.spelled: TextSet | None = None
         if isinstance(texts, np.ndarray):
@@ -86,7 +85,7 @@ def used_codes(codes: Array, count: int) -> tuple[Array, Array]:
 
 Column = Array | TextColumn
 
-DTYPES: dict[TypeName, Any] = {
+DTYPES: dict[TypeName, np.dtype[np.generic]] = {
     "int": np.dtype(np.int64),
     "float": np.dtype(np.float64),
     "bool": np.dtype(np.bool_),
@@ -132,15 +131,15 @@ class Table:
 # 100. Texts are numbered from 0 on, and numbers never change. Texts that are not valid Unicode
 # (half a surrogate pair) are allowed.
 #
-# Functions on many texts are compiled. This layer cannot import the compiler, so others offer the
-# functions, which long texts ask for.
+# Functions on many texts are compiled. This layer cannot import the compiler: `cpu_ops` registers
+# the functions here (`offer`).
 
 PADDING = 8  # bytes after the last text, because texts are read by words
 _FEW = 1 << 10  # capacity of an empty set
 _MANY = 1 << 17  # texts: from here on a table of slots only doubles
 _TAG_BITS = 31
 _DECODED = 1 << 13  # texts in one batch of decoding
-_GAPS = 4  # times the needed bytes may be decoded at most
+_GAPS = 4  # decodes a whole range if it is at most so many times as long as the texts in it
 _NUMBER = 21  # most bytes of a number and its delimiter
 NOT_ASCII = 0x8080_8080_8080_8080  # bits that are only set in bytes beyond ASCII
 _ODD = "surrogatepass"
@@ -244,7 +243,8 @@ class TextSet:
         return self.look_up(text, bounds, sizes)
 
     def look_up(self, text: Array, begins: Array, sizes: Array) -> Array:
-        """The numbers of texts, from the start of each, and its hash and length; adds new ones."""
+        """The numbers of texts; adds new ones. `begins`: where each text starts; `sizes`: its hash
+        and length."""
         codes, at = np.empty(len(sizes), dtype=np.int32), 0
         with self.lock:
             while True:
@@ -274,7 +274,7 @@ class TextSet:
         start, end = self.ends[code : code + 2].tolist()
         return self.text[start:end].tobytes().decode("utf-8", _ODD)
 
-    def arrow(self, kind: Any) -> Any:
+    def arrow(self, kind: pa.DataType) -> pa.Array:
         """All texts as an Arrow array of a type with offsets of 64 bits; nothing is copied."""
         count, ends = len(self), self.ends  # before the texts, which another thread may replace
         return pa.Array.from_buffers(
@@ -364,7 +364,7 @@ def borrowed(values: Array, keeper: object) -> Array:
 
 
 def is_borrowed(values: Array) -> bool:
-    """Whether an array that came from elsewhere need not be copied."""
+    """Whether `borrowed` made the array, so that it need not be copied."""
     return isinstance(values.base, _Borrowed)
 
 
@@ -400,7 +400,7 @@ def instants(values: Array, place: DataPlace) -> Array:
     return np.ascontiguousarray(values.astype("datetime64[ns]", copy=False)).view(np.int64)
 
 
-def arrow_numbers(values: Any) -> Array:
+def arrow_numbers(values: pa.Array) -> Array:
     """The numbers of an Arrow column without nulls; its own `to_numpy` would import pandas."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -410,7 +410,7 @@ def arrow_numbers(values: Any) -> Array:
 _DECODED_ALONE = 100_000  # texts: so few are decoded one by one, without importing pandas
 
 
-def encoded(values: Any) -> TextColumn:
+def encoded(values: pa.Array) -> TextColumn:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     try:
         values = values.cast(pa.large_string())
@@ -427,21 +427,21 @@ def encoded(values: Any) -> TextColumn:
     return TextColumn(arrow_numbers(found.indices), texts)
 
 
-# Columns on a device that are loaded: CuPy's arrays, cuDF's, and others with CUDA's interface.
+# Loads columns that are on a device: CuPy's arrays, cuDF's, and others with CUDA's interface.
 #
-# Plainly valid columns are typed and checked on the device. All others (texts, dates with a time
-# zone, missing or invalid values) are copied to the host, where errors are raised.
+# Valid numbers, bools and timestamps are typed on the device. All other columns (texts, dates with
+# a time zone, missing or invalid values) are copied to the host, which also raises the errors.
 
 _TYPES: dict[str, TypeName] = {"i": "int", "u": "int", "f": "float", "b": "bool", "M": "timestamp"}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def from_cudf(data: Any) -> bool:
+def from_cudf(data: object) -> bool:
     """Whether an object is cuDF's: a frame, a series, an index."""
     return type(data).__module__.split(".")[0] == "cudf"
 
 
-def lies_on_device(data: Any) -> bool:
+def lies_on_device(data: object) -> bool:
     """Whether an object is a CUDA array, or a column of cuDF."""
     return from_cudf(data) or hasattr(data, "__cuda_array_interface__")
 
@@ -453,7 +453,7 @@ def fetched(raw: Any) -> Any:
     return raw.get() if hasattr(raw, "get") else raw
 
 
-def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Any] | None:
+def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeName, Array] | None:
     """A column of `xp`'s arrays; None if the host has to convert it."""
     dtype = raw.dtype
     kind = dtype.kind if isinstance(dtype, np.dtype) else ""
@@ -481,7 +481,7 @@ def device_column(raw: Any, declared: TypeName | None, xp: Any) -> tuple[TypeNam
     return found, values.astype(xp.bool_ if found == "bool" else xp.int32 if narrow else xp.int64)
 
 
-def _instants(values: Any, unit: str) -> Any:
+def _instants(values: Array, unit: str) -> Array | None:
     """Nanoseconds; None unless all fit 64 bits and none is missing."""
     factor = _NANOSECONDS.get(unit)
     if factor is None:

@@ -121,7 +121,7 @@ def texts_among(head: Sequence[Record], options: LoadOptions) -> list[int]:
     ]
 
 
-def _with_first(cell: str, column: Any) -> Any:
+def _with_first(cell: str, column: TextColumn | pa.ChunkedArray) -> TextColumn | pa.ChunkedArray:
     """A column of cells, with one cell added in front."""
     if isinstance(column, TextColumn):
         assert column.spelled is not None

@@ -3,9 +3,9 @@
 Level 0 is one list, the root's. Level k has the lists of children of all nodes of level k-1, one
 after the other, each ascending; the children of node p are from `offsets[p]` to `offsets[p + 1]`.
 
-Searches in many lists at once use an array of (parent, value) pairs packed into 64 bits, made on
-first use: so one sorted search serves all lists. Values of 64 bits are first replaced by their rank
-among the level's distinct values.
+To search many lists at once, a level has an array of (parent, value) pairs packed into 64 bits,
+built on first use: one sorted search serves all lists. Values of 64 bits are first replaced by
+their rank among the level's distinct values.
 
 Arrays are NumPy's or a device's; `xp` is their module.
 """
@@ -48,6 +48,9 @@ class TrieLevel:
         self.values = values
         self.offsets = offsets
         self._starts: Array | None = None
+        # Of a graph's edges in both directions: the entries whose value is less, as reversed edges
+        # are sorted (`loop_tables.py`).
+        self.turned: Array | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
         return brought(self.values), brought(self.offsets)
@@ -62,7 +65,8 @@ class TrieLevel:
     def nbytes(self) -> int:
         """The bytes of the level, and of what is derived from it so far."""
         parts = [*vars(self).values(), *vars(self).get("index", ())]
-        return sum([held_bytes(part) for part in parts if hasattr(part, "nbytes")])
+        parts = [part for part in parts if part is not self.xp and hasattr(part, "nbytes")]
+        return sum(map(held_bytes, parts))
 
     @cached_property
     def longest(self) -> int:
@@ -114,7 +118,8 @@ class TrieLevel:
         return self.indexed(self.is_dense)
 
     def indexed(self, dense: bool) -> tuple[int, Array]:
-        """The index, or none. A slice follows the whole level."""
+        """The index if `dense`, else an empty one. A slice passes whether the whole level is
+        dense."""
         xp = self.xp
         if not dense:
             return 0, xp.empty(0, dtype=xp.int32)
@@ -245,8 +250,8 @@ class Lookup(NamedTuple):
 class ListEntries(NamedTuple):
     """The entries of lists, to be looked up in other lists of their rows and tested.
 
-    `which`: the row of the first list, and others follow, or an array of the lists' rows. `size`:
-    the total length if it is known. `tests`: comparisons with a column of the rows.
+    `which`: the row of each list; or the first one's, if the rows are consecutive. `size`: the
+    total length if it is known. `tests`: comparisons with a column of the rows.
     """
 
     values: Array
@@ -302,7 +307,7 @@ class Trie:
         if self.whole is not None:
             return self.whole.once
         once = bool(self.levels) and self.total == len(self.levels[-1])
-        # counts as weights may be 0
+        # a weight of 0 means that the node has no row
         return once and (self.weights is None or bool(self.weights.all()))
 
     def __getstate__(self) -> tuple[object, ...]:

@@ -267,7 +267,7 @@ class ArraySlice(NamedTuple):
     """An array of a slice: a range of one of the trie's, minus `base`, in this dtype."""
 
     source: Array
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     base: int = 0
 
     @property
@@ -319,7 +319,9 @@ def pieces_of(trie: Trie, low: int, high: int) -> list[ArraySlice]:
     return found
 
 
-def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any, xp: Any) -> Trie:
+def slice_of(
+    trie: Trie, low: int, high: int, arrays: Sequence[Array], labels: Array | None, xp: Any
+) -> Trie:
     """A slice as a trie, from its arrays on their device."""
     whole = trie.levels[0]
     root = TrieLevel(arrays[0], xp.asarray(np.array([0, high - low], dtype=np.int32)), xp)
@@ -337,7 +339,7 @@ def slice_of(trie: Trie, low: int, high: int, arrays: Sequence[Any], labels: Any
     return found
 
 
-def offsets_of(level: TrieLevel) -> np.dtype[Any]:
+def offsets_of(level: TrieLevel) -> np.dtype[np.generic]:
     """The dtype of a level's offsets on a device."""
     return np.dtype(np.int32 if len(level) < SHORT else np.int64)
 
@@ -390,7 +392,7 @@ def _whole(array: Array) -> ArraySlice:
     return ArraySlice(array, array.dtype)
 
 
-def trie_in_place(whole: Trie, arrays: Mapping[Name, Any], xp: Any) -> Trie:
+def trie_in_place(whole: Trie, arrays: Mapping[Name, Array], xp: Any) -> Trie:
     """A trie from these arrays, which copy those of a host trie."""
     levels = []
     for depth, own in enumerate(whole.levels):

@@ -129,7 +129,7 @@ def _write_texts(name: str, file: BinaryIO, chunks: Iterable[Piece]) -> None:
 
 def _write_arrow(tables: Iterable[Table], kind: str, file: BinaryIO) -> None:
     with contextlib.ExitStack() as stack:
-        writer: Any = None
+        writer: pq.ParquetWriter | None = None
         for table in tables:
             data = to_arrow(table)
             rows = rows_at_once(table.types)
@@ -145,7 +145,7 @@ def _write_arrow(tables: Iterable[Table], kind: str, file: BinaryIO) -> None:
                 writer.write_table(data.slice(start, rows), rows)
 
 
-def _arrow_writer(kind: str, file: BinaryIO, schema: Any) -> Any:
+def _arrow_writer(kind: str, file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     if kind == "parquet":
         return pq.ParquetWriter(file, schema, compression="zstd")
     return pa.ipc.new_file(file, schema)

@@ -12,11 +12,10 @@ The threads of a run share an int64 array, `control`: [0] counts the units of wo
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import inlined, intrinsic, seldom
+from gdatalog.codegen import Scalar, inlined, intrinsic, seldom
 from gdatalog.storage.table import Array
 
 _WORD = np.dtype(np.uint64)
@@ -24,7 +23,7 @@ _BYTES = np.dtype("<u8")
 
 
 @intrinsic
-def at(array: Array, i: Any) -> Any:
+def at(array: Array, i: Scalar) -> Scalar:
     """array[i], where 0 <= i < len(array)."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
     value = array[i]
@@ -32,7 +31,7 @@ def at(array: Array, i: Any) -> Any:
 
 
 @intrinsic
-def put(array: Array, i: Any, value: Any) -> None:
+def put(array: Array, i: Scalar, value: Scalar) -> None:
     """array[i] = value, where 0 <= i < len(array)."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
     if array.dtype != _WORD and array.dtype.kind != "f":
@@ -41,21 +40,21 @@ def put(array: Array, i: Any, value: Any) -> None:
 
 
 @intrinsic
-def word(array: Array, i: Any) -> Any:
+def word(array: Array, i: Scalar) -> Scalar:
     """The eight bytes of a byte array from i on, as a little-endian number."""
     assert 0 <= i <= len(array) - 8, f"{i} of {len(array)}"
     return np.uint64(array[i : i + 8].view(_BYTES)[0])
 
 
 @intrinsic
-def put_word(array: Array, i: Any, value: Any) -> None:
+def put_word(array: Array, i: Scalar, value: Scalar) -> None:
     """Writes eight bytes from i on."""
     assert 0 <= i <= len(array) - 8, f"{i} of {len(array)}"
     array[i : i + 8] = np.array([value], dtype=_BYTES).view(np.uint8)
 
 
 @intrinsic
-def prefetch(array: Array, i: Any) -> None:
+def prefetch(array: Array, i: Scalar) -> None:
     """Starts loading array[i] into the cache."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
 

@@ -7,11 +7,9 @@ Intersections within the list are then an `and` of a few words, and counts a few
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gdatalog.codegen import inlined, intrinsic, part
+from gdatalog.codegen import Scalar, inlined, intrinsic, part
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
 from gdatalog.storage.table import Array
@@ -24,13 +22,13 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 @intrinsic
-def popcount(word: Any) -> int:
+def popcount(word: Scalar) -> int:
     """How many bits of an unsigned word are set."""
     return int(word).bit_count()
 
 
 @intrinsic
-def trailing_zeros(word: Any) -> int:
+def trailing_zeros(word: Scalar) -> int:
     """The position of the lowest bit that is set; 64 if there is none."""
     return (int(word) & -int(word)).bit_length() - 1 if word else 64
 

@@ -26,11 +26,9 @@ uses as many as it needs; `taken` lists its keys.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gdatalog.codegen import inlined, part
+from gdatalog.codegen import Scalar, inlined, part
 from gdatalog.codegen.helpers import at, compare_swap, load, put
 from gdatalog.codegen.helpers.bits import trailing_zeros
 from gdatalog.storage.table import Array
@@ -42,7 +40,7 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 
 @inlined
-def slot_of_pair(keys: Array, pair: int) -> Any:
+def slot_of_pair(keys: Array, pair: int) -> Scalar:
     """The slot of a pair in the table, or the empty slot where it belongs."""
     mask = len(keys) - 1
     place = np.int64((np.uint64(pair) * GOLDEN) >> np.uint64(32)) & mask
@@ -59,7 +57,7 @@ def pair_of(node: int, value: int) -> int:
 
 
 @inlined
-def find_child(keys: Array, ids: Array, node: int, value: Any) -> int:
+def find_child(keys: Array, ids: Array, node: int, value: Scalar) -> int:
     """The child of a node with this value; -1 if there is none."""
     if value < _LEAST or value > _MOST:
         return -1
@@ -68,7 +66,7 @@ def find_child(keys: Array, ids: Array, node: int, value: Any) -> int:
 
 
 @inlined
-def has_child(keys: Array, node: int, value: Any) -> int:
+def has_child(keys: Array, node: int, value: Scalar) -> int:
     """0 if a node of the last level has a value, else -1."""
     if value < _LEAST or value > _MOST:
         return -1
@@ -76,7 +74,7 @@ def has_child(keys: Array, node: int, value: Any) -> int:
 
 
 @part
-def list_moved(spans: Array, node: int, values: Array, below: Array, counts: Array) -> Any:
+def list_moved(spans: Array, node: int, values: Array, below: Array, counts: Array) -> Scalar:
     """Moves a full list to a place of twice the capacity; returns where it starts, or -1 if there
     is no room. `below` has the children at the same places, unless it is the last level."""
     count = at(spans, 2 * node + 1)

@@ -18,11 +18,9 @@ groups with the costs that they have without recursive rules.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gdatalog.codegen import inlined, part
+from gdatalog.codegen import Scalar, inlined, part
 from gdatalog.codegen.helpers import at, put
 from gdatalog.codegen.helpers.bits import bit_length
 from gdatalog.codegen.helpers.values import times
@@ -41,7 +39,7 @@ OFTEN = 1024  # least improvements between two searches for a cycle
 
 
 @inlined
-def improves(best: Array, where: Array, group: Any, cost: Any) -> Any:
+def improves(best: Array, where: Array, group: Scalar, cost: Scalar) -> Scalar:
     """Whether a cost is better than a group's cost."""
     had = at(best, group)
     return cost < had or (cost == WORST and had == WORST and at(where, group) == ABSENT)
@@ -50,7 +48,7 @@ def improves(best: Array, where: Array, group: Any, cost: Any) -> Any:
 @inlined
 def improve(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
-    item: Array, queue: Array, group: Any, cost: Any, source: Any,
+    item: Array, queue: Array, group: Scalar, cost: Scalar, source: Scalar,
 ) -> None:  # fmt: skip
     """Gives a group a better cost, and queues it."""
     if at(where, group) == ABSENT:
@@ -84,7 +82,9 @@ def improve(
 
 
 @inlined
-def _enter(heads: Array, link: Array, item: Array, queue: Array, group: Any, bucket: Any) -> None:
+def _enter(
+    heads: Array, link: Array, item: Array, queue: Array, group: Scalar, bucket: Scalar
+) -> None:
     """Adds an entry to a bucket."""
     entry = at(queue, FREE)
     if entry != NONE:
@@ -138,7 +138,7 @@ def begin(
 def next_group(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
     item: Array, queue: Array, seeds: Array, costs: Array,
-) -> Any:  # fmt: skip
+) -> Scalar:  # fmt: skip
     """A group whose value has improved since it was followed last; -1 if there is none."""
     if at(queue, ORDERED) == 0:
         waiting, place = at(queue, WAITING), at(queue, RING)
@@ -190,7 +190,7 @@ def next_group(
 @inlined
 def _spread(
     best: Array, where: Array, heads: Array, link: Array, item: Array, queue: Array,
-    costs: Array, bucket: Any,
+    costs: Array, bucket: Scalar,
 ) -> None:  # fmt: skip
     """Spreads a bucket over those before it; its least cost is followed next."""
     least, live = np.int64(WORST), False
@@ -226,7 +226,7 @@ def _spread(
 @part
 def follow_again(
     best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
-    item: Array, queue: Array, group: Any,
+    item: Array, queue: Array, group: Scalar,
 ) -> None:  # fmt: skip
     """Queues a group again that was not followed to the end."""
     source = np.int64(NONE)
@@ -279,14 +279,14 @@ def goes_round(touched: Array, origin: Array, stamps: Array, queue: Array) -> bo
 
 
 @inlined
-def _place_of(table: Array, code: Any) -> Any:
+def _place_of(table: Array, code: Scalar) -> Scalar:
     """The first slot that a code may have."""
     mixed = times(code, 0x1E37_79B9_7F4A_7C15)
     return (mixed ^ (mixed >> 29)) & (len(table) - 1)
 
 
 @inlined
-def numbered(table: Array, codes: Array, queue: Array, code: Any) -> Any:
+def numbered(table: Array, codes: Array, queue: Array, code: Scalar) -> Scalar:
     """The number of the group with a code, a new one if necessary; -1 if there is no room."""
     place = _place_of(table, code)
     while True:

@@ -11,11 +11,9 @@ widened to 64 bits when they are read.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gdatalog.codegen import inlined, part
+from gdatalog.codegen import Scalar, inlined, part
 from gdatalog.codegen.helpers import at, prefetch, put
 from gdatalog.storage.table import Array
 
@@ -29,7 +27,7 @@ AHEAD = 16  # values of a list from the current one to those that are prefetched
 
 
 @inlined
-def lower(values: Array, lo: int, hi: int, key: Any) -> int:
+def lower(values: Array, lo: int, hi: int, key: Scalar) -> int:
     """The first position whose value is at least the key."""
     length = hi - lo
     while length > 0:
@@ -43,7 +41,7 @@ def lower(values: Array, lo: int, hi: int, key: Any) -> int:
 
 
 @inlined
-def upper(values: Array, lo: int, hi: int, key: Any) -> int:
+def upper(values: Array, lo: int, hi: int, key: Scalar) -> int:
     """The first position whose value is greater than the key."""
     length = hi - lo
     while length > 0:
@@ -57,7 +55,7 @@ def upper(values: Array, lo: int, hi: int, key: Any) -> int:
 
 
 @inlined
-def seek(values: Array, lo: int, hi: int, key: Any) -> int:
+def seek(values: Array, lo: int, hi: int, key: Scalar) -> int:
     """As `lower`, for keys that are expected near the start: probes at distances 1, 8, 64, ..."""
     if lo >= hi or at(values, lo) >= key:
         return lo
@@ -72,14 +70,14 @@ def seek(values: Array, lo: int, hi: int, key: Any) -> int:
 
 
 @inlined
-def find(values: Array, lo: int, hi: int, key: Any) -> int:
+def find(values: Array, lo: int, hi: int, key: Scalar) -> int:
     """The key's position, -1 if absent."""
     found = lower(values, lo, hi, key)
     return found if found < hi and at(values, found) == key else -1
 
 
 @inlined
-def has(values: Array, lo: int, hi: int, key: Any) -> bool:
+def has(values: Array, lo: int, hi: int, key: Scalar) -> bool:
     """Whether a list has the key."""
     if hi - lo <= FEW:  # without branches, which would be mispredicted
         met = 0
@@ -91,7 +89,7 @@ def has(values: Array, lo: int, hi: int, key: Any) -> bool:
 
 
 @inlined
-def find_indexed(low: int, index: Array, key: Any) -> int:
+def find_indexed(low: int, index: Array, key: Scalar) -> int:
     """The key's position, from an index of all keys from `low` on; -1 if absent."""
     # Unsigned, so that one comparison checks both ends, and that it may wrap: the compiler assumes
     # that sums of signed numbers do not.
@@ -100,7 +98,7 @@ def find_indexed(low: int, index: Array, key: Any) -> int:
 
 
 @inlined
-def children(low: int, starts: Array, key: Any) -> tuple[int, int]:
+def children(low: int, starts: Array, key: Scalar) -> tuple[int, int]:
     """Where the children of a root's key begin and end; an empty range if the key is absent.
     `starts`: where the children of all keys from `low` on begin."""
     place = np.uint64(key) - np.uint64(low)
@@ -131,7 +129,7 @@ def fetch_children(values: Array, i: int, low: int, starts: Array, below: Array)
 
 
 @inlined
-def find_root(values: Array, low: int, index: Array, key: Any) -> int:
+def find_root(values: Array, low: int, index: Array, key: Scalar) -> int:
     """The key's position in a root's list; by its index (of keys from `low` on) if it has one.
 
     A hot loop that knows whether there is an index should call the function for that case: the
@@ -316,7 +314,7 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
 
 
 @inlined
-def at_mark(marks: Array, base: int, key: Any) -> int:
+def at_mark(marks: Array, base: int, key: Scalar) -> int:
     """A value's mark; 0 outside the marks."""
     place = np.uint64(np.int64(key)) - np.uint64(base)
     return int(at(marks, place)) if place < np.uint64(len(marks)) else 0
@@ -386,7 +384,7 @@ FETCHED = 256  # lists that are prefetched: each takes a line of the L1 cache
 
 
 @inlined
-def find_tally(counts: Array, low: int, key: Any) -> int:
+def find_tally(counts: Array, low: int, key: Scalar) -> int:
     """The position of a key's count, in an array of the counts of all keys from `low` on; -1 if it
     has none."""
     # Unsigned, so that one comparison checks both ends.

@@ -6,41 +6,39 @@ whether a computation fails; here a result is only never undefined.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gdatalog.codegen import inlined, intrinsic, part
+from gdatalog.codegen import Scalar, inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000
 
 
 @inlined
-def float_of_key(key: int) -> Any:
+def float_of_key(key: int) -> Scalar:
     return np.int64(key ^ ((key >> 63) & _ALL_BUT_SIGN)).view(np.float64)
 
 
 @inlined
-def key_of_float(value: float) -> Any:
+def key_of_float(value: float) -> Scalar:
     bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
 
 
 @intrinsic
-def plus(a: int, b: int) -> Any:
+def plus(a: int, b: int) -> Scalar:
     """a + b, which wraps."""
     return np.add(np.int64(a), np.int64(b))
 
 
 @intrinsic
-def minus(a: int, b: int) -> Any:
+def minus(a: int, b: int) -> Scalar:
     """a - b, which wraps."""
     return np.subtract(np.int64(a), np.int64(b))
 
 
 @intrinsic
-def times(a: int, b: int) -> Any:
+def times(a: int, b: int) -> Scalar:
     """a * b, which wraps."""
     return np.multiply(np.int64(a), np.int64(b))
 
@@ -86,12 +84,12 @@ def power(a: int, b: int) -> int:
 
 
 @inlined
-def shift_right_unsigned(a: int, b: int) -> Any:
+def shift_right_unsigned(a: int, b: int) -> Scalar:
     return np.int64(np.uint64(a) >> np.uint64(b & 63))
 
 
 @inlined
-def truncate(value: float) -> Any:
+def truncate(value: float) -> Scalar:
     """A float as an int; 0 if it is out of range."""
     if -9223372036854775808.0 <= value < 9223372036854775808.0:
         return np.int64(value)

@@ -1,8 +1,8 @@
 """The data of a program: facts, files, inputs, and their dictionary codes.
 
-Here is the access to files: permissions, and the paths of `.input`, `.output` and `.include`. The
-positional form and `.include` resolve paths relative to the file that holds the directive; the
-bare and keyword forms relative to the facts and output folders.
+This module checks the permissions for files, and finds the paths of `.input`, `.output` and
+`.include`. The positional form and `.include` resolve paths relative to the file that holds the
+directive; the bare and keyword forms relative to the facts and output folders.
 """
 
 from __future__ import annotations

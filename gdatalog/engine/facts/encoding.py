@@ -1,8 +1,8 @@
 """Runs strata on dictionary codes if their keys are sparse.
 
-With real 64-bit ids, each look-up is a binary search, and each key takes eight bytes. Columns whose
-keys rules only compare (`planner/domains.py`) are encoded once. The rules run on codes, which are
-dense and fit 32 bits, and the answer is decoded when it is read.
+With sparse 64-bit ids, each look-up is a binary search, and each key takes eight bytes. This module
+encodes columns whose keys rules only compare (`planner/domains.py`), once. The rules run on codes,
+which are dense and fit 32 bits, and the answer is decoded when it is read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.session.prepared import value_of
 from gdatalog.planner.check import Stratum
+from gdatalog.planner.check.walk import atoms_in
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, replace
@@ -70,7 +71,9 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
         return None
     forced = context.knobs.encode == "always"
-    if not forced and inputs.plans.holds("dense", stratum, inputs.relation):
+    if not forced and (
+        inputs.plans.holds("dense", stratum, inputs.relation) or not _reads_many(stratum, inputs)
+    ):
         return None
     finding = partial(domains_of, stratum, inputs.schemas)
     domains = inputs.plans.rewritten("domains", stratum.rules, finding)
@@ -90,6 +93,13 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
         if _is_less(stratum, inputs, sum(rows.values())):
             return None
     return _encoded(replace(stratum, rules=rules), inputs, keys, uses)
+
+
+def _reads_many(stratum: Stratum, inputs: StratumInputs) -> bool:
+    """Whether a stratum reads a relation with so many rows that codes may pay."""
+    read = {atom.name for atom in atoms_in(*(rule.body for rule in stratum.rules))}
+    least = inputs.context.tuning.coded_from
+    return any(inputs.relation(n).at_most >= least for n in read.difference(stratum.relations))
 
 
 def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) -> bool:

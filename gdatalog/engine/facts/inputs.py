@@ -17,6 +17,7 @@ from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser.syntax import Atom, Const, Decl, Directive, ListParam, Param, Statement, Values
@@ -26,7 +27,6 @@ from gdatalog.storage import DataPlace, Findings, MissingValue, shown
 from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.on_device import is_on_host
-from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.sorting import sort_rows
@@ -35,19 +35,9 @@ from gdatalog.storage.table import Array, Column, TextColumn
 from gdatalog.threads import begun
 from gdatalog.values import ListOf, TypeName, Value
 
-
-@dataclass(slots=True)
-class FilesRead:
-    """The files that were read: the newest version of each, by reading options; and for each
-    relation of several parts the union of the newest ones, so that views stay fresh."""
-
-    files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
-    unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
-
-
-# The relation of a path, by its name and schema, if others read it.
+# Has a cluster's workers read a path, as a relation of this name and schema; None if they do not.
 Afar = Callable[[str, str, Schema | None], Relation | None]
-FoundFile = tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]
+FoundFile = tuple[Relation | None, str, Schema | None, tuple[object, ...], tuple[int, int]]
 # A directive, and the folders of its text.
 Source = tuple[Directive, Folders]
 
@@ -56,8 +46,8 @@ Source = tuple[Directive, Folders]
 class Inputs(Mapping[str, Relation]):
     """Stored relations, and the files of `.input`s, read when they are first requested.
 
-    `remote`: returns the relation of a path if others read it. `lists`: make the relations of the
-    values of lists.
+    `prepared`: caches the files. `remote`: has a cluster's workers read a path. `lists`: functions
+    that make the relations of lists of values.
     """
 
     stored: Mapping[str, Relation]
@@ -65,7 +55,7 @@ class Inputs(Mapping[str, Relation]):
     schemas: Mapping[str, Schema]
     symbols: SymbolTable
     policy: FilePolicy
-    read: FilesRead
+    prepared: Prepared
     remote: Afar = lambda data, name, schema: None
     warn: Callable[[Caution], None] = lambda caution: None
     lists: Mapping[str, Callable[[], Relation]] = field(default_factory=dict)
@@ -73,15 +63,15 @@ class Inputs(Mapping[str, Relation]):
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ahead: ReadingAhead | None = None
     _joined: dict[str, Relation] = field(default_factory=dict)
-    _files: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # of each relation
+    _files: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)  # of each relation
 
     def let_go(self, name: str) -> None:
-        """Frees what was read only for a relation that is not read again."""
+        """Frees the files that only this relation reads; it is not read again."""
         self._joined.pop(name, None)
-        self.read.unions.pop(name, None)
+        self.prepared.unions.pop(name, None)
         for key in self._files.pop(name, ()):
             if not any(key in keys for keys in self._files.values()):
-                self.read.files.pop(key, None)
+                self.prepared.files.pop(key, None)
 
     def __contains__(self, name: object) -> bool:
         return name in self.stored or name in self.sources or name in self.lists
@@ -107,8 +97,8 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
-        """The relation of several parts; the one before, extended, if its parts only grew."""
-        versions, found = self.read.unions.get(name, ((), None))
+        """The union of parts; if these only grew since the last call, it extends the last union."""
+        versions, found = self.prepared.unions.get(name, ((), None))
         pairs = zip(parts, versions, strict=False)
         since = [part.since(version) for part, version in pairs]
         if found is None or len(versions) != len(parts) or None in since:
@@ -116,7 +106,7 @@ class Inputs(Mapping[str, Relation]):
         else:
             for rows in (rows for known in since for rows in known or ()):
                 found = extended(found, rows)
-        self.read.unions[name] = tuple(part.version for part in parts), found
+        self.prepared.unions[name] = tuple(part.version for part in parts), found
         return found
 
     def at_hand(self, name: str) -> bool:
@@ -142,7 +132,7 @@ class Inputs(Mapping[str, Relation]):
                     if found is None:
                         made = made or watch.aside(lambda: self._made(source, name, path, schema))
                         found = made[0]
-                self.read.files[key] = version, found
+                self.prepared.files[key] = version, found
                 for caution in () if made is None else made[1].cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
                 if self.ahead is not None:
@@ -177,8 +167,8 @@ class Inputs(Mapping[str, Relation]):
         return self.ahead
 
     def _find(self, source: Source, name: str) -> FoundFile:
-        """What was read of an unchanged file; its path, its schema, and the key and version of the
-        cache."""
+        """Looks a file up in the cache. Returns its relation if the file is unchanged, its path and
+        schema, and its key and version in the cache."""
         directive, folders = source
         path = locate(directive, name, self.policy, folders)
         schema = self.schemas.get(name)
@@ -194,7 +184,7 @@ class Inputs(Mapping[str, Relation]):
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
         key = (os.path.abspath(path), how, what, self.kept.get(name))
-        known = self.read.files.get(key)
+        known = self.prepared.files.get(key)
         found = known[1] if known is not None and known[0] == version else None
         return found, path, schema, key, version
 
@@ -203,14 +193,14 @@ def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
     far = [r.remote for r in relations if r.remote is not None and r.remote.unfetched]
-    if far:  # the others go there
+    if far:  # the other rows move to the workers
         near = [r for r in relations if r.remote is None or not r.remote.unfetched]
         blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
         parts = [part for each in far for part in each.parts]
         keeper = far[0].keeper
         return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
     lying = next((r.store.on_device for r in relations if not r.store.on_host), None)
-    if lying is not None:  # on the device only: the others go there
+    if lying is not None:  # the other rows move to the device
         there = [relation.store.lay(lying.ops) for relation in relations]
         rows = [part.as_they_are() for part in there if part.count]
         count = sum(part.count for part in there)
@@ -221,8 +211,8 @@ def union(relations: Sequence[Relation]) -> Relation:
 
 
 def extended(before: Relation, more: Relation) -> Relation:
-    """The rows of both relations. A few new rows do not move the old ones and are recorded as new;
-    without new rows it returns the same relation."""
+    """Adds rows to a relation. If they are few, it keeps the old rows in place and records the new
+    ones; without new rows it returns the same relation."""
     many = 2 * more.at_most > before.at_most and before.at_most > FEW
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
@@ -248,7 +238,7 @@ def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[
     return found
 
 
-# Facts as rows of keys, and rows without rules as a stratum begins with them.
+# Facts as rows of keys, and the rows that a stratum starts with.
 
 
 def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
@@ -263,7 +253,7 @@ def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) 
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
-    """Each set of rows sorted, without duplicates; what lies afar stays as it is."""
+    """Sorts each set of rows and drops duplicates; rows on a cluster's workers stay unsorted."""
     found: list[Derived] = []
     for part in seeds:
         if isinstance(part, DistinctBlocks):
@@ -278,15 +268,15 @@ def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
 
 # A thread that reads files before rules request them, in the order of these requests.
 #
-# Errors in the thread are dropped: the rule that requests the file reads it again and gets the
-# error. Files are read one after the other, in a fixed order, so that a program's strings get
-# codes of the same ranges each time: plans and loops depend on these.
+# The thread drops errors: the rule that requests the file reads it again and gets the error. It
+# reads the files in a fixed order, so that a program's strings get codes of the same ranges in each
+# run: plans and loops depend on these ranges.
 
 LARGE = 1 << 21  # bytes of a file worth reading ahead
 LONG = 1 << 20  # bytes of a file that compiled code reads
 ROOM = 4  # bytes of memory needed for each byte of a file
 
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 FileContent = tuple[Relation, Findings]  # the content of a file, and the notes about it
 
 
@@ -326,7 +316,7 @@ class ReadingAhead:
             self._watch.left = True
 
     def take(self, key: Key) -> FileContent | None:
-        """The content of a file, if the thread reads it."""
+        """Waits for the thread, and returns a file's content; None if it does not read the file."""
         file = self._waiting.get(key)
         if file is not None and self._watch is not None:
             watch = current_watch()
@@ -382,7 +372,7 @@ def list_relation(
     return found
 
 
-# A list given as a parameter: a column of values, read once and immutable.
+# A list given as a parameter: an immutable column of values.
 
 _ARRAYS = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
 

@@ -1,6 +1,6 @@
-"""Strata: the evaluation of one, the common base of all strategies.
+"""Evaluates a stratum: `StratumRun`, the base class of all strategies.
 
-A nonrecursive stratum is evaluated here, once; `rounds.py` and others add recursion.
+It runs each rule of a nonrecursive stratum once; `rounds.py` and other modules add recursion.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from types import MappingProxyType
-from typing import Any
 
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import chunk_rows
@@ -33,12 +32,12 @@ from gdatalog.plan import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.check.walk import walk
-from gdatalog.planner.order import Assumed, Params, RelationStatistics
+from gdatalog.planner.check.walk import contains_aggregate, walk
+from gdatalog.planner.order import Assumed, Looked, RelationStatistics
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.rewrite import as_called
-from gdatalog.planner.rewrite.algebra import NEVER
 from gdatalog.records import replace
-from gdatalog.storage.on_device import KnownRows, brought
+from gdatalog.storage.on_device import KnownRows, RowMarks, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -92,7 +91,7 @@ class StratumRun:
 
     @property
     def read_rows(self) -> int:
-        """How many rows the rules and the data produce."""
+        """How many rows the rules read, with the stratum's own data."""
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
         own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
@@ -120,7 +119,7 @@ class StratumRun:
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
-        if self.record.lasting:  # otherwise its rows are deduplicated on demand
+        if self.context.metrics.lasting:  # otherwise its rows are deduplicated on demand
             self.record.derived(name, parts, relation, self.ops)
             self.record.end({name: relation.length})
         return {name: relation}
@@ -168,9 +167,9 @@ class StratumRun:
         return new
 
     def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
-        """Whether an index of old rows gets new ones after all rules have processed them, as it
-        does if rules process the new rows of all relations at once. `before`: the caller runs
-        before the indexes of the relation that it follows get them."""
+        """Whether an index of `old` rows gets the delta only after all rules have processed it.
+        `before`: the calling rule follows the delta of `follows`, and runs before the indexes of
+        that relation get it."""
         return True
 
     def rule_of(self, plan: RulePlan) -> CheckedRule:
@@ -228,13 +227,16 @@ class StratumRun:
         inputs, context = self.inputs, self.context
         recursive = self.stratum.relations if self.stratum.recursive else ()
         on_cpu = context.device is CPU
-        algebra, least_rows = NEVER, None  # sums and scans run on one machine, as a whole
+        algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
         if not recursive and context.cluster is None:
-            algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            if context.knobs.algebra != "never" and (
+                rule.aggregated or contains_aggregate(rule.body)
+            ):
+                algebra = algebra_of(context.knobs, on_cpu, context.limits)
             least_rows = least_scanned(context.knobs) if on_cpu else None
 
         def make(
-            relation: Callable[[str], Relation], params: Params, least: int | None = None
+            relation: Callable[[str], Relation], looked: list[Looked], least: int | None = None
         ) -> RulePlan:
             @cache  # planning asks thousands of times
             def sizes(name: str, version: Version) -> RelationStatistics:
@@ -247,9 +249,10 @@ class StratumRun:
                 context.device.hold(found)
                 return found.statistics
 
+            values, orders = context.scope.params, inputs.plans.orders
+            given = PlanInputs(sizes, orders, context.tuning, values, looked)
             return plan_rule(
-                rule, inputs.param_types, sizes, recursive, first=first,
-                params=params, scans=least, orders=inputs.plans.orders, tuning=context.tuning,
+                rule, inputs.param_types, given, recursive, first=first, scans=least,
                 algebra=algebra,
             )  # fmt: skip
 
@@ -274,7 +277,7 @@ class StratumRun:
         return plan
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
-        """The same for the rows of one relation on their own device, if that pays."""
+        """A plan that reads one relation's rows where the cluster stores them, if that pays."""
         inputs, context = self.inputs, self.context
         assert context.cluster is not None
         name = context.cluster.stays(plan, inputs)
@@ -284,14 +287,14 @@ class StratumRun:
         def sizes(name: str, version: Version) -> RelationStatistics:
             return inputs.relation(name).statistics
 
-        params, tuning = Params(context.scope.params), context.tuning
-        return plan_over(rule, inputs.param_types, sizes, name, plan, params, tuning)
+        given = PlanInputs(sizes, tuning=context.tuning, values=context.scope.params)
+        return plan_over(rule, inputs.param_types, given, name, plan)
 
     def run_plan(
         self,
         plan: RulePlan,
         limit: int | None,
-        lasting: dict[int, Any] | None = None,
+        lasting: dict[int, RowMarks] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
         stats: RuleRound | None = None,
@@ -303,14 +306,16 @@ class StratumRun:
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         report = report or context.metrics.run_of(plan)
-        stats = stats or self.record.running(plan.relation, self.rule_of(plan))
+        rule = self.rule_of(plan) if stats is None else stats.rule
+        if stats is None and (self.stratum.recursive or context.metrics.lasting):
+            stats = self.record.running(plan.relation, rule)
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         alone = len(plan.joins) == 1 and not plan.terms and not plan.within
         if alone and context.device is CPU and not self.stratum.recursive:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        with limits.watch.work("joining", self.called(stats.rule)):
+        with limits.watch.work("joining", self.called(rule)):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
@@ -326,12 +331,13 @@ class StratumRun:
             found = found or run_rule(
                 plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
             )
-        self.record.ran(stats, report)
+        if stats is not None:
+            self.record.ran(stats, report)
         return found
 
     def compile_ahead(self) -> None:
-        """Has loops of the planned rules compiled on another thread while this one goes on. The
-        indexes that they read are built now."""
+        """Compiles loops of the planned rules on another thread, after building the indexes that
+        they read on this one."""
         sources = Sources(self.trie_of, self.rows_of, self._once)
         for _, plan in self.planned:
             if plan.terms:

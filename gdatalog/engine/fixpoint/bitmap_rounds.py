@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, cast
+from typing import cast
+
+import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
 from gdatalog.engine.context import Sources
@@ -58,12 +60,13 @@ class RuleJoin:
 
 @dataclass(slots=True)
 class Marked:
-    """A relation: its bitmap now and at the start of the round, its new rows, and all of its rows;
-    or only its new rows, as a bitmap. `length`: the number of all rows."""
+    """A relation during the rounds: its bitmap now and at the start of the round, its new rows and
+    all rows. When memory is short, it has only bitmaps: that of all rows, and that of the new ones.
+    `length`: the number of all rows."""
 
     space: KeySpace
     beside: Mapping[str, Array]  # arguments of kernels
-    dtypes: Sequence[Any]
+    dtypes: Sequence[np.dtype[np.generic]]
     before: Array | None = None
     followed: list[Columns] = field(default_factory=list)
     new: list[Columns] = field(default_factory=list)
@@ -84,7 +87,7 @@ class Marked:
 
     @property
     def rows_nbytes(self) -> int:
-        """The bytes that its rows take."""
+        """The bytes of the relation's rows."""
         blocks = chain(self.followed, self.new, self.came)
         return sum(column.nbytes for block in blocks for column in block)
 
@@ -116,7 +119,7 @@ class MarkedRounds(StratumRun):
 
     @property
     def small(self) -> bool:
-        """Whether the fixpoint starts with few rows, and no one forces this strategy."""
+        """Whether the fixpoint starts with few rows, and no setting forces this strategy."""
         knobs = self.context.knobs
         if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
             return False
@@ -221,7 +224,7 @@ class MarkedRounds(StratumRun):
         for name, (rows, count) in first.items():
             space = spaces[name]
             dtypes = [
-                xp.int32 if low >= INT32_MIN and low + span - 1 <= INT32_MAX else xp.int64
+                xp.dtype("int32" if low >= INT32_MIN and low + span - 1 <= INT32_MAX else "int64")
                 for low, span in zip(space.least, space.spans, strict=True)
             ]
             words = (space.size >> 6) + 1
@@ -266,8 +269,8 @@ class MarkedRounds(StratumRun):
         return True
 
     def _derive(self, joins: Sequence[RuleJoin], marked: Mapping[str, Marked]) -> bool:
-        """Adds what joins derive from the new rows, or from none; returns False if one of them
-        cannot be printed. If there is no room for rows, they begin again and only set bits."""
+        """Adds what joins derive from the new rows, or from none; returns False if one of the joins
+        cannot be printed. If there is no room for rows, the joins start again and only set bits."""
         mark, metrics = self.record.mark(), self.context.metrics
         rows = [(run, run.rows) for each in joins if (run := metrics.run_of(each.plan)) is not None]
         try:
@@ -409,5 +412,5 @@ def _given(rows: Columns, _: JoinPlan) -> tuple[Columns, int]:
     return rows, len(rows[0]) if rows else 0
 
 
-def _as(column: Array, dtype: Any) -> Array:
+def _as(column: Array, dtype: np.dtype[np.generic]) -> Array:
     return column.astype(dtype, copy=False)

@@ -3,11 +3,11 @@
 The dedup index (`row_sets.py`) depends on the number of rows and changes while they grow:
 
 - sorted runs: for few rows, rows of any width, and any device;
-- a bit for each row that there could be, where that has room, or in a file if rows are many among
-  those that there could be;
-- a hash set, for rows that are few among those that there could be; in a file, too.
+- a bitmap with a bit for each possible row, in memory if it fits, or in a file if many of the
+  possible rows exist;
+- a hash set, in memory or in a file, if few of the possible rows exist.
 
-The last two can be tested and set by the threads of compiled loops while they run.
+Threads of compiled loops can test and set the last two while they run.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class DeltaRelation:
     """A row set that only grows.
 
     `dedup`: forces one kind of dedup index. `spare`: how many bytes it may take. `hold` is called
-    with the relation's bytes while rows are added. `space`: that of current and expected rows;
-    None: there are none yet, or they are too scattered.
+    with the relation's bytes while rows are added. `space`: the space of current and expected rows;
+    None: there are no rows yet, or they are too scattered.
     """
 
     columns: tuple[str, ...]
@@ -199,15 +199,15 @@ class DeltaRelation:
         return self.hash_indexes.trie(columns, behind, runs.all(), runs.last, self.spare())
 
     def take_turn(self, behind: bool) -> None:
-        """Adds the new rows to indexes: those of which the rules for these rows read all rows or,
-        if `behind`, only the old ones."""
+        """Adds the new rows to indexes: to those that must have all rows when rules process the new
+        ones or, if `behind`, to those that must have only old rows until then."""
         self.hash_indexes.take_turn(self.runs.last, behind, self.spare())
 
     # ------------------------------------------------------------------------------- choosing
 
     def _choose(self, rows: Columns) -> None:
-        """Extends the space by rows that have come; switches to a bitmap or hash set once it beats
-        sorted runs, or is forced."""
+        """Extends the space by added rows. Switches to a bitmap or hash set once that beats sorted
+        runs, or if a setting forces it."""
         if self.space is None or not self.space.holds(rows):
             found = None if self._scattered else KeySpace.of(rows)
             if found is not None and self.space is not None:

@@ -52,7 +52,7 @@ def is_clamped(rule: CheckedRule) -> bool:
 
 
 def improves_for_ever(
-    name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
+    name: str, group: Sequence[tuple[str, int, TypeName]], symbols: SymbolTable, rule: CheckedRule
 ) -> EvaluationError:
     """The error for a cycle that improves a group's value each time around."""
     examples = ", ".join(
@@ -246,13 +246,14 @@ class LatticeRounds:
             return ranks
         return column.astype(self.ops.xp.int64)
 
-    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, Any]]:
+    def group(self, keys: Columns, row: int) -> Sequence[tuple[str, int, TypeName]]:
         """A row's group as (column, key, type), for messages."""
         return [(self.columns[at], int(keys[at][row]), self.types[at]) for at in self.by]
 
 
 def monotone(stratum: Stratum, changed: Collection[str], new: Collection[CheckedRule] = ()) -> bool:
-    """Whether more rows of some relations, and `new` rules, only add rows or improve values."""
+    """Whether more rows of the `changed` relations, and `new` rules, only add rows or improve
+    values."""
     for name in stratum.relations:
         rules = [rule for rule in stratum.rules if rule.head.name == name]
         kinds = optimum_columns(rules)

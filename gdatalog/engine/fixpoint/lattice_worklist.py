@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from gdatalog.storage.rows import Columns, Span, firsts
 from gdatalog.storage.spill import Blocks
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+from gdatalog.values import TypeName
 
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
@@ -112,7 +112,7 @@ class InPlace(StratumRun):
         return found
 
     def _leads_on(self, join: p.JoinPlan, value: p.Expr) -> bool:
-        """Whether a value is a sum of the one that a rule starts from."""
+        """Whether a rule adds to the value that it starts from."""
         assert join.given is not None
         source = next(each for each in self.kept if each.name == join.given.relation)
         known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
@@ -338,7 +338,7 @@ class InPlace(StratumRun):
     def _data(self, ref: p.TrieRef, depth: int) -> Span | None:
         return spans.span_of_column(self.inputs.relation(ref.relation), ref.columns[depth])
 
-    def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
+    def _fixed(self, keys: Span | None, kind: TypeName) -> Fixed:
         if keys is None or kind == "symbol":
             return Fixed()
         low, high = (decode_value(key, kind, self.context.scope.symbols) for key in keys)
@@ -394,7 +394,7 @@ def worsen(kept: Sequence[BestRelation], moves: Sequence[Motion]) -> bool:
 
 
 def _only_walked(join: p.JoinPlan, number: int) -> bool:
-    """Whether a trie's root is searched and all below is scanned."""
+    """Whether loops search a trie's root and scan all levels below it."""
     ref: p.TrieRef = join.tries[number]
     if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
         return False

@@ -40,6 +40,7 @@ from gdatalog.plan.tuning import Grown, Tuning, When
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order import Alike, Assumed, RelationStatistics, Statistics
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.records import replace
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among
@@ -117,10 +118,8 @@ class Maintenance(Rounds):
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
         """All new rows of a rule."""
         inputs = self.inputs
-        plan = plan_rule(
-            rule, inputs.param_types, self._sizes_of,
-            orders=inputs.plans.orders, tuning=self.context.tuning,
-        )  # fmt: skip
+        given = PlanInputs(self._sizes_of, inputs.plans.orders, self.context.tuning)
+        plan = plan_rule(rule, inputs.param_types, given)
         for join in range(len(plan.joins)):
             yield from self._by_parts(alone(plan, join), True)
 
@@ -130,10 +129,8 @@ class Maintenance(Rounds):
 
         def make(sizes: Statistics) -> RulePlan:
             """One join for each atom that may have new rows, with all rows of the other atoms."""
-            return plan_rule(
-                rule, inputs.param_types, sizes, read, first=False, old="full",
-                orders=inputs.plans.orders, tuning=self.context.tuning,
-            )  # fmt: skip
+            given = PlanInputs(sizes, inputs.plans.orders, self.context.tuning)
+            return plan_rule(rule, inputs.param_types, given, read, first=False, old="full")
 
         plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
         most = self.context.tuning.news_breadth_first

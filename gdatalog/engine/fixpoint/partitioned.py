@@ -168,7 +168,7 @@ class PartitionedStratum(StratumRun):
         return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
     def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """The same for rows in unknown order."""
+        """The rows that a relation has without recursion, if their order is unknown."""
         schema = self.inputs.schemas[name]
         filled = [block for part in parts for block in blocks_of(part) if len(block[0])]
         if not filled:
@@ -183,7 +183,7 @@ class PartitionedStratum(StratumRun):
     def task(
         self, seeds: Groups, known: Groups | None = None, counts: bool = False
     ) -> PartitionedFixpoint | None:
-        """What there is to run; None if the rules cannot be printed."""
+        """The fixpoint to run; None if its rules cannot be printed."""
         from gdatalog.printer.worklist import Listed
 
         xp = self.ops.xp

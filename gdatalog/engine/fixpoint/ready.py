@@ -1,4 +1,4 @@
-"""A planned stratum that is ready to run, and how its strategies take over from each other."""
+"""A planned stratum, and the functions that run its strategies until one completes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Ready:
     `stratum` and `inputs` have the plan's rewrites applied. `rules` are those of the plan's
     `before` and `rules`, in this order. `runners` run its strategies, by class. `limit`: at most
     this many rows are needed. `encoded`: the dictionaries of the codes that it runs on. `since`:
-    its old relations and what was added. `run`: what planned it, if that can run it. `anew` plans
-    it without either. `smaller` plans it with less memory on the device, or for the CPU, in case it
-    does not fit the device.
+    its old relations and what was added. `run`: the object that planned it and can run it. `anew`
+    plans it without codes, or with all rows. `smaller` plans it with less memory on the device, or
+    for the CPU, in case it does not fit the device.
     """
 
     plan: StratumPlan
@@ -85,7 +85,7 @@ def run_here(ready: Ready) -> Relations:
                 return _by_strategies(ready)
         except MemoryError:
             del metrics.runs[runs:], metrics.strata[strata:]
-        # After the handler, because the error references device memory.
+        # After the handler, because the error keeps device memory alive.
         context.device.make_room(context.limits)
         ready = ready.smaller()
     if not any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
@@ -99,14 +99,16 @@ def _by_strategies(ready: Ready) -> Relations:
 
     A profile shows only that one, and the conditions that the others met.
     """
-    metrics, plan = ready.inputs.context.metrics, ready.plan
+    context, plan = ready.inputs.context, ready.plan
+    metrics = context.metrics
     began, runs = len(metrics.strata), len(metrics.runs)
     left = next((one.reason for one in plan.rewrites if isinstance(one, OnTheHost)), None)
     how = [str(rewrite) for rewrite in plan.rewrites]
     for strategy in plan.strategies:
         runner = partial(ready.runners[type(strategy)], strategy, ready)
-        when = () if strategy.fallback is None else strategy.fallback.when
-        found = attempt(runner, when, ready.inputs.context)
+        fallback = strategy.fallback
+        found = runner() if fallback is None else attempt(runner, fallback.when, context)
+        assert found is not None
         if not isinstance(found, CONDITIONS):
             for record in metrics.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
@@ -121,7 +123,7 @@ def attempt(
     run: Callable[[], Relations | None], until: tuple[When, ...], context: ExecutionContext
 ) -> Relations | When:
     """Returns the result of `run`, or the first of these conditions that it meets: then its memory
-    charges and profile records are undone. Returns None if the strategy does not apply."""
+    charges and profile records are undone."""
     limits, metrics = context.limits, context.metrics
     runs, strata = len(metrics.runs), len(metrics.strata)
     rows = next((each for each in until if isinstance(each, TooManyRows)), None)

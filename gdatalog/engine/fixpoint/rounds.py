@@ -32,6 +32,7 @@ from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.order import Assumed, RelationStatistics
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
@@ -40,8 +41,9 @@ NEW_ROWS = "new rows"  # the account's owner of a round's rows
 
 @dataclass(slots=True)
 class Came:
-    """What was added to a relation since its last turn: candidate rows, and the number of new ones
-    that loops added. `both`: for rules that did both, how many rows loops found."""
+    """What rules added to a relation since its last turn: `parts` are candidate rows, `found` is
+    the number of new rows that loops added. `both`: the rules with candidates, and how many rows
+    their loops found."""
 
     parts: list[Derived] = field(default_factory=list)
     found: int = 0
@@ -93,7 +95,7 @@ class Rounds(StratumRun):
         return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
-        """Tells relations where their rows may be."""
+        """Tells each relation the range of its future keys."""
         plans, relation = [variant.plan for variant in variants], self.inputs.relation
         known = dict.fromkeys(self.tables) | {n: table.space for n, table in self.sets.items()}
         spaces = expected_spaces(plans, known, relation, self.context.scope)
@@ -272,11 +274,9 @@ class Replanning:
         self.looked, self.planned = looked, sizes
         self.again += 1
         run = self.run
-        plan = plan_rule(
-            self.rule, run.inputs.param_types, self._size,
-            run.stratum.relations, first=False, orders=run.inputs.plans.orders,
-            tuning=self.tuning,
-        )  # fmt: skip
+        given = PlanInputs(self._size, run.inputs.plans.orders, self.tuning)
+        types, recursive = run.inputs.param_types, run.stratum.relations
+        plan = plan_rule(self.rule, types, given, recursive, first=False)
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return

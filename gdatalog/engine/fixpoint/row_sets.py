@@ -33,7 +33,8 @@ SEARCH = 40  # bytes for each row searched among known ones
 
 
 class SortedRows:
-    """The rows themselves; a caller needs no other copy."""
+    """A set of rows as sorted runs. It stores the rows themselves, so the caller needs no other
+    copy."""
 
     def __init__(self, width: int, ops: Ops) -> None:
         self.width = width
@@ -188,7 +189,8 @@ class SortedRows:
             return new
 
     def _add_wide_in(self, spill: Spill, rows: Columns) -> Columns:
-        """The same with all rows in files: joins ranges of both in memory."""
+        """Adds rows that are too wide to pack, with all rows in files: merges one range of rows
+        after the other in memory."""
         from gdatalog.storage.sorting import divided, rows_at_once, sort_spilled
 
         account, dtypes = current_watch().account, [np.dtype(np.int64)] * self.width
@@ -275,7 +277,7 @@ class RowBitmap:
         return fresh
 
 
-def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[Any]) -> Columns:
+def marked_rows(space: KeySpace, words: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
     """The rows that a bitmap marks, ascending, by compiled loops."""
     from gdatalog.codegen import native
     from gdatalog.codegen.helpers.bits import column_of_bits, count_bits

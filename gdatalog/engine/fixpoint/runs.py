@@ -219,8 +219,8 @@ class HashIndexes:
         self._complete[behind] = True
 
     def _fit(self, more: int, spare: int) -> bool:
-        """Whether all indexes, with this many more rows, take at most half of the free memory. If
-        not, plans read sorted indexes, which may lie in files."""
+        """Whether all indexes, with this many more rows, take at most half of the free memory.
+        Otherwise plans read sorted indexes, which may be in files."""
         return 2 * ROW_BYTES * more + self.nbytes <= spare
 
     def _add(self, key: tuple[tuple[int, ...], bool], block: Columns) -> None:

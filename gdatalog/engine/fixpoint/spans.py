@@ -1,4 +1,4 @@
-"""The values of a fixpoint's rows, as far as they can be known: ranges, spaces, groups, and initial
+"""What is known before a fixpoint of the values in its rows: ranges, spaces, groups, and initial
 rows.
 
 Values come from the initial rows, from columns of recursive atoms, and from the lists that bind a
@@ -51,8 +51,8 @@ def widen_by_rules(
     scope: Scope,
     unknown: Callable[[], Span | None],
 ) -> None:
-    """Widens the ranges of columns by what rules derive, until none changes. `unknown`: the range
-    of values of which nothing is known."""
+    """Widens the ranges of columns by the values that rules derive, until no range changes.
+    `unknown`: the range of a value that cannot be predicted."""
 
     def derived(expr: p.Expr, join: p.JoinPlan) -> Span | None:
         if isinstance(expr, p.Constant | p.Parameter):
@@ -83,7 +83,7 @@ def widen_by_rules(
 
 
 def _places(variable: str, join: p.JoinPlan) -> Iterator[tuple[p.TrieRef, int]]:
-    """The index levels in which a variable's values stand."""
+    """The index levels that hold a variable's values."""
     for step in join.steps:
         if isinstance(step, p.Join | p.Assign | p.Generate) and step.variable == variable:
             for part in step.participants:
@@ -317,7 +317,7 @@ class RowsByColumn:
     xp: Any = np
 
     def among(self, values: Array) -> Array:
-        """The starts of the rows of these values, a superset of its own."""
+        """Where the rows of each of these values start; they include all of `self.values`."""
         if len(values) == len(self.values):
             return self.starts
         xp = self.xp
@@ -345,13 +345,13 @@ class RowsByColumn:
         return RowsByColumn(self.values[first:last], self.starts[first : last + 1] - start, columns)
 
     def on(self, xp: Any) -> RowsByColumn:
-        """The same on a device, or on the host."""
+        """The same rows with arrays of a device, or of the host."""
         given = brought if xp is np else xp.asarray
         columns = {at: given(column) for at, column in self.columns.items()}
         return RowsByColumn(given(self.values), given(self.starts), columns, xp)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Arrays of the host, for a module cannot be sent."""
+        """Pickles the arrays of the host, because a module cannot be pickled."""
         here = self.on(np)
         return RowsByColumn, (here.values, here.starts, here.columns)
 

@@ -24,7 +24,7 @@ from gdatalog.engine.fixpoint.rounds import Rounds
 from gdatalog.engine.host_tries import too_large
 from gdatalog.plan import RulePlan
 from gdatalog.plan import stratum as st
-from gdatalog.plan.placement import Local, OnWorkers
+from gdatalog.plan.placement import OnWorkers
 from gdatalog.plan.tuning import (
     CONDITIONS,
     Bytes,
@@ -59,9 +59,9 @@ Run = Callable[[tuple[Stratum, StratumInputs], Collection[str]], Relations | Non
 
 
 def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = False) -> Ready:
-    """Plans a recursive stratum: on the CPU if it is not expected to fit the device, or did not fit
-    before; but where it was partitioned, first in rounds with bitmaps. `counted`: as for
-    `plan_stratum`."""
+    """Plans a recursive stratum. If it is not expected to fit the device, or did not fit before, it
+    runs on the CPU; a partitioned one first tries rounds with bitmaps on the device. `counted`: as
+    for `plan_stratum`."""
     ready, context = _planned(stratum, inputs, counted), inputs.context
     if context.device is CPU or context.cluster is not None:
         return ready
@@ -82,7 +82,7 @@ def plan_recursive(stratum: Stratum, inputs: StratumInputs, counted: bool = Fals
     room = context.memory, counted, rows, *sorted(context.scope.params.items())
 
     def smaller(size: int) -> Ready:
-        """The next of the plans, after recording that this one did not fit."""
+        """Records that this plan did not fit, and returns the next one."""
         made_of = {name: inputs.relation(name) for name in below}
         inputs.plans.note((room, size), stratum, made_of)
         return by_size(size + 1)
@@ -119,10 +119,9 @@ def _planned(stratum: Stratum, inputs: StratumInputs, counted: bool) -> Ready:
     # On this machine: on several devices if it is partitioned, or may become so.
     device, then = context.device, None if strategy.fallback is None else strategy.fallback.to
     shared = splits.shared if st.Partitioned in (type(strategy), type(then)) else None
-    here = Local(device.members[0] if shared is None else device.name, shared)
     later, first = tuple(plan for _, plan in planned), tuple(plan for _, plan in before)
-    names, place = stratum.relations, placed or here
-    plan = st.StratumPlan(names, True, strategy, later, first, rewrites, place)
+    where = device.members[0], shared, placed
+    plan = st.StratumPlan(stratum.relations, True, strategy, later, first, rewrites, *where)
     rules = tuple(rule for rule, _ in (*before, *planned))
     return Ready(plan, stratum, inputs, rules, RUNNERS)
 
@@ -170,8 +169,8 @@ def _in_place(run: StratumRun) -> InPlace | None:
 
 
 def _on_device(run: StratumRun, parts: SplitStratum | None) -> st.Strategy:
-    """Rounds on the CPU first, and on the device once rules have enough rows for launches: there
-    with bitmaps, if they apply to the rules."""
+    """Rounds on the CPU first, and on the device once rules have enough rows for launches; on the
+    device with bitmaps, if the rules allow them."""
     projections = () if parts is None else parts.notes
     rounds = st.SemiNaive(projections)
     bitmap = MarkedRounds(*over(parts, run.stratum, run.inputs))
@@ -227,8 +226,8 @@ def _projected(
 def _partitioned(strategy: st.Partitioned, ready: Ready) -> Relations | None:
     splits = PartitionedStratum(ready.stratum, ready.inputs)
     splits.split = Partitioning({key.relation: key.column for key in strategy.keys})
-    if isinstance(ready.plan.placement, Local):
-        splits.shared = ready.plan.placement.shared
+    if ready.plan.workers is None:
+        splits.shared = ready.plan.shared
     if not strategy.counted:
         return splits.run()
     counts = splits.counts()
@@ -257,7 +256,7 @@ RUNNERS: Runners = {
 def counted_relations(
     splits: PartitionedStratum, counts: Mapping[str, tuple[Array, Array]]
 ) -> Relations:
-    """The relations of counts: of each relation for each value of its key."""
+    """For each relation, the relation that counts its rows for each value of its key."""
     found = {}
     for name, rows in counts.items():
         schema = counts_of(splits.inputs.schemas[name], splits.columns[name])

@@ -1,8 +1,8 @@
 """One join of a recursive rule, which processes a relation's new rows round after round.
 
-It runs breadth-first until that has looked at more rows than compiling costs, and then in compiled
-loops, which test and set the dedup index and output only new rows. Another thread compiles them
-meanwhile; they run as soon as they are ready. Loops read growing relations from hash tries, which
+It runs breadth-first until it has looked at so many rows that compiled loops would have paid. Then
+it runs in compiled loops, which test and set the dedup index and output only new rows. Another
+thread compiles the loops meanwhile. Loops read growing relations from hash tries, which
 grow in place. A plan that reads other indexes of them runs for each combination of their runs
 (`runs.py`).
 """
@@ -35,6 +35,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import replace
 from gdatalog.storage.loop_tables import HashTrie
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -54,8 +55,8 @@ Grown = dict[TrieRef, HashTrie]
 
 
 class LoopsPay(Exception):
-    """Breadth-first has looked at as many rows as compiling costs. (Not `TooMany`, which ends a
-    join's own allowance.)"""
+    """Raised when breadth-first has looked at so many rows that compiling pays. (`TooMany` is for
+    the rows that one join may look at.)"""
 
 
 class Variant:
@@ -75,7 +76,7 @@ class Variant:
         self._begin()
 
     def _begin(self) -> None:
-        """Sets what belongs to the plan's join."""
+        """Sets the attributes that depend on the plan's join."""
         (self.join,) = self.plan.joins
         assert self.join.given is not None
         self.follows = self.join.given.relation  # whose new rows it processes
@@ -87,7 +88,7 @@ class Variant:
         # not compiled yet.
         self.loops: OrderedDict[object, PlanFunction] = OrderedDict()
         self.printed: dict[object, PrintedPlan] = {}
-        self.lasting: dict[int, Any] = {}  # its state over all rounds
+        self.lasting: dict[int, RowMarks] = {}  # its state over all rounds
         refs, tables = self.join.tries, self.run.tables
         # The numbers of the indexes of relations that the fixpoint changes, and these.
         self.numbers = tuple(at for at, ref in enumerate(refs) if ref.relation in tables)
@@ -103,8 +104,8 @@ class Variant:
         return self.run.deltas[self.follows].length
 
     def follow(self) -> tuple[list[Derived], RuleRound]:
-        """Processes the new rows; returns candidate rows and the metrics. Loops have already added
-        their rows to the relation; they are `new` if there are no others."""
+        """Processes the new rows; returns candidate rows and the metrics. Loops add their rows to
+        the relation themselves."""
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
         before = Costs() if self.report is None else time_spent()

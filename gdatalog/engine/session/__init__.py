@@ -1,6 +1,6 @@
-"""A session: texts, prepared programs, and the evaluation of what is asked.
+"""Sessions: a text, its prepared program, and the evaluation of its requests.
 
-Here are the settings that force the engine's choices, their defaults, and the parsing of options.
+This module has the settings that force the engine's choices, and parses options.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Knobs:
 
     `strategy`: the executor. `threads`: the threads of compiled loops. `intersect`, for tests: one
     algorithm for intersecting lists, "leapfrog", "merge", "mark" or "recode"; "plain" excludes the
-    last two. `tile`: the lanes of a GPU that share a subtree; 0: by the lengths of lists.
+    last two. `tile`: the lanes of a GPU that share a subtree; 0: chosen by the lengths of lists.
     `dead_variables`: splitting rules where a variable is last used. `split`: partitioned recursion.
     `dedup`: the index that finds a fixpoint's new rows, sorted runs, a bitmap or a hash set.
     `magic_sets`: evaluating only what a query's constants need. `spread`: running on a cluster;

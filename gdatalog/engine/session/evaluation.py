@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
@@ -63,7 +62,7 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
     asked: Collection[str] = ()  # the relations that will be requested
-    # Called with relations that are not read again, if this is the last call.
+    # Frees a relation that is not read again; None if later calls may read it.
     let_go: Callable[[str], None] | None = None
     checked: Checked = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class Evaluation:
     _gone: set[str] = field(default_factory=set)  # relations that were freed
 
     def __post_init__(self) -> None:
-        # All strings of the program are in the table before anything reads their ranks.
+        # Intern all strings of the program first: new ones change the ranks of strings.
         scope = self.context.scope
         self.text.intern(scope.symbols)
         for value in scope.params.values():
@@ -149,7 +148,7 @@ class Evaluation:
         needed = self.needed(wanted)
         for name in sorted(needed & self.checked.unbound.keys()):
             raise self.checked.unbound[name]
-        if self.let_go is None:  # else each is read when its time comes, because it will go
+        if self.let_go is None:  # otherwise each is read just before its first reader runs
             self._take_given(needed)
         counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
@@ -193,7 +192,7 @@ class Evaluation:
         for stratum in waiting if len(waiting) > 1 else ():
             ready = self._ready[stratum.relations] = self.planned(stratum)
             if ready.run is not None:
-                # The rule itself reports what does not fit, or counts in another way.
+                # If memory is short, the rule's own run reports it or counts in another way.
                 with suppress(MemoryError), context.limits.account.restoring(MemoryError):
                     ready.run.compile_ahead()
 
@@ -271,7 +270,7 @@ class Evaluation:
         limits = tuple(self.context.limit_sizes.get(name) for name in stratum.relations)
         return MadeOf(schemas, stratum.rules, facts, self._values_of(used), limits)
 
-    def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
+    def _values_of(self, params: Collection[str]) -> tuple[object, ...]:
         """The values with their types, because 1 = 1.0 = True in Python."""
         types, given = self.checked.param_types, self.context.scope.params
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
@@ -322,7 +321,7 @@ class Evaluation:
         return news if monotone(stratum, changed, news.rules) else None
 
     def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
-        """The rows that were added to a relation without rules: data and facts."""
+        """The rows that were added to a relation as data or facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
@@ -374,7 +373,7 @@ class Evaluation:
         return relations
 
     def _of_counts(self, reader: Stratum) -> Relations:
-        """Evaluates a stratum over counts. The CPU reads the few numbers."""
+        """Evaluates a stratum that reads counts; on the CPU if they are few."""
         inputs, context = self.inputs(), self.context
         read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
         few = context.tuning.device_from
@@ -388,7 +387,7 @@ class Evaluation:
     # ----------------------------------------------------------------------------------- facts
 
     def _seeds(self, name: str) -> list[Derived]:
-        """The rows that a relation has without rules: its data and facts."""
+        """The rows of a relation that no rule derives: its data and facts."""
         seeds: list[Derived] = []
         stored = self.stored.get(name)
         if stored is not None and self.context.cluster is not None and lies_away(stored):

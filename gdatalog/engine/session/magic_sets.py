@@ -1,7 +1,7 @@
 """Answers by magic sets: evaluates the rewritten program where that pays.
 
-It reads results that are cached, or will be computed in full anyway. Relations that hold only a
-part of others live for one call and are not cached.
+The rewritten program reads results that are cached or that the text computes in full anyway.
+Relations that hold only a part of others live for one call and are not cached.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def answer(
 
 
 def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
-    """The evaluation of the part of a relation that is needed; None without magic sets."""
+    """An evaluation of only the needed part of a relation; None if magic sets are not used."""
     rewritten = rewritten_for(evaluation, name, whole)
     if rewritten is None or rewritten.text is None:
         return None

@@ -1,13 +1,13 @@
-"""A cache of parsed, checked and planned programs, whose constants are computed beforehand.
+"""Caches parsed, checked and planned programs, and folds constants.
 
-A cached text reaches its executor directly if its inputs are unchanged. The checks depend on the
+A text is parsed, checked and planned once while its inputs stay the same. The checks depend on the
 statements, the database's rules, the schemas of its data, and the types of parameters. A plan
-depends on the relations whose statistics the planner read: the same ones or, if they are small,
-others with the same rows.
+depends on the relations whose statistics the planner read. If they are small, it also serves other
+relations with the same rows.
 
-Constants are computed before rules are planned: `x < 3600 * 24` becomes a comparison with a
-constant, whose selectivity the planner can estimate. Expressions that fail, warn or create a string
-stay and are computed where the rule runs.
+Constant expressions are evaluated before rules are planned: `x < 3600 * 24` becomes a comparison
+with a constant, whose selectivity the planner can estimate. Expressions that fail, warn or create a
+string stay in the rule, which evaluates them when it runs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
 from gdatalog.planner.normalise import Normaliser
-from gdatalog.planner.order import Looked, Params, RelationStatistics, Statistics
+from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field, replace
+from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
@@ -44,36 +45,36 @@ from gdatalog.storage.table import Array
 from gdatalog.threads import uncollected
 from gdatalog.values import ParamType, TypeName, Value
 
-# Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
-# statements are counted each time.
+# The most characters of the texts of cached programs. A character takes about 40 bytes; statements
+# that the database keeps count for each text that is checked with them.
 CHECKED = 4_000_000
-SHIFT = 10  # a factor in the number of rows: beyond it a plan is made again
-SIMILAR = 4  # plans of one rule, for parameters of different selectivity
-LIKE = 8  # a factor in selectivity: within it one plan serves both
-MOST_FACTS = 4096  # of strata over certain relations
-LONGEST = 20_000  # characters of a text: longer ones hold data and are hardly repeated
+SHIFT = 10  # a rule is planned again when a number of rows has changed by this factor
+SIMILAR = 4  # cached plans of one rule, for parameters of different selectivity
+LIKE = 8  # parameters share a plan if their selectivity differs by at most this factor
+MOST_FACTS = 4096  # cached facts about strata
+LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
 Splitting = Callable[[RelationOf], SplitStratum | None]
-# Relations by name, and what tells others with the same rows, where there are few.
+# Relations by name; those with few rows have a fingerprint, which others with the same rows share.
 Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
 # A rule's plan, the relations that it was made of, and the selectivity of its parameters.
 PreparedPlan = tuple[RulePlan, Held, tuple[Looked, ...]]
 
 
 class Plans:
-    """The plans of a checked program's rules, while their relations are the same."""
+    """Caches the plans of a checked program's rules until their relations change."""
 
     def __init__(self, orders: Orders | None = None) -> None:
         """`orders`: cached variable orders of the database."""
         self.orders = orders or Orders()
-        # By identity, of rules and strata that are held here so that no other gets theirs.
+        # By ids of rules and strata. The values hold these objects, so that no other gets the id.
         self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         self._facts: Recent[tuple[Stratum, Held]] = Recent(MOST_FACTS)  # of strata
-        # Rules and strata in other words, by what they are made of.
+        # Rewritten rules and strata, by the rewriting and the ids of the original rules.
         self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
     def rewritten(
@@ -89,7 +90,8 @@ class Plans:
     def parted(
         self, stratum: Stratum, way: str, relation: RelationOf, make: Splitting
     ) -> SplitStratum | None:
-        """Caches a stratum's split rules while they are equal; `make` looks up relations."""
+        """Returns a stratum's split rules; the same objects while they stay equal, so that they are
+        planned once. `make` looks up relations."""
         known = self._parted.get((id(stratum), way))
         if known is not None and _same(known[1], relation):
             return known[2]
@@ -108,23 +110,23 @@ class Plans:
         rule: CheckedRule,
         first: bool,
         relation: RelationOf,
-        make: Callable[[RelationOf, Params], RulePlan],
-        values: Mapping[str, Any],
+        make: Callable[[RelationOf, list[Looked]], RulePlan],
+        values: Mapping[str, Value],
         scans: int | None = None,
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` looks up relations.
 
-        `scans`: the least number of rows of a relation that the plan scans. Parameters with other
-        values share a plan if their selectivity is similar.
+        `scans`: the plan scans relations of at least this many rows. Parameters with other values
+        share a plan if their selectivity is similar.
         """
         _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
         plans[:] = [known for known in plans if _same(known[1], relation)]
-        for plan, _, looked in plans:
-            if all(_alike(each, relation, values) for each in looked):
+        for plan, _, before in plans:
+            if all(_alike(each, relation, values) for each in before):
                 return plan
-        params = Params(values)
-        made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
-        plans.append((plan, made_of, tuple(params.looked)))
+        looked: list[Looked] = []
+        made_of, plan = _looking(relation, [rule], lambda look: make(look, looked))
+        plans.append((plan, made_of, tuple(looked)))
         del plans[:-SIMILAR]
         return plan
 
@@ -156,8 +158,8 @@ class Plans:
         return plan
 
     def holds(self, fact: Hashable, stratum: Stratum, relation: RelationOf) -> bool:
-        """Whether a fact about a stratum was noted over the same relations: that their keys need no
-        dictionary, or that a recursion did not fit a device."""
+        """Whether `note` recorded a fact about a stratum over the same relations: that their keys
+        need no dictionary, or that a recursion did not fit a device."""
         known = self._facts.get((fact, id(stratum)))
         return known is not None and _same(known[1], relation)
 
@@ -169,10 +171,9 @@ def _held(relations: Mapping[str, Relation]) -> Held:
     return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
 
 
-def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
+def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:
     """Whether parameter values have a selectivity similar to those of the cached plan."""
-    params = Params(values)
-    bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
+    bounds = [(op, known_value(bound, values)) for op, bound in looked.bounds]
     statistics = relation(looked.relation).statistics
     now = statistics.within(looked.column, [(op, v) for op, v in bounds if v is not None])
     pairs = zip(looked.shares, now, strict=True)
@@ -180,8 +181,8 @@ def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> b
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:
-    """Whether the relations are the same, or have been computed again with the same rows, as a
-    text's own relations and magic sets are, which live for one call."""
+    """Whether the relations are the same objects, or have the same rows. A text's own relations and
+    magic sets live for one call, so each call computes them again."""
     for name, held, fingerprint in made_of:
         found = relation(name)
         if held() is not found and (fingerprint is None or found.store.fingerprint != fingerprint):
@@ -209,11 +210,11 @@ def _looking(
 
 @dataclass(slots=True)
 class CheckedText:
-    """A checked program, and what else is known of it. `validity`: that of the statements that the
+    """A checked program, and caches that belong to it. `validity`: that of the statements that the
     database keeps."""
 
     checked: Checked
-    texts: Sequence[object] = ()  # what its key names by identity, so that they live on
+    texts: Sequence[object] = ()  # the objects whose ids are in its cache key, to keep them alive
     validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
     rewritten: dict[Hashable, Any] = field(default_factory=dict)  # by `engine.magic_sets`
@@ -234,29 +235,27 @@ class CheckedText:
 
 @dataclass(slots=True)
 class Prepared:
-    """A database's cache of recent texts."""
+    """A database's caches of recent texts and lists, and of files. `files`: the newest version of
+    each, by reading options; `unions`: the relations of several files, so that views stay fresh."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
     orders: Orders = field(default_factory=Orders)
+    files: dict[tuple[object, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[parts.Version, ...], Relation]] = field(default_factory=dict)
     _over: tuple[object, object] = (None, None)
     _seen: Recent[Any] = field(default_factory=Recent)
 
     def seen(self, texts: object, known: object) -> Recent[Any] | None:
-        """What is known of texts over these rules and the schemas of stored relations, told by
-        identity. What was known over others is forgotten."""
+        """The cache of texts over these rules and these schemas of stored relations, the same
+        objects as in the last call. For other objects it starts empty."""
         if known is None:
             return None
         if self._over[0] is not texts or self._over[1] is not known:
             self._over, self._seen = (texts, known), Recent()
         return self._seen
-
-    def clear(self) -> None:
-        caches = self.texts, self.programs, self.validities, self.lists, self._seen, self.orders
-        for each in caches:
-            each.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """Parses a text; returns its program and warnings."""
@@ -279,7 +278,7 @@ class Prepared:
         unread: Mapping[int, Error],
     ) -> CheckedText:
         """Checks a text with the statements that the database keeps, those of `outlines`. The cache
-        identifies both by identity.
+        key has the ids of both.
 
         `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
         cannot be read.
@@ -310,7 +309,7 @@ def parts_of(rule: CheckedRule) -> Iterator[Node]:
     return chain(walk(rule.head), () if rule.body is None else walk(rule.body))
 
 
-# ------------------------------------------------------------------ constants are computed
+# ------------------------------------------------------------------------ constant folding
 
 
 def folded(checked: Checked) -> Checked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from gdatalog.records import dataclass
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 
-# A relation that was read: a lower one, by name, or the data of one with rules.
+# A relation that a stratum reads: a lower one (False), or the data of one of its own (True).
 Read = tuple[str, bool]
+
+Item = TypeVar("Item")
 
 # Rows up to which recomputed relations are compared with old ones.
 COMPARED = 1 << 21
@@ -35,7 +37,7 @@ class MadeOf:
     schemas: tuple[Schema, ...]
     rules: tuple[CheckedRule, ...]
     facts: tuple[FactList, ...]  # of each relation
-    params: tuple[Any, ...]  # name, type and value of those that are used
+    params: tuple[object, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
 
 
@@ -96,12 +98,12 @@ def news_since(
             return None
         if count:
             rows[read] = since
-    # New: data added to relations with rules. Relations that only new rules read have no new rows.
+    # The first data of an own relation is new. Relations that only new rules read have no new rows.
     rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
     return News(rules, tuple(added or () for added in facts), rows)
 
 
-def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _added(before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] | None:
     """What was added; None if anything was removed."""
     if now[: len(before)] == before:
         return now[len(before) :]
@@ -136,10 +138,8 @@ def settled(before: Relation, now: Relation) -> Relation:
     return now.coming_from(before, [now.part(np.flatnonzero(~known))])
 
 
-# The last reader of each relation, while a program runs to its end.
-#
-# The outputs of such a program are known before it starts. Other relations are freed after the
-# last stratum that reads them.
+# The last reader of each relation, for a program whose outputs are known before it starts: the
+# evaluation frees other relations after the last stratum that reads them.
 
 
 class LastUse:

@@ -20,7 +20,6 @@ from gdatalog.engine.context import ExecutionContext, Wanted
 from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import (
     Afar,
-    FilesRead,
     GivenList,
     Inputs,
     Source,
@@ -33,7 +32,7 @@ from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import Outline, ProgramTexts, Stated, nodes_of
+from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
@@ -57,10 +56,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SeenText:
-    """A text as it was checked, and the files that it reads. `rules`: the statements that the
-    database would keep; `asking`: its queries and outputs."""
+    """A checked text, and the files that it reads. `rules`: the statements that the database would
+    keep; `asking`: its queries and outputs."""
 
-    program: Program  # named by its identity, so that it lives on
+    program: Program  # its id is in the cache key, so it must stay alive
     rules: tuple[s.Statement, ...]
     asking: tuple[s.Statement, ...]
     outline: Outline
@@ -78,8 +77,8 @@ def _asks(statement: s.Statement) -> bool:
 class Session:
     """One text over the content of a database.
 
-    `context` is given without parameters and `.limitsize`s, which are the text's own. `policy`: the
-    files that it may use. `warn`: receives cautions.
+    The caller's `context` has no parameters and `.limitsize`s: the session adds those of its text.
+    `policy`: the files that the text may use. `warn`: receives cautions.
     """
 
     stored: Mapping[str, Relation]
@@ -90,15 +89,14 @@ class Session:
     folders: Folders
     warn: Callable[[Caution], None]
     remembered: Memory
-    read: FilesRead
     prepared: Prepared
     params: Mapping[str, Any] = field(default_factory=dict)
-    lasting: bool = False  # whether the database keeps the text's rules: then results are cached
-    whole: bool = True
-    ends: bool = False  # whether only the text's own requests are made
-    known: Mapping[str, Schema] | None = None  # of what is stored, if the caller keeps them
+    lasting: bool = False  # whether the database keeps the text's rules, and caches their results
+    whole: bool = True  # whether the text is complete: then a relation without data is a mistake
+    ends: bool = False  # whether no call follows the text's own requests
+    known: Mapping[str, Schema] | None = None  # the schemas of `stored`, if the caller has them
     seen: SeenText = field(init=False)
-    stated: Stated = field(init=False)
+    own: Outline | None = field(init=False)  # of the text, until the database keeps it
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
@@ -127,12 +125,12 @@ class Session:
             if before is not None and not found.sources:  # files may change
                 before.put(key, found)
         self.seen, self.text, self.checked = found, found.text, found.text.checked
-        self.stated = Stated(self.texts, found.outline)
+        self.own = found.outline
         made = partial(list_relation, self.params, symbols, self.prepared.lists)
         lists = {name: partial(made, values) for name, values in self.checked.lists.items()}
         schemas, policy, warn = self.checked.schemas, self.policy, self.warn
         self.inputs = Inputs(
-            self.stored, found.sources, schemas, symbols, policy, self.read, remote, warn, lists
+            self.stored, found.sources, schemas, symbols, policy, self.prepared, remote, warn, lists
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything reads the ranks of strings
@@ -141,7 +139,7 @@ class Session:
         self.evaluation = self._evaluation(self.inputs)
 
     def _check(self, types: Mapping[str, ParamType], remote: Afar) -> SeenText:
-        """Checks the text with all that the database has."""
+        """Checks the text together with the database's rules and schemas."""
         program, context = self.program, self.context
         outline = Outline.of(program.statements)
         kept = self.texts.seen()
@@ -154,7 +152,7 @@ class Session:
         decls = [each for each in (*self.texts.outline(), *said) if isinstance(each, s.Decl)]
         declared = {name for decl in decls for name in decl.names}
         symbols = context.scope.symbols
-        early = Inputs({}, sources, {}, symbols, self.policy, self.read, remote, self.warn)
+        early = Inputs({}, sources, {}, symbols, self.policy, self.prepared, remote, self.warn)
         own = set(map(id, said))
         unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():
@@ -189,7 +187,7 @@ class Session:
             raise
 
     def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as a database keeps them: lists are copied, because they may change."""
+        """The parameters that the database keeps: copies of lists, which the user may change."""
         read = self.params
         return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
 
@@ -225,7 +223,7 @@ class Session:
                 return False
             return lasting or own.isdisjoint(names)
 
-        let_go, facts = stored.let_go if ends else None, self.stated.facts
+        let_go, facts = stored.let_go if ends else None, partial(self.texts.facts, own=self.own)
         known = self.remembered
         return Evaluation(self.context, text, stored, facts, known, keep, asked, let_go)
 
@@ -238,7 +236,7 @@ class Session:
             for name, sources in inputs.sources.items()
             if name not in others
             and name in self.checked.schemas
-            and not self.stated.facts(name)
+            and not self.texts.facts(name, self.own)
             and all(directive.path is None for directive, _ in sources)
         }
 
@@ -246,6 +244,10 @@ class Session:
     def validity(self) -> Validity:
         """Which of the statements that the database keeps are valid."""
         return self.text.validity
+
+    def kept_in(self, texts: ProgramTexts) -> None:
+        """Called when the database keeps the text's rules: they are among these texts now."""
+        self.texts, self.own, self.evaluation.facts = texts, None, texts.facts
 
     def kept_outline(self) -> Outline:
         """What the checks see of the statements that the database would keep."""
@@ -316,8 +318,8 @@ class Session:
     def relation(
         self, name: str, limit: int | None = None, most_rows: int | None = None
     ) -> Relation:
-        """A relation, or at most `limit` rows; an error as soon as it is known to have more than
-        `most_rows`."""
+        """Returns a relation, or at most `limit` of its rows. Raises an error as soon as it finds
+        more than `most_rows`."""
         cause = self.validity.broken.get(name)
         if cause is not None:
             raise cause.error_for(name)
@@ -340,9 +342,9 @@ class Session:
 
     def said(self, name: str) -> int | None:
         """The number of rows of a relation that has only kept facts."""
-        if name in self.inputs or name in self.evaluation._home or self.stated.own is not None:
+        if name in self.inputs or name in self.evaluation._home or self.own is not None:
             return None
-        return self.stated.texts.rows(name, self.checked.schemas[name].types)
+        return self.texts.rows(name, self.checked.schemas[name].types)
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:
@@ -361,7 +363,8 @@ class Session:
             ahead.stop()
 
     def done_by(self, before: int) -> str:
-        """The device or the cluster's workers that ran the work after this many spread rules."""
+        """Who ran the rules since the metrics counted `before` rules on a cluster: the device, or
+        the cluster's workers."""
         metrics = self.context.metrics
         if metrics.spread == before:
             return self.context.device.name

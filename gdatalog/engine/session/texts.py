@@ -1,8 +1,8 @@
-"""The texts whose rules a database keeps, in order, and those of their facts that checks need.
+"""The texts that a database keeps, in order, and the statements of them that the checks read.
 
-Facts come one by one, and checking all earlier ones each time would take quadratic time. So of all
-facts of one shape (relation and argument types) the checks see only the first, because the others
-add nothing. Adding a text does not copy the others: `ProgramTexts` are a prefix of a log that only
+Users add facts one by one, and checking all earlier facts each time would take quadratic time. So
+the checks read only the first fact of each shape (relation and argument types): the others add
+nothing. Adding a text does not copy the others: `ProgramTexts` is a prefix of a log that only
 grows.
 """
 
@@ -20,14 +20,15 @@ from gdatalog.records import dataclass, field, replace
 
 
 class FactList(Collection[Atom]):
-    """A prefix of a list of facts that may grow; a longer prefix is recognised at once."""
+    """A prefix of a list of facts that may grow. Two prefixes of one list compare in constant
+    time."""
 
     __slots__ = ("_atoms", "_end", "params")
 
     def __init__(
         self, atoms: Sequence[Atom], params: Collection[str] = (), end: int | None = None
     ) -> None:
-        """`params`: the names of parameters in them, and perhaps of others."""
+        """`params`: the names of all parameters in the facts, and perhaps of others."""
         self._atoms = atoms
         self._end = len(atoms) if end is None else end
         self.params = params
@@ -64,12 +65,13 @@ NO_FACTS = FactList(())
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the checks see of a text: all of it except facts that an earlier one stands for."""
+    """The `statements` of a text that the checks read: all except facts of an earlier fact's
+    shape."""
 
     statements: tuple[Statement, ...]
-    facts: Mapping[str, Sequence[Atom]]  # including redundant ones
+    facts: Mapping[str, Sequence[Atom]]  # all facts, by relation
     shapes: Mapping[tuple[str, Shape], None]
-    plain: bool  # it has only redundant facts
+    plain: bool  # whether the text has only facts
 
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
@@ -152,16 +154,16 @@ class Log:
     keys: list[str] = field(default_factory=list)
     kept: list[KeptRules] = field(default_factory=list)
     at: dict[str, int] = field(default_factory=dict)  # the position of a key's text
-    seen: list[int] = field(default_factory=list)  # the texts that the checks see
-    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first occurrence
-    names: dict[str, int] = field(default_factory=dict)  # of relations; first met there
-    facts: dict[str, list[Atom]] = field(default_factory=dict)
-    homes: dict[str, list[int]] = field(default_factory=dict)  # the texts that mention a name
-    kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
-    params: dict[str, set[str]] = field(default_factory=dict)  # in them
-    _first: dict[Atom, int] = field(default_factory=dict)  # the text with a fact's first occurrence
+    seen: list[int] = field(default_factory=list)  # the texts that the checks read
+    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # the first text with each
+    names: dict[str, int] = field(default_factory=dict)  # the first text that names a relation
+    facts: dict[str, list[Atom]] = field(default_factory=dict)  # by relation
+    homes: dict[str, list[int]] = field(default_factory=dict)  # the text of each of these facts
+    kinds: dict[str, list[Shape]] = field(default_factory=dict)  # the shapes of these facts
+    params: dict[str, set[str]] = field(default_factory=dict)  # the parameters in these facts
+    _first: dict[Atom, int] = field(default_factory=dict)  # the first text with each fact
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
-    _noted: int = 0  # the number of texts whose facts are in these two
+    _noted: int = 0  # the number of texts whose facts are in `_first` and `_new`
 
     def add(self, key: str, kept: KeptRules) -> None:
         at, outline = len(self.keys), kept.outline
@@ -262,7 +264,7 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return self.log.names.get(name, self._length) < self._length
 
     def repeats(self, key: str, text: Sequence[Statement]) -> bool:
-        """Whether a text of facts only is there already."""
+        """Whether the key has this very text already, and the text has only facts."""
         if key not in self:
             return False
         kept = self[key]
@@ -274,16 +276,16 @@ class ProgramTexts(Mapping[str, KeptRules]):
         return [s for kept in self.log.kept[: self._length] for s in kept.statements]
 
     def seen(self) -> list[KeptRules]:
-        """The texts that the checks see: those with more than redundant facts."""
+        """The texts that the checks read: those with other statements, or facts of a new shape."""
         seen = self.log.seen
         return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
 
     def outline(self) -> Iterable[Statement]:
-        """What the checks see of them."""
+        """The statements that the checks read."""
         return (statement for kept in self.seen() for statement in kept.outline.statements)
 
     def says_all(self, outline: Outline) -> bool:
-        """Whether the facts of these texts cover all of a text."""
+        """Whether a text has only facts, and these texts have facts of all their shapes."""
         shapes = self.log.shapes
         return outline.plain and all(
             shapes.get(shape, self._length) < self._length for shape in outline.shapes
@@ -291,15 +293,17 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     # ---------------------------------------------------------------------------------- facts
 
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation."""
-        atoms = self.log.facts.get(name)
-        if atoms is None:
-            return NO_FACTS
-        end = len(atoms)
-        if self._length < len(self.log.keys):
-            end = bisect_left(self.log.homes[name], self._length)
-        return FactList(atoms, self.log.params[name], end)
+    def facts(self, name: str, own: Outline | None = None) -> FactList:
+        """The facts of a relation, followed by those of a text that is not kept, if given."""
+        atoms, there = self.log.facts.get(name), NO_FACTS
+        if atoms is not None:
+            end = len(atoms)
+            if self._length < len(self.log.keys):
+                end = bisect_left(self.log.homes[name], self._length)
+            there = FactList(atoms, self.log.params[name], end)
+        if own is None or name not in own.facts:
+            return there
+        return FactList([*there, *own.facts[name]], {*there.params, *own.params(name)})
 
     @property
     def number_of_facts(self) -> int:
@@ -314,18 +318,3 @@ class ProgramTexts(Mapping[str, KeptRules]):
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
-
-
-@dataclass(slots=True)
-class Stated:
-    """The facts that a program sees: those of kept texts, and its own until they are kept too."""
-
-    texts: ProgramTexts
-    own: Outline | None
-
-    def facts(self, name: str) -> FactList:
-        """The facts of a relation."""
-        there = self.texts.facts(name)
-        if self.own is None or name not in self.own.facts:
-            return there
-        return FactList([*there, *self.own.facts[name]], {*there.params, *self.own.params(name)})

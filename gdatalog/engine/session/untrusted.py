@@ -66,7 +66,7 @@ def waits_too_long(text: str) -> bool:
 
 
 def check_program(program: s.Program, texts: ProgramTexts, folders: Folders) -> None:
-    """Rejects a program that names a file or is too large, given the `texts` that are kept."""
+    """Rejects a program that names a file, or is too large together with the kept `texts`."""
     errors: list[Error] = []
     own = Outline.of(program.statements)
     count = sum(max(1, len(names_of(statement))) for statement in texts.outline())

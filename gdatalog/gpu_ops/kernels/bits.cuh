@@ -1,5 +1,5 @@
-// Local recoding: the values of a list become positions, and the lists below them rows of bits. The
-// GPU version of codegen/helpers/bits.py.
+// Local recoding: the values of a list become positions, and the lists of their children rows of
+// bits. The GPU version of codegen/helpers/bits.py.
 //
 // Row j belongs to the list's j-th value. It has one bit for each value of the list, in words of 64
 // bits: `words = (n + 63) / 64` words. Rows are stored one after the other in one array.
@@ -87,7 +87,7 @@ DEVICE u64 between(i64 word, i64 low, i64 high) {
     return end < 64 ? from & ~(ALL_BITS << end) : from;
 }
 
-// How many bits two rows have in common, or one row has; called by one lane.
+// The number of bits that two rows have in common, or that one row has; called by one lane.
 template <class A, class B>
 DEVICE i64 count_and(A a, i64 i, B b, i64 j, i64 words) {
     int n = 0;
@@ -119,7 +119,7 @@ DEVICE i64 count_row_shared(Tile<N> t, A a, i64 i, i64 words) {
 
 // ------------------------------------------------------------------------------------ recoding
 
-// Fills a row by one lane, word by word in the order of the common values.
+// One lane fills a row, word by word, in the order of the common values.
 template <class L, class C, class R>
 DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop, R rows, i64 row) {
     i64 at = 0;  // words before it are written
@@ -138,8 +138,8 @@ DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop
     }
 }
 
-// Fills a row with many more children than the list is long: the list's values are searched among
-// the children, N at a time, and a ballot gives N bits of the row.
+// Fills a row if there are far more children than values of the list. Searches for the list's
+// values among the children, N at a time; a ballot gives N bits of the row.
 template <int N, class L, class C, class R>
 DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
                                R rows, i64 row) {
@@ -210,7 +210,7 @@ DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step
     }
 }
 
-// From this ratio of children to the list's length on, the list's values are searched instead.
+// With this ratio of children to the list's length, or more, search for the list's values instead.
 constexpr i64 MANY = 2;
 
 // Fills the rows of a list: row j has a bit for each value that is a child of value j in a trie.

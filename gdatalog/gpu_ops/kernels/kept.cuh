@@ -1,9 +1,9 @@
-// What the lists of the two ends of each edge have in common, for all edges: first how many values,
-// then these, behind each other in the order of the edges. A tile takes an edge at a time.
+// Intersects the lists of the two ends of each edge: a first launch counts the common values, a
+// second one writes them, one edge after the other. A tile takes one edge at a time.
 //
-// ROOT, EDGE, OFFSET: the types of the edges' two columns, and of where the first one's begin.
-// A_ROOT, A_OFFSET, A_VALUE and B_...: those of the lists of the two ends. VALUE: of what is
-// kept.
+// The including source defines these types. ROOT, EDGE, OFFSET: of the edges' two columns, and of
+// the offsets of the second. A_ROOT, A_OFFSET, A_VALUE and B_...: the same for the lists of the two
+// ends. VALUE: of the common values.
 #include "lists.cuh"
 
 // The list of a root's value: where it begins and ends in its level; empty without the value.

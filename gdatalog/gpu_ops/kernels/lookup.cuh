@@ -1,7 +1,8 @@
-// Searches for one value each, in a list of its own or all in one list; and the rows of tiles.
+// Searches for values, each in a list of its own or all in one list; and finds the rows of tiles.
 //
-// The types of: VALUE, the lists' values; OFFSET, the lists' starts; PARENT, the lists' numbers;
-// SOUGHT, the values searched; PLACE, the positions found (-1 if absent).
+// The including source defines these types. VALUE: of the lists' values. OFFSET: of the lists'
+// starts. PARENT: of the lists' numbers. SOUGHT: of the values to search for. PLACE: of the
+// positions found (-1 if absent).
 #include "search.cuh"
 
 #ifndef VALUE

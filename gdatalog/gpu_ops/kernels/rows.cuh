@@ -1,6 +1,7 @@
 // The rows that passed a test, and the rows that a bitmap marks.
 //
-// The types of: PLACE, the index of a row; OUT, a column of the rows that are marked.
+// The including source defines these types. PLACE: of the index of a row. OUT: of a column of
+// marked rows.
 #include "search.cuh"
 
 #ifndef PLACE
@@ -29,10 +30,10 @@ KERNEL(survivors)(ARRAY(const u8) mask, ARRAY(PLACE) found, ARRAY(i64) state, i6
     }
 }
 
-// A bit of a bitmap has the number of a row in a box of values. A warp takes RUN words at a time.
+// A bit's position is the number of a row in a box of values. A warp takes RUN words at a time.
 #define RUN 32
 
-// How many bits are set in each run of words.
+// The number of set bits in each run of words.
 KERNEL(count_marks)(ARRAY(const i64) marks, ARRAY(i64) counts, i64 words) {
     const u32 all = 0xFFFFFFFFu;
     const i64 lane = thread_of_block() & 31, runs = (words + RUN - 1) / RUN;

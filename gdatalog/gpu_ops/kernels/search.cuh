@@ -1,4 +1,4 @@
-// Expansion of a level: searches in sorted lists, the row of an entry, and compaction of entries.
+// Building blocks of a level's expansion: searches in sorted lists, compaction, load balancing.
 #pragma once
 #include "prelude.cuh"
 
@@ -78,7 +78,7 @@ DEVICE i64 next_tile(A state) {
     return taken[0];
 }
 
-// How many entries earlier tiles keep; called by all lanes of one warp.
+// The number of entries that earlier tiles keep; called by all lanes of one warp.
 template <class A>
 DEVICE i64 kept_before(A state, i64 tile) {
     const u32 all = 0xFFFFFFFFu;
@@ -140,10 +140,11 @@ DEVICE void places_of_kept(K keep, T to, A state, i64 tile, i64 end) {
 
 // ---------------------------------------------------------------------------------- load balancing
 //
-// This finds the row of each entry, for rows with lists of any lengths.
+// Finds the row of each entry, for rows with lists of any lengths.
 //
 // `ends` is the running sum of the lengths. First, one thread for each tile finds the row in which
-// the tile begins. Then each entry searches the rows of its tile, whose ends are in the L1 cache.
+// the tile begins. Then a thread for each entry searches the rows of its tile, whose ends are in
+// the L1 cache.
 
 // The row of an entry of the tile. With a single tile there are no cuts.
 template <class E, class C>

@@ -7,8 +7,8 @@
 #include "lists.cuh"
 #include "work.cuh"
 
-// Larger counts are left to exact code. The sum of two numbers up to this fits into 64 bits, so the
-// next addition sees that the count has become too large.
+// The CPU computes larger counts exactly. The sum of two counts up to this one fits into 64 bits,
+// so that the next addition notices a count that has become too large.
 constexpr i64 MOST_COUNTED = 4000000000000000000;
 
 // Clears the table; returns 0, the number of keys with a count.
@@ -35,7 +35,7 @@ DEVICE i64 add_tally(Tile<N> t, Array<T> counts, V values, i64 length, bool yes,
     return length + bits_of(news);
 }
 
-// From this many values of a list per key on, the keys are looked up in the list.
+// With this many values of a list per key, or more, the keys are looked up in the list.
 constexpr i64 FAR = 8;
 DEVICE bool few_keys(i64 low, i64 high, i64 keys) { return high - low > FAR * keys; }
 
@@ -58,21 +58,22 @@ DEVICE i64 sum_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi,
     return sum;
 }
 
-// Adds to a count of all tiles.
+// Adds to a count that all tiles share.
 template <class C>
 DEVICE void add_local(C counts, i64 at, i64 amount, int& trouble) {
     const i64 had = atomic_add(counts, at, amount);
     if (amount > 1 && had > MOST_COUNTED) trouble = OVERFLOWED;
 }
 
-// A lane's sum of counts, which is added to those of the other lanes.
+// Adds to a lane's sum of counts, which is later added to those of the other lanes.
 DEVICE i64 add_checked(i64 sum, i64 amount, int& trouble) {
     if (sum > MOST_COUNTED / 64 || amount > MOST_COUNTED / 64) trouble = OVERFLOWED;
     return sum + amount;
 }
 
-// Counts each common value of two lists: at its position in the first (1), in the second (2), or at
-// its key (4), by the bits of `WHERE`. Returns this lane's share of how many there are.
+// Adds one for each common value of two lists to an array of counts. The bits of `WHERE` say where:
+// at the value's position in the first list (1), in the second list (2), at the value (4). Returns
+// this lane's share of the number of common values.
 template <int WHERE, int N, class A, class B, class C>
 DEVICE i64 add_common(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, C counts) {
     i64 n = 0;

@@ -49,7 +49,7 @@ template <int N>
 DEVICE bool all(Tile<N> t, bool yes) {
     return ballot(t, !yes) == 0u;
 }
-// How many lanes of a lower rank are in a ballot.
+// The number of lanes in a ballot with a lower rank than this lane.
 template <int N>
 DEVICE int before(Tile<N> t, u32 votes) {
     return bits_of(votes & ((1u << t.rank) - 1u));
@@ -86,12 +86,12 @@ DEVICE T greatest(Tile<N> t, T value) {
 
 // -------------------------------------------------------------------- the ranges of a tile's lanes
 //
-// Shares their turns among the lanes.
+// Shares the turns of all ranges among the lanes.
 
 // The ranges of all lanes as one sequence.
 struct Spread {
     i64 end;     // the end of this lane's range in the sequence
-    i64 origin;  // to be added to a place in the sequence, for one in this lane's range
+    i64 origin;  // add it to a place in the sequence to get the place in this lane's range
     i64 total;
 };
 
@@ -108,7 +108,7 @@ DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
 }
 
 // The lane whose range contains a place of the sequence. All lanes call it, with consecutive places
-// by rank; some of these may be beyond the end.
+// in the order of their ranks; some places may be beyond the end.
 template <int N>
 DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
     const i64 left = spread.end - (place - t.rank);  // relative to the first lane's: 32 bits do

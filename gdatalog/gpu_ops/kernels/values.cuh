@@ -1,13 +1,14 @@
 // Values inside loops: floats and their keys, arithmetic as in NumPy, dates. The GPU version of
-// codegen/helpers/values.py, with the same names. What are operators there are functions here:
+// codegen/helpers/values.py, with the same names. These functions replace Python's operators:
 //
 //   negative(a)  shift_left(a, b)  shift_right(a, b)  magnitude(a)  least_of(a, b)
 //   greatest_of(a, b), the last three of two i64 or of two doubles
 //
-// The calling code tests whether a computation fails; here a result is only never undefined. Ints
-// wrap, by way of u64. Floats equal the host's to the last bit, except for exp, log and pow, if the
-// compiler does not fuse operations: --fmad=false, and on the host -ffp-contract=off. A device has
-// C's mathematical functions; on the host, the header that comes before includes <cmath>.
+// The caller tests whether a computation fails; functions here only avoid undefined behaviour. Ints
+// are computed as u64, so that they wrap. Floats equal the host's to the last bit, except for exp,
+// log and pow, if the compiler does not fuse operations: --fmad=false, on the host
+// -ffp-contract=off. A device has C's mathematical functions; on the host, the header that comes
+// before includes <cmath>.
 #pragma once
 #include "prelude.cuh"
 
@@ -41,7 +42,7 @@ DEVICE i64 divide(i64 a, i64 b) {
 // Has the sign of the dividend.
 DEVICE i64 remainder(i64 a, i64 b) { return b == -1 || b == 0 ? 0 : a % b; }
 
-// Wraps. A negative power truncates to 0, except of 1 and -1.
+// Wraps. A negative power is 0, except a power of 1 or -1.
 DEVICE i64 power(i64 a, i64 b) {
     if (b < 0) {
         if (a == 1) return 1;
@@ -109,7 +110,7 @@ DEVICE i64 day_of(i64 time) { return civil_of(time).day; }
 
 // -------------------------------------------------------------------------------------- ranges
 
-// How many values a range has. Unsigned, because the distance of two ints may not fit into one.
+// The number of values of a range. Unsigned, because the distance of two ints may exceed an int.
 DEVICE i64 length_of(i64 start, i64 stop, i64 step) {
     if (step == 0 || (step > 0 ? start >= stop : start <= stop)) return 0;
     const u64 distance = step > 0 ? (u64)stop - (u64)start : (u64)start - (u64)stop;

@@ -1,16 +1,16 @@
-// The building blocks of a plan's loops, beside searches: a tile's task, its rows, its end.
+// A tile's work in a plan's loops: its task, its rows, its end.
 //
-// A task is an interval of units, which are bindings of the first levels. A unit's turns (of the
-// level below) can be given to tiles that wait. What has been marked is final; if the pool for rows
-// is empty, the next launch goes on from the mark.
+// A task is an interval of units, which are bindings of the first levels. A tile can give a unit's
+// turns, those of the level below, to tiles that wait. The tile marks its position at each unit. If
+// the pool of rows is empty, it undoes its work since the mark; the next launch goes on from there.
 #pragma once
 #include "lists.cuh"
 #include "work.cuh"
 
-// Roughly the tiles of a device. Units are cut in the same way on all devices.
+// About the number of tiles of a device. The same for all devices, so that all divide units alike.
 enum { USUAL_TILES = 4096 };
 
-// How many turns may pass between two reads of the clock, if they are short.
+// The most turns between two reads of the clock, if they are short.
 enum { SHORT_TURNS = 8 };
 
 // The arguments of a launch.
@@ -31,8 +31,8 @@ struct Work {
     u32 read;     // when it last read the clock, in ticks
     u32 every;    // turns between two reads of the clock; 0: at the next two turns
     u32 looks;    // how often `ended` was called
-    int pieces;   // into which the rest of the task is to be cut
-    int trouble;  // why all work is void; each lane has its own
+    int pieces;   // the number of pieces into which to cut the rest of the task
+    int trouble;  // the reason to discard all work; each lane has its own
     bool held;    // whether the tile holds the task
     bool fresh;   // whether no other task has had its units before
 };
@@ -49,7 +49,7 @@ DEVICE void mark_task(Work& work) {
     pool_mark(work.pool);
 }
 
-// Whether a lane has found that all work is void. Then it ends the launch.
+// Whether a lane has a reason to discard all work. Then it ends the launch.
 template <int N>
 DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
     if (!any(t, work.trouble != 0)) return false;
@@ -58,8 +58,8 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
     return true;
 }
 
-// How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
-// tiles end together, and at least `run.grain`.
+// The number of units that a tile takes at once: enough that the counter is no bottleneck, few
+// enough that tiles end at about the same time, and at least `run.grain`.
 DEVICE i64 grain_of(const Run& run, i64 total) {
     const i64 tiles = run.parts > 1 ? USUAL_TILES * run.parts : run.tiles;
     const i64 share = total / (tiles * 16);
@@ -89,7 +89,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     return true;
 }
 
-// Where a unit's turns begin. The first turn may be the longest, so the clock is read after it.
+// Called where a unit's turns begin. The first turn may be the longest, so read the clock after it.
 DEVICE i64 first_turn(Work& work) {
     work.every = 0u;
     return work.task.low;
@@ -98,8 +98,8 @@ DEVICE i64 last_turn(const Work& work, i64 unit) {
     return unit + 1 == work.task.stop ? work.task.high : EVERYTHING;
 }
 
-// Changes a new task to one of whole lists: those that begin within its units. `base` is where the
-// first list begins. False if none does.
+// Changes a new task to the whole lists that begin within its units. `base` is where the first list
+// begins. False if no list begins there.
 template <int N, class O>
 DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 base) {
     Task& task = work.task;
@@ -110,7 +110,7 @@ DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 bas
     return task.start < task.stop;
 }
 
-// Whether the launch has ended such that the task no longer matters. All lanes get one answer.
+// Whether the launch has ended for a reason that discards the task. All lanes get one answer.
 template <int N>
 DEVICE bool leaves(Tile<N> t, const Run& run) {
     int yes = 0;
@@ -145,7 +145,7 @@ DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
     return work.pieces > 0;
 }
 
-// Gives the units after the current one to others. Whether there was room for all of them.
+// Gives the units after the current one to others. True if there was room for all of them.
 template <int N>
 DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
     Task& task = work.task;
@@ -159,8 +159,8 @@ DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
     return left <= unit + 1;
 }
 
-// Starts the units from `unit` to `last`. False if they no longer belong to the task, because they
-// have been given to others.
+// Starts the units from `unit` to `last`. False if they no longer belong to the task, because the
+// tile has given them to others.
 template <int N>
 DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last) {
     if (unit >= work.task.stop) return false;
@@ -193,8 +193,8 @@ DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from
     return own;
 }
 
-// Reserves room for `rows` rows. If there is none, everything since the mark is undone and given
-// back.
+// Reserves room for `rows` rows. If there is none, undoes everything since the mark and gives the
+// rest of the task back.
 template <int N>
 DEVICE bool room(Tile<N> t, const Run& run, Work& work, i64 rows) {
     if (pool_reserve(t, work.pool, run.control, run.counts, run.previous, run.blocks,
@@ -225,7 +225,7 @@ DEVICE i64 row_of(const Run& run, const Work& work) { return pool_row(work.pool,
 
 // -------------------------------------------------------------- parts of buffers that tiles borrow
 //
-// Lists and rows of bits that do not fit a tile's own part of a buffer take a longer one.
+// For lists and rows of bits that do not fit a tile's own part of a buffer.
 //
 // Each tile owns a short part of each buffer, an array. After these come classes of longer parts;
 // the last class is as long as the longest list. A tile borrows one longer part of a buffer at a
@@ -237,7 +237,7 @@ DEVICE i64 row_of(const Run& run, const Work& work) { return pool_row(work.pool,
 // a task, and when they end.
 
 // The fields of a class in `rooms`: the elements of a part, the number of parts, where the first
-// one begins, and the word of `lent` with its bit.
+// part begins, and the word of `lent` with the first part's bit.
 enum { ROOM_LENGTH = 0, ROOM_COUNT = 1, ROOM_BEGIN = 2, ROOM_WORD = 3, ROOM_WORDS = 4 };
 enum { LENT_BITS = 32 };  // parts in a word of `lent`
 
@@ -304,10 +304,10 @@ DEVICE i64 borrow(Tile<N> t, const Run& run, R rooms, i64 classes, L lent,
 //
 // New rows: a bitmap of all possible rows, which all tiles share.
 //
-// The tile that sets a row's bit outputs the row. It must have room for it: a row that is marked
-// and not output would be lost, because whoever finds it again sees the mark. For the same reason
-// written rows are final at once. When the pool is empty, the next launch repeats the current unit
-// and skips marked rows.
+// The tile that sets a row's bit outputs the row. It must have room for the row: if it marked a row
+// without writing it, no other tile would write it either. For the same reason, written rows are
+// final at once. When the pool is empty, the next launch repeats the current unit and skips marked
+// rows.
 
 // Whether a row is marked. Marks that others set at this moment may be missed.
 template <class M>
@@ -315,14 +315,14 @@ DEVICE bool is_marked(M marks, i64 row) {
     return ((u64)load_relaxed(marks, row >> 6) >> (row & 63) & 1u) != 0u;
 }
 
-// Marks a row; whether it was not marked before.
+// Marks a row; true if it was not marked before.
 template <class M>
 DEVICE bool mark_first(M marks, i64 row) {
     const u64 bit = (u64)1 << (row & 63);
     return ((u64)atomic_or(marks, row >> 6, (i64)bit) & bit) == 0u;
 }
 
-// Marks a row, which others may mark, too.
+// Marks a row; other lanes may mark the same row.
 template <class M>
 DEVICE void mark(M marks, i64 row) {
     if (!is_marked(marks, row)) mark_first(marks, row);
@@ -352,7 +352,7 @@ DEVICE void open_list(Tile<N> t, T tails, int at) {
     sync(t);
 }
 
-// How many rows the list has now. Called by all lanes, which go on together.
+// The number of rows in the list. Called by all lanes, which then go on together.
 template <int N, class T>
 DEVICE i64 listed(Tile<N> t, T tails, int at) {
     sync(t);

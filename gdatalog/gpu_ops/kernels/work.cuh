@@ -23,8 +23,8 @@ enum Word {
     CONTROL_WORDS = 176
 };
 
-// The greatest wins: a launch that has failed is not continued because its pool was full, too, and
-// one that has found enough rows is right in any case.
+// The greatest reason wins: after a failure it does not matter that the pool was empty, too; and a
+// launch that has found enough rows is right in any case.
 enum Reason {
     DONE = 0, FULL = 1, STOPPED = 2, FAILED = 3, OVERFLOWED = 4, ENOUGH = 5,
     OUTSIDE = 6  // a row outside the range of the marks
@@ -67,8 +67,8 @@ DEVICE bool leaving(C control) {
 // again, and retries if there are tasks by then: the thread that put them may have seen the count
 // before it was restored, and nobody else might take them.
 //
-// A thread with a ticket only waits for the thread that uses the slot: one that is writing the task
-// or, a lap before, reading it.
+// A thread with a ticket only waits for the thread that uses the slot: the one that writes the
+// task, or reads the task of the previous lap.
 
 // Units of the first level, in the order of (unit, entry of the list below it): from entry `low` of
 // unit `start` up to, but not including, entry `high` of unit `stop - 1`.
@@ -142,7 +142,7 @@ DEVICE bool queue_get(R ring, C control, i64 capacity, Task& task) {
     return true;
 }
 
-// How many tasks are in the queue, or were a moment ago.
+// The number of tasks in the queue, now or a moment ago.
 template <class C>
 DEVICE i64 queue_size(C control) {
     const i64 head = load_relaxed(control, HEAD);
@@ -194,7 +194,7 @@ DEVICE bool pool_reserve(Tile<N> t, Pool& pool, C control, A counts, A previous,
 // The position of the next row in each column.
 DEVICE i64 pool_row(const Pool& pool, i64 block_rows) { return pool.block * block_rows + pool.n; }
 
-// The rows so far are valid.
+// Makes the rows so far valid.
 DEVICE void pool_mark(Pool& pool) {
     pool.kept_block = pool.block;
     pool.kept_n = pool.n;
@@ -212,7 +212,7 @@ DEVICE void pool_roll_back(Tile<N> t, Pool& pool, A counts, A previous) {
     pool.n = pool.kept_n;
 }
 
-// Stores how many rows the last block has: once, when the tile ends.
+// Stores the number of rows of the last block; called once, when the tile ends.
 template <int N, class A>
 DEVICE void pool_close(Tile<N> t, const Pool& pool, A counts) {
     if (t.rank == 0 && pool.block >= 0) counts[pool.block] = (i32)pool.n;
@@ -302,7 +302,8 @@ DEVICE int longest_pause(i64 capacity) {
     return pause < 1024 ? 1024 : pause < LONGEST_PAUSE ? (int)pause : LONGEST_PAUSE;
 }
 
-// For one lane: a task, or one without units if there is none. `waits`: others may share theirs.
+// For one lane: a task, or one without units if there is none. `waits`: other tiles may share their
+// tasks.
 template <class C, class R>
 DEVICE Task take_task(C control, R ring, i64 capacity, const Units& all, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
@@ -336,14 +337,14 @@ DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, const Units& a
     return task.start < task.stop;
 }
 
-// The tile's task is done.
+// Ends the tile's task.
 template <int N, class C>
 DEVICE void done_task(Tile<N> t, C control) {
     if (t.rank == 0) atomic_add(control, BUSY, (i64)-1);
 }
 
-// Takes tickets for up to `wanted` new tasks, as far as there is room beside that for giving back,
-// and counts them as outstanding. Returns how many; they start at `ticket`.
+// Takes tickets for up to `wanted` new tasks, leaving the room for tasks that are given back, and
+// counts them as outstanding. Returns their number; the first is `ticket`.
 template <int N, class C>
 DEVICE i64 reserve(Tile<N> t, C control, i64 capacity, i64 wanted, i64& ticket) {
     i64 got = 0, first = 0;
@@ -394,8 +395,8 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
 // Shares the units [start, stop), the last up to its entry `high`. Returns where the caller's own
 // part ends. If that is before `stop`, the part ends with a whole unit (EVERYTHING).
 //
-// Share units first, and entries of the current unit only when no unit after it is left: so the
-// rest of a tile's work is always one task.
+// Share units first, and entries of the current unit only when no unit after it is left, so that
+// the rest of a tile's work is always one task.
 template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {

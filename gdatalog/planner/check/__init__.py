@@ -1,19 +1,20 @@
-"""The checks: from a program as it is written to one with types, or all of its errors.
+"""The checks: they turn a parsed program into a typed one, or report all of its errors.
 
-Here is what they give the planner: rules, relations, words for messages. In a checked rule
-- relations that are declared inline stand expanded in the bodies that read them;
-- there is one head; a rule with several heads has become several rules;
-- every `Atom` names a relation; calls of functions that stood as literals are `Test`,
-  `distinct(...)` is `Distinct`, `i = range(...)` is `Range`;
-- every `Wildcard` is a `Var` of its own, and every variable that is local to a negation or an
-  aggregate has a name of its own (`y~2`), so one name means one thing in the whole rule;
-- aliases of functions are resolved (`itof` is `to_float`), `as(e, T)` is `e`;
-- an int literal that stands for a float is a `Const` of type float;
-- a list of many values is a relation, `x in {1, 2, ...}` an atom that reads it;
-- aggregates in the head are `HeadAggregate`, those in the body know their `exports` and their
-  `locals`; one with a body of its own that stood in a head is an equation of the rule's body;
-- where a relation takes the min or max of a column, every rule of it with a body does so there:
-  `dist(x, 0) <- source(x)` beside `dist(y, min(d + w)) <- ...` has `min(0)`; facts stay.
+This module defines their result, which the planner reads, and the words of their messages. In a
+checked rule
+- atoms of inline relations are replaced by the bodies of their rules;
+- there is one head: a rule with several heads becomes several rules;
+- every `Atom` reads a relation: a function called as a literal becomes a `Test`, `distinct(...)` a
+  `Distinct`, `i = range(...)` a `Range`;
+- every `Wildcard` becomes a fresh `Var`, and a variable that is local to a negation or an
+  aggregate is renamed (`y~2`), so that a name is one variable in the whole rule;
+- function aliases are resolved (`itof` is `to_float`), and `as(e, T)` becomes `e`;
+- an int literal where a float is needed becomes a `Const` of type float;
+- a long list of values becomes a relation, and `x in {1, 2, ...}` an atom that reads it;
+- aggregates in the head are `HeadAggregate`, and those in the body have `exports` and `locals`; an
+  aggregate in the head with a body of its own becomes an equation of the rule's body;
+- if one rule of a relation takes the min or max of a column, so do all its rules with a body:
+  beside `dist(y, min(d + w)) <- ...`, `dist(x, 0) <- source(x)` gets `min(0)`; facts stay.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class CheckedRule:
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuery:
-    """A `?-`: the relation that holds its answer, which a rule of `rules` may define.
+    """A `?-`, and the relation with its answer, which may have a rule of its own.
 
     `?- tr(1, y), y < 3.` is the rule `?1(y) <- tr(1, y), y < 3.`; `?- tr.` is `tr` itself.
     `boolean`: it has no variables, the answer is yes or no.
@@ -100,10 +101,10 @@ class Checked:
     pragmas: tuple[tuple[str, ...], ...]
     param_types: Mapping[str, TypeName]
     cautions: tuple[Caution, ...]
-    last: str | None  # the first head of the last rule or fact: what db.query returns by default
-    inline: frozenset[str] = frozenset()  # the relations whose rules stand where they were read
-    unbound: Mapping[str, Error] = field(default_factory=dict)  # those of them that are never made
-    lists: Mapping[str, ValueList] = field(default_factory=dict)  # those that are relations
+    last: str | None  # the first head of the last rule or fact, which db.query returns by default
+    inline: frozenset[str] = frozenset()  # the relations that were expanded where they are read
+    unbound: Mapping[str, Error] = field(default_factory=dict)  # inline relations without rows
+    lists: Mapping[str, ValueList] = field(default_factory=dict)  # by relation
 
 
 # Relations that cannot be evaluated, because a kept statement of theirs is invalid.
@@ -120,7 +121,7 @@ class Cause:
     error: Error
 
     def why(self, name: str) -> str:
-        """The same for a line of a list."""
+        """The reason, short enough for a line of a list."""
         if name != self.relation:
             return f"it depends on `{self.relation}`, which is invalid"
         return visible(self.error.message)
@@ -166,7 +167,7 @@ def caution_of(error: Error, broken: Mapping[str, Cause]) -> Caution:
 NOTHING_BROKEN: Mapping[str, Cause] = {}
 
 
-# Words of messages: names in quotes, numbers of things, the nearest spelling.
+# Helpers for messages: quoted names, counted nouns, the nearest spelling.
 
 
 def own_name(name: str) -> str:
@@ -175,7 +176,7 @@ def own_name(name: str) -> str:
 
 
 def text_of(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
-    """The node as the source has it, on one line."""
+    """The node's source text, on one line."""
     if node.span.source is NOWHERE.source:
         return show(node).strip("`")
     text = " ".join(node.span.text.split())
@@ -187,7 +188,7 @@ def as_rule(head: str, items: Iterable[str]) -> str:
 
 
 def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
-    """The node as the source has it, in quotes and on one line."""
+    """The node's source text, quoted and on one line."""
     text = " ".join(node.span.text.split())
     if node.span.source is not NOWHERE.source:
         return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
@@ -217,7 +218,7 @@ def either(names: Sequence[str], last: str = "or") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
-# What functions are called elsewhere.
+# Functions by their names in other languages.
 SYNONYMS = {
     "avg": "mean",
     "average": "mean",
@@ -233,7 +234,7 @@ SYNONYMS = {
 }
 
 
-# What functions elsewhere do, and what to write for them here.
+# Functions of other languages that have no equivalent here, and what to write instead.
 INSTEAD = {
     "coalesce": "there is no null: write a rule for each case",
     "collect": "no column holds a list: the rows of a group are its list",

@@ -1,4 +1,4 @@
-"""The catalogue of a program: its types, and its relations with their arity and where it was given.
+"""The catalog of a program: its types and relations, and where each relation's arity comes from.
 
 A relation exists if it has data (`known`), a `.decl`, a rule, a fact or an `.input`; the first of
 these, in this order, fixes the number of its columns.
@@ -21,7 +21,7 @@ BASE_TYPES: dict[str, TypeName] = {
     "unsigned": "int",
 }
 
-# What people write for a type elsewhere, and its name here.
+# Types by their names in other languages.
 OTHER_NAMES: dict[str, TypeName] = {
     **dict.fromkeys(("string", "str", "text", "varchar", "String", "object"), "symbol"),
     **dict.fromkeys(("integer", "int64", "int32", "long", "bigint", "uint"), "int"),
@@ -34,11 +34,11 @@ OTHER_NAMES: dict[str, TypeName] = {
 @dataclass(slots=True)
 class CatalogRelation:
     name: str
-    arity: int | None  # None: a `.input` that nothing else speaks of
-    said: str  # how the arity is known: "is declared with", "has data with", "is defined with"
+    arity: int | None  # None: only a `.input` names the relation
+    said: str  # what gave the arity: "is declared with", "has data with", "is defined with"
     span: Span | None
     schema: Schema | None = None  # of a declared or known relation
-    broken: bool = False  # its declaration is wrong, which has been reported
+    broken: bool = False  # its declaration has an error, already reported
     declared: bool = False
     has_data: bool = False
 
@@ -63,7 +63,7 @@ def collect(
     errors: list[Error],
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
 ) -> Catalog:
-    """The relations and types of the program; errors for what its declarations get wrong."""
+    """Collects the relations and types of a program, and the errors of its declarations."""
     catalog = Catalog(broken=broken)
     _types([each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors)
     for name, schema in known.items():
@@ -139,7 +139,7 @@ def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError
     return NameResolutionError(
         f"there is no type `{name}`",
         span,
-        hint=hint or f"types are {', '.join(TYPE_NAMES)}, and what `.type` makes of them",
+        hint=hint or f"types are {', '.join(TYPE_NAMES)}, and those that you declare with `.type`",
     )
 
 
@@ -152,12 +152,12 @@ def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> No
     for decl in decls:
         first = said.setdefault(decl.name, decl)
         if decl.name in BASE_TYPES:
-            message = f"`{decl.name}` is a type of the language and cannot be made anew"
+            message = f"`{decl.name}` is a built-in type and cannot be redefined"
             errors.append(NameResolutionError(message, decl.span, hint="take another name"))
         elif (first.op, first.targets) != (decl.op, decl.targets):
-            message = f"the type `{decl.name}` is made twice, and differently"
+            message = f"the type `{decl.name}` has two different definitions"
             hint = "take another name for one of the two"
-            notes = [Note("it is made here too", first.span)]
+            notes = [Note("the other is here", first.span)]
             errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
     waiting = [decl for name, decl in said.items() if name not in BASE_TYPES]
     while waiting:
@@ -173,7 +173,7 @@ def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> No
             errors.append(no_such_type(target, decl.span, catalog))
         made_of = reached(decl.name, lambda name: said[name].targets if name in said else ())
         if not unknown and decl.name in made_of:
-            message = f"the type `{decl.name}` is made of itself"
+            message = f"the type `{decl.name}` is defined by itself"
             hint = f"say what it is: `.type {decl.name} = int`"
             errors.append(NameResolutionError(message, decl.span, hint=hint))
     for decl in waiting:
@@ -197,7 +197,7 @@ def _make_type(decl: s.TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
 
 
 def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> None:
-    """All directives, qualifiers of a `.decl` too; `.input` makes a relation known."""
+    """Collects all directives, including qualifiers of a `.decl`; `.input` adds a relation."""
     found = [each for each in program.statements if isinstance(each, s.Directive)]
     said = {(d.kind, name) for d in found for name in d.names}
     for statement in program.statements:

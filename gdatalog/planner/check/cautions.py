@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.errors import Caution
@@ -71,15 +70,15 @@ def cautions_of(
 
 
 def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:
-    seen: Counter[str] = Counter()
-    first: dict[str, s.Var] = {}
+    once: dict[str, s.Var] = {}
+    again: set[str] = set()
     for part in walk(body):
-        if isinstance(part, s.Var):
-            seen[part.name] += 1
-            first.setdefault(part.name, part)
-    in_heads = {name for head in heads for name in variables(head)}
-    for name, var in first.items():
-        if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
+        if isinstance(part, s.Var) and once.setdefault(part.name, part) is not part:
+            again.add(part.name)
+    once = {name: var for name, var in once.items() if name not in again and name[0] != "_"}
+    in_heads = {name for head in heads for name in variables(head)} if once else ()
+    for name, var in once.items():
+        if name not in in_heads:
             yield var
 
 
@@ -145,8 +144,11 @@ def _products(literal: s.Literal) -> Iterator[Caution]:
 
 def _unconnected(items: Sequence[s.Literal]) -> list[s.Atom]:
     """The first atom of each part, where parts share no variable."""
-    groups = connected(variables(item).keys() for item in items)
-    parts = ((items[at] for at in group if variables(items[at])) for group in groups)
+    names = [variables(item).keys() for item in items]
+    groups = connected(names)
+    if len(groups) < 2:
+        return []
+    parts = ((items[at] for at in group if names[at]) for group in groups)
     atoms = (next((item for item in part if isinstance(item, s.Atom)), None) for part in parts)
     return sorted((each for each in atoms if each is not None), key=lambda atom: atom.span.start)
 

@@ -1,8 +1,9 @@
 """Heads: the names of their columns, and which rules and facts may share a head that aggregates.
 
-With min and max they all do, at the same columns: a rule that has a plain value there counts as
-the min (or max) of that value, and is rewritten so. With any other aggregate a relation has one
-rule, without `;`, and no facts: the aggregate ranges over the bindings of one body.
+A min or max is taken over all rules and facts of a relation, at the same columns: a rule with a
+plain value there is rewritten to the min (or max) of that value. With any other aggregate, a
+relation has one rule, without `;`, and no facts: the aggregate ranges over the bindings of one
+body.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def check_heads(
     catalog: Catalog,
     errors: list[Error],
 ) -> tuple[list[CheckedRule], set[str]]:
-    """The rules, with the heads of an aggregated relation all alike; the relations with errors."""
+    """The rules, where all heads of a relation aggregate alike; and the relations with errors."""
     names = dict.fromkeys(rule.head.name for rule in rules if rule.aggregated)
     by_head: dict[str, list[CheckedRule]] = {name: [] for name in names}
     for rule in rules if names else ():
@@ -53,7 +54,7 @@ def check_heads(
 
 
 def aggregate_columns(head: s.Atom) -> dict[int, str]:
-    """The columns that are nothing but an aggregate, and which."""
+    """The columns that are an aggregate as a whole, and its kind."""
     args: tuple[s.Expr | s.HeadAggregate, ...] = head.args
     return {at: arg.kind for at, arg in enumerate(args) if isinstance(arg, s.HeadAggregate)}
 
@@ -69,8 +70,8 @@ def _check_single(
     kind = sorted(_kinds(rule.head) - set(COMBINING))[0]
     helper, text = f"{name}_of", " ".join(show(rule.head).strip("`").split())
     hint = (
-        f"put what is aggregated in a relation of its own, say `{helper}(...)`, by as many rules "
-        f"as it takes; then the one rule is `{text} <- {helper}(...).`"
+        f"define what is aggregated as a relation of its own, say `{helper}(...)`, with as many "
+        f"rules as you need; then write one rule: `{text} <- {helper}(...).`"
     )
     aggregate = next(part for part in head_aggregates(rule.head) if part.kind == kind)
     for other in others:
@@ -138,17 +139,16 @@ def _combined(rule: CheckedRule, columns: Mapping[int, str]) -> CheckedRule:
 
 # Names of columns in heads.
 #
-# The columns of a relation that no `.decl` names have names after its rules: a variable gives its
-# name, `sum(x)` is `sum_x`, any other expression is named by itself, as `.save` writes it; a
-# constant has none, and its column is `c0`, `c1` by its place.
+# A relation without a `.decl` takes the names of its columns from a head: a variable's name,
+# `sum_x` for `sum(x)`, `c0`, `c1` by its place for a constant, and the text of other expressions.
 #
-# A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name;
-# here their arguments are put in the relation's order.
+# A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name:
+# their arguments are put in the relation's order.
 
 
 def names_of_columns(heads: Iterable[s.Atom]) -> dict[str, tuple[str, ...]]:
-    """The columns of each relation: after its first head that is all different variables and
-    aggregates, or else after its first."""
+    """The column names of each relation: from its first head that has only different variables and
+    aggregates, otherwise from its first head."""
     found: dict[str, tuple[str, ...]] = {}
     plain: set[str] = set()
     for head in heads:

@@ -133,7 +133,7 @@ class _Branch:
                 reason = f"{show(literal)} may hold for a value and not for a better one"
                 raise _NotMonotone(arg, reason)
             if arg.name in self.moves:
-                raise _NotMonotone(arg, "two values that improve are asked to be equal")
+                raise _NotMonotone(arg, "two values that improve must be equal")
             self.moves[arg.name] = TOWARDS[optimum.kind]
             what = f"`{own_name(arg.name)}` is the {optimum.kind} of `{literal.name}` so far"
             self.origins[arg.name] = Note(what, arg.span)

@@ -1,16 +1,15 @@
 """Names: resolves each name of a rule to a relation, a function, an aggregate or a parameter.
 
-Every error is at one place. A rule with an error is hidden from later passes; its relation stays
-known. The result is as `planner/check/__init__.py` describes it, without types.
+Later passes do not see a rule with an error, but still know its relation. The result is as
+`planner/check/__init__.py` describes it, without types.
 
-Each kind of node has places where it must not stand, which depend on the enclosing head, fact or
-aggregate: so one class visits all of them.
+Where a node is allowed depends on the enclosing head, fact or aggregate, so one class visits all
+kinds of nodes.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -33,21 +32,22 @@ _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isident
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _BOOLS = ("true", "false")
 _NULLS = ("null", "nil", "none")
+_MEANT = frozenset({*_BOOLS, *_NULLS})
 _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
 
 
 @dataclass(slots=True)
 class NameResolution:
-    """The pass: later passes use what `rule` and `query` return."""
+    """The pass over a program; `rule` and `query` return resolved rules."""
 
     catalog: Catalog
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
     numbers: Iterator[int] = field(init=False)  # of a rule's local names
-    scoped: bool = False  # a negation or an aggregate was met
-    unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
-    lifted: list[s.Literal] | None = None  # in a head: where its aggregates with a body go
+    scoped: bool = False  # the rule has a negation or an aggregate
+    unknown: set[str] = field(default_factory=set)  # relations, reported once per statement
+    lifted: list[s.Literal] | None = None  # in a head: equations of its aggregates with a body
     ground: bool = False  # the head is a fact's
     nested: bool = False  # in an aggregate of a head
     queries: int = 0
@@ -120,16 +120,15 @@ class NameResolution:
 
     def _constants_meant(self, *nodes: s.Literal | None) -> None:
         """Variables such as `True` and `NULL`, which are constants in other languages."""
-        seen = [part for node in nodes for part in walk(node) if isinstance(part, s.Var)]
-        uses = Counter(var.name for var in seen)
+        names = (part for node in nodes for part in walk(node) if isinstance(part, s.Var))
+        seen = [var for var in names if var.name not in _MEANT and var.name.lower() in _MEANT]
+        uses = [var.name for var in seen]
         for var in {var.name: var for var in reversed(seen)}.values():
             meant = var.name.lower()
-            if meant == var.name or meant not in (*_BOOLS, *_NULLS):
-                continue
             message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
             if meant in _NULLS:
                 message, hint = f"{message}: there is no null yet", NO_NULL
-            if uses[var.name] == 1:
+            if uses.count(var.name) == 1:
                 self._fail(message, var.span, hint)
             else:
                 self.cautions.append(Caution(message, var.span, hint))
@@ -142,7 +141,7 @@ class NameResolution:
     def _close(
         self, heads: list[s.Atom], body: s.Literal | None, lifted: list[s.Literal]
     ) -> s.Literal | None:
-        """The body with the aggregates that were lifted out of its head; scopes are applied."""
+        """The body, with equations of aggregates from its head, and with local names."""
         items = ([] if body is None else [body]) + lifted
         if not items:
             return None
@@ -171,7 +170,7 @@ class NameResolution:
             case s.Not():
                 self.scoped = True
                 body = self._literal(literal.body)
-                # a group that held nothing but a negation may come to light only now
+                # a group may turn out to hold nothing but a negation
                 return body.body if isinstance(body, s.Not) else s.Not(body, literal.span)
             case s.Test():
                 return self._test(literal)
@@ -392,7 +391,7 @@ class NameResolution:
     # ------------------------------------------------------------------------------ heads
 
     def _head(self, head: s.Atom, fact: bool) -> tuple[s.Atom, list[s.Literal]]:
-        """The head, and what of it goes to the body: its aggregates that have their own."""
+        """The head, and equations of its aggregates with a body, which move to the rule's body."""
         if not self._is_broken(head.name, head.span):
             self._arity(head)
         self.lifted, self.ground = [], fact
@@ -411,7 +410,7 @@ class NameResolution:
         outer, self.lifted, self.nested = self.lifted, None, True
         targets = tuple(self._expr(arg, "aggregated") for arg in call.args)
         self.lifted, self.nested = outer, False
-        # the contract lets it stand in heads, where the syntax has a Call
+        # a checked head may have it in place of a call
         return cast(s.Expr, s.HeadAggregate(kind, targets, call.span))
 
     def _lift(self, aggregate: s.Aggregate, lifted: list[s.Literal]) -> s.Expr:

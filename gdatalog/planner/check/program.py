@@ -2,8 +2,8 @@
 
     names -> types -> inline relations -> safety -> aggregated heads -> strata -> cautions
 
-Each pass continues with what the passes before it accepted, and reports no error that only follows
-from an earlier one.
+Each pass continues with what the earlier passes accepted, and reports no error that only follows
+from one of theirs.
 
 Data changes under the rules that a database keeps: a relation is dropped, or loaded with other
 types. A statement that no longer passes the checks is invalid, and breaks the relations that it
@@ -26,6 +26,7 @@ from gdatalog.planner.check import (
     CheckedQuery,
     CheckedRule,
     Schema,
+    ValueList,
     either,
 )
 from gdatalog.planner.check.catalog import collect, show_schema
@@ -33,11 +34,12 @@ from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components, stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.walk import Facts, names_of, reads_of, without
-from gdatalog.planner.rewrite.inlining import expand_inline
-from gdatalog.planner.rewrite.lists import ListRelations
+from gdatalog.planner.rewrite.inlining import Inlining, declared_inline
+from gdatalog.planner.rewrite.lists import with_lists
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
@@ -53,9 +55,9 @@ def examine(
     """Checks a program over relations that have data (`known`) and parameters of these types;
     returns all errors.
 
-    `whole`: the program is all there is, so that a declared relation without data is worth a
-    warning; not so for a line in the REPL. `broken`: relations that cannot be evaluated; the
-    program must not use them.
+    `whole`: the program is complete, so that a declared relation without data is worth a warning;
+    a line at the prompt is not complete. `broken`: relations that cannot be evaluated, and that the
+    program must not use.
     """
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
@@ -66,11 +68,18 @@ def examine(
     types = _infer(TypeInference(catalog, params, errors), facts, rules)
     typed = list(types.checked_rules())
     asked = {query.relation: query.span for query in queries}
-    inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
-    cautions += inlined.cautions
-    typed, wrong = check_heads(inlined.rules, facts.atoms, catalog, errors)
-    lists = ListRelations(types.param_types())
-    typed = [lists.joined(rule) for rule in typed]
+    inlining = None
+    if spans := declared_inline(program):
+        inlining = Inlining(typed, facts.atoms, catalog, spans)
+        typed = inlining.expanded(asked, errors)
+        cautions += inlining.cautions
+    else:
+        for rule in typed:
+            check_safety(rule, errors)
+    typed, wrong = check_heads(typed, facts.atoms, catalog, errors)
+    param_types = types.param_types()
+    lists: dict[str, ValueList] = {}
+    typed = [with_lists(rule, param_types, lists) for rule in typed]
     strata = stratify(typed, errors)
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
@@ -79,7 +88,7 @@ def examine(
     schemas = _schemas(types, named)
     if errors:
         return None, errors
-    schemas |= lists.schemas()
+    schemas |= {name: Schema(name, *values.schema) for name, values in lists.items()}
     own = [each for each in program.statements if isinstance(each, s.Rule)]
     checked = Checked(
         schemas=schemas,
@@ -88,12 +97,12 @@ def examine(
         queries=tuple(queries),
         directives=tuple(catalog.directives),
         pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
-        param_types=types.param_types(),
+        param_types=param_types,
         cautions=cautions_of(program, catalog, whole, cautions),
         last=next((rule.heads[0].name for rule in reversed(own)), None),
-        inline=inlined.names,
-        unbound=inlined.unbound,
-        lists=lists.found,
+        inline=frozenset() if inlining is None else frozenset(inlining.definitions),
+        unbound={} if inlining is None else inlining.unbound,
+        lists=lists,
     )
     return checked, errors
 
@@ -141,8 +150,8 @@ def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> 
 
 
 def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict[str, Schema]:
-    """The columns of every relation, `named` where no declaration does; an error for each column
-    whose type nothing settles."""
+    """The columns of every relation; `named` gives their names where no declaration does. An error
+    for each column whose type nothing settles."""
     schemas: dict[str, Schema] = {}
     for name in types.columns:
         relation = types.catalog.relations.get(name)
@@ -161,7 +170,7 @@ def _open_columns(types: TypeInference, schemas: Mapping[str, Schema]) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
     relations = types.catalog.relations.values()
-    # those that nothing defines first: to declare them may settle the others
+    # undefined relations first: declaring them may settle the others
     for relation in sorted(relations, key=lambda r: r.said == "is defined with"):
         name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
@@ -227,9 +236,11 @@ def check_with(
     alone: Validity | None,
     whole: bool,
 ) -> tuple[Checked, Validity, Validity | None]:
-    """A text (`said`) checked with the statements that a database keeps, and which of those are
-    valid: with the text, and `alone`, as far as it is known. Errors of the text are raised; so are
-    those of kept statements that are valid without it.
+    """Checks a text (`said`) together with the statements that a database keeps.
+
+    Returns the checked program and the validity of the kept statements: with the text, and `alone`,
+    if that was needed. Raises the errors of the text, and those of kept statements that are valid
+    without it.
 
     `unread`: kept statements, by their id, whose files cannot be read.
     """
@@ -262,7 +273,7 @@ def isolate(
     params: Mapping[str, ParamType],
     invalid: Mapping[int, Error],
 ) -> Validity:
-    """Which of the `kept` statements are valid, beside those that have to be (`firm`).
+    """Which of the `kept` statements are valid; those of `firm` have to be.
 
     Types flow from data through rules to the rules that read them, so statements are checked in
     this order: of two that conflict the one nearer to the data is valid, else the one kept first.
@@ -283,7 +294,7 @@ def isolate(
 
 
 def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
-    """Whether a text may make statements valid that are not: it defines what they speak of."""
+    """Whether a text may make invalid statements valid: it defines a name that they use."""
     if any(isinstance(statement, s.TypeDecl) for statement in own):
         return True
     defined = {name for statement in own for name in names_of(statement)}
@@ -293,7 +304,7 @@ def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
 
 
 def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
-    """Declarations and facts first, then rules, those that others read before these."""
+    """Sorts statements: declarations and facts, then rules, each after the rules that it reads."""
     reads: dict[str, set[str]] = {}
     for statement in statements:
         if isinstance(statement, s.Rule) and statement.body is not None:
@@ -332,7 +343,7 @@ def _broken(ordered: Sequence[s.Statement], invalid: Mapping[int, Error]) -> dic
 
 
 def _defines(statement: s.Statement) -> bool:
-    """Whether the relation needs this statement to be evaluated."""
+    """Whether its relations cannot be evaluated without this statement."""
     if isinstance(statement, s.Directive):
         return statement.kind == "input"
     return isinstance(statement, (s.Rule, s.Decl))
@@ -343,7 +354,7 @@ def _causes(
 ) -> dict[int, Error]:
     """The statements that errors are about, without those that only read what others break.
 
-    `single`: the first of each relation only. It may be the reason of the other errors.
+    `single`: only the first of each relation, which may be the cause of the other errors.
     """
     broken = set(validity.broken)
     found: set[str] = set()
@@ -366,8 +377,8 @@ def _causes(
 def _blamed(
     errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
 ) -> dict[int, Error]:
-    """The valid statements that errors are about, by their id: where each error stands, else where
-    the first of its notes does."""
+    """The valid statements that errors are about, by their id: the statement at the place of the
+    error, otherwise at that of its first note."""
     places: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for statement in statements:
         if id(statement) not in validity.invalid:

@@ -14,7 +14,14 @@ from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, as_rule, nearest, own_name, show, text_of
 from gdatalog.planner.check.scopes import bound_by, neighbours, ready, shared_by, solvable
-from gdatalog.planner.check.walk import Node, children, conjuncts, count_variables, variables
+from gdatalog.planner.check.walk import (
+    Node,
+    children,
+    conjuncts,
+    contains_aggregate,
+    count_variables,
+    variables,
+)
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]
@@ -26,9 +33,10 @@ def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
     if rule.body is None:
         _ground(rule.head, errors)
         return
-    check = _Check(rule, errors)
     bound = bound_by(rule.body, frozenset(), rule.types)
-    check.scopes.append(rule.body)
+    if rule.types.keys() <= bound and not contains_aggregate(rule.body):
+        return  # all variables are bound
+    check = _Check(rule, errors, scopes=[rule.body])
     check.literal(rule.body, bound)
     for name, var in variables(rule.head).items():
         if name not in bound:

@@ -1,18 +1,19 @@
 """Scopes: which variables literals bind, and which are local to a negation or an aggregate.
 
-A local variable gets a name of its own (`y~2`). A variable in a negation that occurs nowhere else
-on its branch is local to it. A variable of an aggregate is the rule's if the rule without its
-aggregates binds it, unless it stands in the aggregated expression and the aggregate's own body
-binds it; else it is local to that aggregate, as in Soufflé. A local variable of a min or max that
-is used outside is exported, unless the aggregate's value binds it there: in `y = min z + y : { ...
-}` the two `y` are different variables.
+A local variable is renamed (`y~2`). A variable of a negation is local if it occurs nowhere else on
+its branch. A variable of an aggregate is shared with the rule if the rule binds it without its
+aggregates; otherwise it is local, as in Soufflé. It is also local if it occurs in the aggregated
+expression and the aggregate's own body binds it. A local variable of a min or max that is used
+outside is exported, unless the aggregate's value binds it there: in `y = min z + y : { ... }` the
+two `y` are different variables.
 
-`bound` is what the scope binds without its aggregates, `used` and `direct` are the variables
-that occur elsewhere on the same branch: anywhere, and outside of aggregates.
+Parameters: `bound` are the variables that the scope binds without its aggregates. `used` are those
+that occur elsewhere on the same branch, `direct` those that do so outside of aggregates.
 
 A positive atom binds the variables among its arguments, and solves `y + 1` for y. `=` binds either
-side from the other. `in {...}` and `range` bind from bound values. An aggregate binds its result
-through `=`; a min or max also binds its exports. `;` binds the variables that every branch binds.
+side from the other; `in {...}` and `range` bind a variable from bound values. An aggregate binds
+its result through `=`; a min or max also binds its exports. `;` binds the variables that all its
+branches bind.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Scopes:
             self._export_once(aggregate, name)
         new = {name: local_name(name, self.numbers) for name in inside if name not in exports}
         renamed = rename(aggregate, new) if new else aggregate
-        # Inside, the rest of the rule is out of sight: what is shared is bound already.
+        # The body does not see the rest of the rule; shared variables are bound before it.
         targets = frozenset(name for target in renamed.targets for name in variables(target))
         used = targets | bound | frozenset(exports)
         outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
@@ -122,8 +123,8 @@ class Scopes:
         return replace(whole, exports=tuple(exports), locals=mine)
 
     def _exports(self, aggregate: s.Aggregate, names: list[str], own: Names) -> list[str]:
-        """Which of its variables that occur outside the aggregate gives values to: those that no
-        value of an aggregate binds there."""
+        """The exported variables: of `names`, which also occur outside, those that no aggregate's
+        value binds there."""
         if not names:
             return []
         valued = self._known(None)
@@ -166,7 +167,7 @@ class Scopes:
 
     def _export_once(self, aggregate: s.Aggregate, name: str) -> None:
         if name in self.exported:
-            message = f"`{own_name(name)}` would come out of two aggregates"
+            message = f"two aggregates would bind `{own_name(name)}`"
             hint = "rename it in one of them, and compare the two with `=`"
             self._fail(message, aggregate, name, hint)
         self.exported |= {name}
@@ -220,9 +221,64 @@ def bound_by(
     `+` and `-` are solved for ints only; without `types`, every variable is taken for an int. With
     `aggregates=False`, aggregates bind nothing.
     """
-    found = _Binding(set(bound), types, aggregates)
-    found.take(literal)
-    return frozenset(found.bound)
+    found = set(bound)
+    _bind(literal, found, types, aggregates)
+    return frozenset(found)
+
+
+def _bind(literal: s.Literal, bound: set[str], types: Types, aggregates: bool) -> None:
+    """Adds the variables that a literal binds to `bound`."""
+    match literal:
+        case s.And(items):
+            # Alternates directions, so that a long chain of `=` is quick in either order.
+            before = -1
+            while before != len(bound):
+                before = len(bound)
+                for item in items:
+                    _bind(item, bound, types, aggregates)
+                items = items[::-1]
+            return
+        case s.Or(items):
+            branches = [set(bound) for _ in items]
+            for item, branch in zip(items, branches, strict=True):
+                _bind(item, branch, types, aggregates)
+            bound |= set.intersection(*branches)
+            return
+        case s.Not():
+            return
+        case s.Atom():
+            names = [arg.name for arg in literal.args if type(arg) is s.Var]
+            bound.update(names)
+            if len(names) == len(literal.args):
+                return
+            args = [_bare(arg) for arg in literal.args]
+            bound.update([arg.name for arg in args if isinstance(arg, s.Var)])
+            waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
+            for _ in waiting:
+                for arg in waiting:
+                    _solve(arg, (), bound, types, aggregates)
+        case s.Compare():
+            # Each pass moves values one step to the left in a chain of `=`.
+            for _ in literal.rest:
+                for left, op, right in neighbours(literal):
+                    if op == "=":
+                        _solve(left, (right,), bound, types, aggregates)
+                        _solve(right, (left,), bound, types, aggregates)
+        case s.Member() | s.Range() if isinstance(_bare(literal.item), s.Var):
+            _solve(literal.item, children(literal)[1:], bound, types, aggregates)
+    for part in walk(literal, s.Aggregate) if aggregates else ():
+        if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
+            bound.update(part.exports)
+
+
+def _solve(
+    item: Node, values: Iterable[Node], bound: set[str], types: Types, aggregates: bool
+) -> None:
+    """Binds the variable that an item is solved for, once all values are known."""
+    if all(ready(value, bound, aggregates) for value in values):
+        name = solvable(item, bound, types, aggregates)
+        if name is not None:
+            bound.add(name)
 
 
 def ready(expr: Node, bound: Set[str], aggregates: bool = True) -> bool:
@@ -271,65 +327,6 @@ def solvable(
             return solved
         case _:
             return None
-
-
-@dataclass(slots=True)
-class _Binding:
-    """What is bound once some literals hold."""
-
-    bound: set[str]
-    types: Types
-    aggregates: bool
-
-    def take(self, literal: s.Literal) -> None:
-        bound = self.bound
-        match literal:
-            case s.And(items):
-                # alternate directions, so that a long chain of `=` is quick in either order
-                before = -1
-                while before != len(bound):
-                    before = len(bound)
-                    for item in items:
-                        self.take(item)
-                    items = items[::-1]
-                return
-            case s.Or(items):
-                branches = [replace(self, bound=set(bound)) for _ in items]
-                for item, branch in zip(items, branches, strict=True):
-                    branch.take(item)
-                bound |= set.intersection(*(branch.bound for branch in branches))
-                return
-            case s.Not():
-                return
-            case s.Atom():
-                self._atom(literal)
-            case s.Compare():
-                # each pass moves values one step to the left in a chain of `=`
-                for _ in literal.rest:
-                    for left, op, right in neighbours(literal):
-                        if op == "=":
-                            self._solve(left, right)
-                            self._solve(right, left)
-            case s.Member() | s.Range():
-                if isinstance(_bare(literal.item), s.Var):
-                    self._solve(*children(literal))
-        for part in walk(literal, s.Aggregate) if self.aggregates else ():
-            if isinstance(part, s.Aggregate) and part.exports and ready(part, bound):
-                bound.update(part.exports)
-
-    def _atom(self, atom: s.Atom) -> None:
-        args = [_bare(arg) for arg in atom.args]
-        self.bound.update(arg.name for arg in args if isinstance(arg, s.Var))
-        waiting = [arg for arg in args if isinstance(arg, s.FunctionCall | s.Chain)]
-        for _ in waiting:
-            for arg in waiting:
-                self._solve(arg)
-
-    def _solve(self, item: Node, *values: Node) -> None:
-        if all(ready(value, self.bound, self.aggregates) for value in values):
-            name = solvable(item, self.bound, self.types, self.aggregates)
-            if name is not None:
-                self.bound.add(name)
 
 
 def _bare(expr: s.Expr) -> s.Expr:

@@ -17,28 +17,42 @@ from gdatalog.records import dataclass
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
-    """The strata in an order in which they can be evaluated, those with rules only."""
+    """The strata with rules, in evaluation order."""
     by_head: dict[str, list[CheckedRule]] = {}
-    steps: dict[str, list[Step]] = {}
+    reads: dict[str, list[str]] = {}
     for rule in rules:
         by_head.setdefault(rule.head.name, []).append(rule)
-        steps.setdefault(rule.head.name, []).extend(steps_of(rule))
+        read = reads.setdefault(rule.head.name, [])
+        read += [atom.name for atom in w.atoms_in(rule.body)]
     strata: list[Stratum] = []
-    reads = {name: [step.body for step in of] for name, of in steps.items()}
     for component in components(reads):
         defined = tuple(name for name in component if name in by_head)
         if not defined:
             continue
         inside = set(component)
-        every = [step for name in defined for step in steps[name] if step.body in inside]
-        forbidden = next((step for step in every if step.through), None)
-        if forbidden is not None:
-            path = _path(forbidden.body, forbidden.head, inside, steps)
-            errors.append(cycle_error([forbidden, *path], by_head))
+        recursive = not all(inside.isdisjoint(reads[name]) for name in defined)
+        cycle = _forbidden_cycle(defined, by_head) if recursive else []
+        if cycle:
+            errors.append(cycle_error(cycle, by_head))
             continue
         of_stratum = tuple(rule for name in defined for rule in by_head[name])
-        strata.append(Stratum(defined, of_stratum, bool(every)))
+        strata.append(Stratum(defined, of_stratum, recursive))
     return tuple(strata)
+
+
+def _forbidden_cycle(
+    inside: Collection[str], rules: Mapping[str, Sequence[CheckedRule]]
+) -> list[Step]:
+    """A cycle of these relations through a negation or an aggregate, if there is one."""
+    own = set(inside)
+    steps = {
+        name: [step for rule in rules[name] for step in steps_of(rule) if step.body in own]
+        for name in inside
+    }
+    forbidden = next((step for of in steps.values() for step in of if step.through), None)
+    if forbidden is None:
+        return []
+    return [forbidden, *_path(forbidden.body, forbidden.head, steps)]
 
 
 def steps_of(rule: CheckedRule) -> Iterator[Step]:
@@ -98,16 +112,14 @@ def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
                 low[name] = min(low[name], index[read])
 
 
-def _path(
-    start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
-) -> list[Step]:
+def _path(start: str, goal: str, steps: Mapping[str, Sequence[Step]]) -> list[Step]:
     """The shortest path from one relation of a cycle to another."""
     came: dict[str, Step | None] = {start: None}
     queue = deque([start])
     while queue and goal not in came:
         name = queue.popleft()
-        for step in steps.get(name, ()):
-            if step.body in inside and step.body not in came:
+        for step in steps[name]:
+            if step.body not in came:
                 came[step.body] = step
                 queue.append(step.body)
     path: list[Step] = []
@@ -118,7 +130,7 @@ def _path(
     return path
 
 
-# What to say of a cycle that cannot be evaluated: the cycle drawn, and a rewriting.
+# The error of a cycle that cannot be evaluated: a drawing of the cycle, and a rewriting as a hint.
 #
 # the cycle: ┌─> win reads !lose(x) at game.dl:2:17 │ ↓ └── lose reads !win(x) at game.dl:3:18
 
@@ -127,7 +139,7 @@ LONGEST = 100  # characters of a rule in a hint
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`head` needs `body`: by which atom of which rule, and through what that a cycle forbids."""
+    """`head` reads `body` by an atom of a rule; `through`: a negation or an aggregate around it."""
 
     head: str
     body: str
@@ -208,7 +220,7 @@ def _rewriting(step: Step, inside: set[str], rules: Mapping[str, Sequence[Checke
             first = f"all of `{step.body}` would have to be known before its first row"
         return (
             f"{first}: let a relation that does not read `{step.head}` say what is negated, or "
-            "ask in rounds from Python, each over the rows of the one before"
+            "iterate in Python: each query reads the rows of the one before"
         )
     return _aggregate_after(step)
 
@@ -249,9 +261,9 @@ def _aggregate_after(step: Step) -> str:
             f"which may be recursive; then `{text_of(step.rule.head)} <- {helper}(...).`"
         )
     return (
-        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that hang "
-        f"on its result. Let a relation that does not read `{step.head}` hold what it is over, or "
-        "compute it in rounds from Python, each over the rows of the one before"
+        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that depend "
+        f"on its result. Aggregate over a relation that does not read `{step.head}`, or iterate in "
+        "Python: each query reads the rows of the one before"
     )
 
 

@@ -1,11 +1,10 @@
 """Type inference by unification: every column, variable and literal of a program.
 
 Declared columns and loaded data have fixed types; facts, rules and functions determine the rest,
-over the whole program at once, in any order. A conflict is reported with both sides and not merged,
-so one mistake is one error. Nodes stand for types, with the types each may still be, and why: one
-whose type is settled is never merged with another, but narrows the other and keeps its own reason.
-
-Each kind of node has its typing rule, each with its message: so one class visits all of them.
+over the whole program, in any order. Each type is a node of a union-find: the set of types that it
+may still have, and the reason. A settled node is never merged with another; it narrows the other
+and keeps its own reason. Nodes in conflict are reported with both reasons and not merged, so that
+one mistake is one error.
 """
 
 from __future__ import annotations
@@ -34,10 +33,14 @@ def mask_of(types: frozenset[str]) -> int:
 
 
 class Why(NamedTuple):
-    """Where a type was settled, and by what: "as column `src` of `E`"."""
+    """Where a type was settled, and by what: another expression, or "as column `src` of `E`"."""
 
     span: Span | None
-    text: str
+    by: str | s.Expr
+
+    @property
+    def text(self) -> str:
+        return self.by if isinstance(self.by, str) else f"as {show(self.by)}"
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class Unifier:
         return self.reasons[self.find(node)]
 
     def types(self, node: int) -> tuple[TypeName, ...]:
-        """What the node may be; an int, as long as it is a literal that may be one."""
+        """The types that the node may have; int for a literal that may be one."""
         root = self.find(node)
         mask = self.masks[root]
         if self.literal[root] and mask & INT:
@@ -168,7 +171,7 @@ class TypeInference:
     def add_relation(self, name: str, arity: int) -> None:
         self.columns[name] = [self.unifier.node() for _ in range(arity)]
 
-    # ------------------------------------------------------------------- what says a type
+    # ------------------------------------------------------------------- sources of types
 
     def see(self, rule: CheckedRule) -> None:
         """Infers from a rule, or from a fact that represents all of its shape."""
@@ -241,10 +244,10 @@ class TypeInference:
             self._column(atom, at, arg, node, column)
 
     def _column(self, atom: s.Atom, at: int, arg: s.Expr, node: int, column: int) -> None:
-        name, subject = self._column_name(atom.name, at), show(arg)
-        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
+        name = self._column_name(atom.name, at)
+        why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, arg)
         if not self.unifier.unify(node, column, why_arg, why_column):
-            self._clash(arg.span, subject, node, name, column)
+            self._clash(arg.span, show(arg), node, name, column)
 
     def _column_name(self, relation: str, at: int) -> str:
         found = self.catalog.relations.get(relation)  # the relation of a query is not in there
@@ -325,8 +328,8 @@ class TypeInference:
         return self.unifier.node() if shared is None else shared
 
     def _chain(self, chain: s.Chain) -> int:
-        """As calls within calls, from left to right; what is left of an operator is told by its
-        last operand."""
+        """A chain is typed as nested calls, from left to right. Messages name the last operand in
+        place of all that is left of an operator."""
         left = chain.first
         node = self._expr(left)
         for op, right in chain.rest:
@@ -338,10 +341,9 @@ class TypeInference:
     # ----------------------------------------------------------------------------- errors
 
     def _same(self, left: s.Expr, one: int, right: s.Expr, other: int, what: str) -> None:
-        shown, other_shown = show(left), show(right)
-        why_one, why_other = Why(left.span, f"as {other_shown}"), Why(right.span, f"as {shown}")
-        if not self.unifier.unify(one, other, why_one, why_other):
-            self._clash(right.span, other_shown, other, shown, one, f"{what} two of one type: ")
+        if not self.unifier.unify(one, other, Why(left.span, right), Why(right.span, left)):
+            lead = f"{what} two of one type: "
+            self._clash(right.span, show(right), other, show(left), one, lead)
 
     def _narrow(self, node: int, mask: int, expr: s.Expr, reason: str, why: str) -> bool:
         if self.unifier.narrow(node, mask, Why(expr.span, why)):
@@ -374,7 +376,7 @@ class TypeInference:
     # ----------------------------------------------------------------------------- finish
 
     def checked_rules(self) -> Iterator[CheckedRule]:
-        """The rules with the types of their variables, and literals of the type they stand for."""
+        """The rules with the types of their variables; int literals become floats where needed."""
         for rule, found in self.seen:
             types = {name: self._settle(node) for name, node in found.variables.items()}
             floats = [self._settle(node) == "float" for node in found.literals]
@@ -386,7 +388,7 @@ class TypeInference:
             yield CheckedRule(head, body, types, rule.span)
 
     def _settle(self, node: int) -> TypeName:
-        # What is open here is in a rule with an error, or stands for no value at all.
+        # An open type is in a rule with an error, or no value has it.
         return self.unifier.settled(node) or "int"
 
     def column_types(self, relation: str) -> tuple[TypeName, ...]:
@@ -426,7 +428,7 @@ def _conversion(subject: str, words: str, mask: int) -> str | None:
 
 
 def _rewrite(node: Any, floats: Iterator[bool]) -> Any:
-    """Without `as`, and with floats for the int literals that stand for them, in their order."""
+    """The node without `as`; `floats` says of each int literal, in order, whether it is a float."""
     match node:
         case s.Const("int", value):
             return replace(node, type="float", value=float(value)) if next(floats) else node

@@ -1,4 +1,4 @@
-"""Walks over syntax: variables, substitution, and what a statement says of which relations.
+"""Walks over syntax trees: variables, substitution, and the relations that a statement names.
 
 Some modules import this one as `w`.
 """
@@ -20,8 +20,8 @@ N = TypeVar("N", bound=Node)
 
 LEAVES = (s.Var, s.Const, s.Param, s.Wildcard, s.Values, s.ListParam)
 
-# The fields with the nodes directly below, in the order of the text. Those of `rest` stand behind
-# operators.
+# The fields that hold the nodes directly below, in the order of the text. `rest` has pairs of an
+# operator and a node.
 _BELOW: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((s.FunctionCall, s.Atom, s.Distinct), ("args",)),
     **dict.fromkeys((s.Compare, s.Chain), ("first", "rest")),
@@ -109,7 +109,7 @@ def contains_head_aggregate(node: Node) -> bool:
     )
 
 
-def contains_aggregate(node: Node) -> bool:
+def contains_aggregate(node: Node | None) -> bool:
     return any(isinstance(part, s.Aggregate) for part in walk(node))
 
 
@@ -127,7 +127,7 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def reached(start: str, reads: Callable[[str], Iterable[str]]) -> set[str]:
-    """What a name reads, directly or through others; among these itself, if it is in a cycle."""
+    """The names that a name reads, directly or through others, including itself in a cycle."""
     found: set[str] = set()
     waiting = [start]
     while waiting:
@@ -138,7 +138,7 @@ def reached(start: str, reads: Callable[[str], Iterable[str]]) -> set[str]:
 
 
 def connected(sets: Iterable[Set[str]]) -> list[list[int]]:
-    """The numbers of the sets, in groups of those that share names, directly or through others."""
+    """The positions of the sets, grouped: sets that share names, directly or through others."""
     parts: list[tuple[set[str], list[int]]] = []
     for at, names in enumerate(sets):
         own, numbers, apart = set(names), [at], []
@@ -190,10 +190,10 @@ def ruled(statements: Iterable[s.Statement]) -> set[str]:
 def without(
     statements: Iterable[s.Statement], gone: Collection[str], part: Part = "all"
 ) -> list[s.Statement]:
-    """The statements without what they say of some relations.
+    """The statements without a part of some relations.
 
-    Rules, facts and directives of several relations keep the others. What is stated as data are
-    facts and `.input`s; a declaration stays unless all of its relation goes.
+    A statement about several relations keeps the others. The "data" of a relation are its facts and
+    `.input`s. Its declaration is removed only with "all" of it.
     """
     left: list[s.Statement] = []
     for statement in statements:
@@ -233,10 +233,10 @@ def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.S
     return [replace(statement, names=names)] if names else []
 
 
-# Facts: ground atoms, a hundred thousand of them at once.
+# Facts.
 #
-# A fact whose arguments are all constants or parameters goes the short way: only the first of each
-# shape (relation and types of its arguments) is looked at closely, by every later pass.
+# A program may have a hundred thousand facts. Of those whose arguments are all constants or
+# parameters, the passes check only the first of each shape: relation and types of the arguments.
 
 Shape = tuple[str, ...]
 
@@ -247,7 +247,7 @@ class Facts:
     shapes: dict[str, dict[Shape, s.Atom]] = field(default_factory=dict)
 
     def take(self, rule: s.Rule) -> bool:
-        """Whether the rule is a plain fact, which is kept here then."""
+        """Keeps a plain fact; False if the rule is none."""
         if rule.body is not None:
             return False
         shapes = [shape_of(head) for head in rule.heads]

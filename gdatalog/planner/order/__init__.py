@@ -1,6 +1,7 @@
 """The order of a join's variables: estimates, costs, symmetry, and the search.
 
-Here is the interface to relations' statistics, with assumed statistics where there are none.
+This module defines the statistics of relations that they read, and assumed statistics for
+relations without rows yet.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The selectivity of a comparison of a column with parameters: the shares of its values, and of
-    the rows, that are left."""
+    """The selectivity of comparisons of a column with parameters: the shares of the column's values
+    and of the rows that pass."""
 
     relation: str
     column: int
@@ -35,18 +36,11 @@ class Looked:
     shares: tuple[float, float]
 
 
-@dataclass(slots=True)
-class Params:
-    """The parameter values for which a plan is made, and the selectivities that depend on them."""
-
-    values: Mapping[str, Value] = field(default_factory=dict)
-    looked: list[Looked] = field(default_factory=list)
-
-    def value(self, bound: Expr) -> Value | None:
-        """The value of a constant or a parameter, if it is known."""
-        if isinstance(bound, Constant):
-            return bound.value
-        return self.values.get(bound.name) if isinstance(bound, Parameter) else None
+def known_value(bound: Expr, values: Mapping[str, Value]) -> Value | None:
+    """The value of a constant or a parameter, if it is known; `values`: those of parameters."""
+    if isinstance(bound, Constant):
+        return bound.value
+    return values.get(bound.name) if isinstance(bound, Parameter) else None
 
 
 @lru_cache(maxsize=1 << 8)
@@ -105,8 +99,8 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Estimates for a relation that is like another one: nothing that holds just for rows of that.
-    `ranked`: its lists are those by rank."""
+    """Estimates from the statistics of another relation, without properties that only the other's
+    rows have. `ranked`: its lists are by rank."""
 
     other: RelationStatistics
     rows: int
@@ -162,6 +156,6 @@ class OfEdges(Alike):
         return None
 
 
-# What is known of the rows of a relation, or assumed.
+# The statistics of a relation, known or assumed.
 RelationStatistics = RowStatistics | Assumed | Alike
 Statistics = Callable[[str, Version], RelationStatistics]

@@ -89,7 +89,7 @@ class Estimates:
     def _scope(self, at: int) -> int:
         """The variables that can affect the plain estimate of a level."""
         pattern, formula = self.pattern, self.formula
-        if self.sampler is not None or formula.orderings.compares(at):
+        if self.sampler is not None or formula.compares(at):
             return pattern.everything
         found = formula.near[at]
         if at in formula.given:
@@ -246,7 +246,7 @@ class Estimates:
                 least = min(self.formula.roots(atom, at) for atom in atoms)
                 walked = max(walked, least * self._within(at, bound))
             return LevelCost(walked, 0, True)
-        cut = self.formula.orderings.cut(at, bound)
+        cut = self.formula.cut(at, bound)
         length = self._walked(at, bound, cut)
         sampled = length is not None
         if length is None:
@@ -303,9 +303,8 @@ class Estimates:
             return float(plain * min(1.0, after / rows / plain) ** share)
         group = next(group for own, group in self._alike[at] if own == number)
         after = self.formula.rows(bound | 1 << at) / max(TINY, self.formula.rows(bound))
-        length = self.formula.intersection(
-            group[0], at, parents, bound, self.formula.orderings.cut(at, bound)
-        )
+        cut = self.formula.cut(at, bound)
+        length = self.formula.intersection(group[0], at, parents, bound, cut)
         return max(after, length * self._within(at, bound))
 
     def _within(self, at: int, bound: int, sampled: bool = False) -> float:

@@ -21,6 +21,7 @@ HUGE = 1e200  # products saturate here
 WIDE = 8  # columns of an atom, above which not all column sets are counted
 COUNTED = 12  # most columns of a set that is counted
 APART = 0.99  # columns with this share of distinct combinations count as a key
+COMPARED = 10  # with at most this many compared variables, orders are counted exactly
 
 
 class Formula:
@@ -28,7 +29,6 @@ class Formula:
 
     def __init__(self, pattern: QueryPattern) -> None:
         self.pattern = pattern
-        self.orderings = Orderings(pattern)
         names = range(len(pattern.names))
         self.holding: list[list[PatternAtom]] = [[] for _ in names]
         self.near = [0] * len(names)  # the variables that share an atom with each
@@ -75,6 +75,17 @@ class Formula:
             if atom.fixed:
                 start = min(HUGE, start * self.paths(atom, 0))
         self._known: dict[int, float] = {0: start}
+        # By variable: those that comparisons place below it, and those that an atom's rows do.
+        # (A mirrored atom has rows in both directions.)
+        self._under, self._within = [0] * len(names), [0] * len(names)
+        self._compared = 0  # variables
+        for low, high in pattern.below:
+            self._under[high] |= 1 << low
+            self._compared |= 1 << low | 1 << high
+        for atom in pattern.atoms:
+            for low, high in () if atom.mirrored else atom.ascending:
+                self._within[high] |= 1 << low
+        self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
         # By variable: the other variables whose value ranges depend on it.
         self._ranges: list[list[int]] = [[] for _ in names]
         for at, cut in pattern.ranges.items():
@@ -88,7 +99,7 @@ class Formula:
         found = self._known.get(bound)
         if found is None:
             found = self._reached(bound, path)
-        return min(HUGE, found * self.orderings.share(bound))
+        return min(HUGE, found * self._ordered(bound))
 
     def _reached(self, bound: int, path: int) -> float:
         """The same without comparisons between variables, by way of intermediate sets."""
@@ -319,35 +330,14 @@ class Formula:
             length *= own[many + 1] / max(TINY, own[many])
         return length * (min(1.0, cut / 0.5) if atom.ascending else cut)
 
-
-# With at most this many compared variables, orders are counted exactly.
-COMPARED = 10
-
-
-class Orderings:
-    """The selectivity of comparisons between variables, assuming random order."""
-
-    def __init__(self, pattern: QueryPattern) -> None:
-        names = len(pattern.names)
-        self._under = [0] * names
-        self._compared = 0
-        for low, high in pattern.below:
-            self._under[high] |= 1 << low
-            self._compared |= 1 << low | 1 << high
-        # Comparisons that hold in every row of an atom; a mirrored atom has rows in both
-        # directions.
-        self._within = [0] * names
-        for atom in pattern.atoms:
-            for low, high in () if atom.mirrored else atom.ascending:
-                self._within[high] |= 1 << low
-        self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
+    # ------------------------------------------------------------------- of comparisons
 
     def compares(self, at: int) -> bool:
         """Whether a variable is compared with others."""
         return bool(self._compared >> at & 1)
 
-    def share(self, bound: int) -> float:
-        """The selectivity of the comparisons that no atom's rows imply."""
+    def _ordered(self, bound: int) -> float:
+        """The selectivity of the comparisons that no atom's rows imply, assuming random order."""
         among = bound & self._compared
         if not among:
             return 1.0

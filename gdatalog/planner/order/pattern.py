@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from operator import or_
 
+from gdatalog.plan import Expr
 from gdatalog.planner.order import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import AdjacencyLists, Degrees
@@ -139,6 +140,7 @@ class QueryPattern:
     """A conjunction's variables and literals; a set of variables is an int, one bit for each."""
 
     names: list[str]
+    place: dict[str, int] = field(init=False)  # of each name
     atoms: list[PatternAtom] = field(default_factory=list)
     given: list[GivenValues] = field(default_factory=list)
     links: list[int] = field(default_factory=list)  # the variables of each literal
@@ -150,6 +152,7 @@ class QueryPattern:
     equal: list[int] = field(default_factory=list)  # the variables of each equation
     tests: list[tuple[int, float]] = field(default_factory=list)  # variables, share that passes
     filters: list[int] = field(default_factory=list)  # variables of tests without cuts
+    bounds: dict[int, list[tuple[str, Expr]]] = field(default_factory=dict)  # by variable
     ranges: dict[int, ValueRange] = field(default_factory=dict)  # by variable: cuts by constants
     below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b; whether a < b
     unequal: set[frozenset[int]] = field(default_factory=set)
@@ -165,9 +168,15 @@ class QueryPattern:
     held: int = 0  # variables of atoms and generators
     around_each: list[int] = field(default_factory=list)  # by variable: those that share a literal
 
+    def __post_init__(self) -> None:
+        self.place = {name: at for at, name in enumerate(self.names)}
+
     @property
     def everything(self) -> int:
         return (1 << len(self.names)) - 1
+
+    def mask(self, names: Iterable[str]) -> int:
+        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
 
     def finish(self) -> None:
         """Computes derived fields, once all literals are added."""

@@ -16,7 +16,7 @@ from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, Params, RelationStatistics
+from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, RelationStatistics
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -25,6 +25,7 @@ from gdatalog.planner.order.pattern import (
     ValueRange,
     bits,
 )
+from gdatalog.planner.order.search import PlanInputs
 
 # Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7
@@ -32,215 +33,212 @@ OTHERWISE, NEGATED = 0.5, 0.7
 RANGE = 100.0
 
 
-class PatternMaker:
-    """Builds the pattern of a conjunction."""
+def empty_pattern(
+    items: Sequence[n.Item], outer: Collection[str], live: Collection[str], outputs: Sequence[str]
+) -> QueryPattern:
+    """A pattern with the variables of a conjunction, and no literals."""
+    pattern = QueryPattern(in_canonical_order(items, outputs, live, outer))
+    pattern.outer, pattern.live = pattern.mask(outer), pattern.mask(live)
+    pattern.outputs = tuple(pattern.place[name] for name in outputs if name in pattern.place)
+    return pattern
 
-    def __init__(
-        self,
-        items: Sequence[n.Item],
-        outer: Collection[str],
-        live: Collection[str],
-        outputs: Sequence[str],
-        params: Params,
-    ) -> None:
-        self.params = params
-        names = in_canonical_order(items, outputs, live, outer)
-        self.place = {name: at for at, name in enumerate(names)}
-        self.pattern = QueryPattern(names, outer=self.mask(outer), live=self.mask(live))
-        asked = (name for name in outputs if name in self.place)
-        # Variables that aggregates bind: equations do not solve for these.
-        self.given_out = n.given_out(items)
-        # by variable: comparisons with constants and parameters
-        self.bounds: dict[int, list[tuple[str, Expr]]] = {}
-        self.pattern.outputs = tuple(self.place[name] for name in asked)
 
-    def mask(self, names: Collection[str]) -> int:
-        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
+def finish(pattern: QueryPattern, comparisons: Comparisons, inputs: PlanInputs) -> None:
+    """Computes what depends on several literals, after all of them were added."""
+    place = pattern.place
+    pattern.below = {
+        (place[low], place[high]): strict
+        for (low, high), strict in comparisons.below.items()
+        if low in place and high in place and low != high
+    }
+    pattern.unequal = {
+        frozenset(place[name] for name in pair)
+        for pair in comparisons.unequal
+        if len(pair) == 2 and pair <= place.keys()
+    }
+    for name, at in place.items():
+        own, implied = pattern.bounds.get(at, []), comparisons.implied_limits(name, ())
+        if own or implied:
+            pattern.ranges[at] = _range(pattern, at, own, implied, inputs)
+    pattern.finish()
+    find_twins(pattern)
 
-    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> QueryPattern:
-        """The pattern, after all atoms and other items have been added."""
-        place = self.place
-        self.pattern.bag, self.pattern.compacts = bag, compacts
-        self.pattern.below = {
-            (place[low], place[high]): strict
-            for (low, high), strict in comparisons.below.items()
-            if low in place and high in place and low != high
-        }
-        self.pattern.unequal = {
-            frozenset(place[name] for name in pair)
-            for pair in comparisons.unequal
-            if len(pair) == 2 and pair <= place.keys()
-        }
-        for name, at in place.items():
-            own, implied = self.bounds.get(at, []), comparisons.implied_limits(name, ())
-            if own or implied:
-                self.pattern.ranges[at] = self._range(at, own, implied)
-        self.pattern.finish()
-        find_twins(self.pattern)
-        return self.pattern
 
-    def atom(self, atom: AtomState, size: RelationStatistics) -> None:
-        item = atom.item
-        columns: dict[int, int] = {}
-        fixed = set()
-        for at, arg in enumerate(item.args):
-            if not isinstance(arg, Slot):
-                fixed.add(at)
-            elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
-                columns.setdefault(self.place[arg.name], at)
-        tests: tuple[ColumnTest, ...] = atom.tests
-        variables = {column: variable for variable, column in columns.items()}
-        pairs = [*atom.rises]
-        pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
-        pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
-        ascending = tuple(
-            (variables[low], variables[high])
-            for low, high in pairs
-            if low in variables and high in variables
-        )
-        relation, by_rank = item.relation, item.ranked
-        if isinstance(size, OfEdges):  # for estimates it is like the relation's edges
-            relation, by_rank = size.relation, size.ranked
-        mirrored = by_rank or size.balanced
-        if mirrored and any(op in (">", ">=") for _, op, _ in tests):
-            # The same rows in the other direction: normalise it.
-            columns = {variable: 1 - column for variable, column in columns.items()}
-            fixed = {1 - column for column in fixed}
-            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
-        # `!=` between the ends of an edge filters hardly anything.
-        ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
-        kept = () if mirrored else tests
-        ordered = () if isinstance(size, OfEdges) else ordered
-        found = PatternAtom(
-            (relation, item.version, by_rank, ordered),
-            (relation, item.version, by_rank, kept),
-            size,
-            columns,
-            frozenset(fixed),
-            tests,
-            sum(1 << variable for variable in columns),
-            mirrored,
-            by_rank,
-            ascending,
-        )
-        self.pattern.atoms.append(found)
-        self.pattern.links.append(found.mask)
+def add_atom(pattern: QueryPattern, atom: AtomState, size: RelationStatistics) -> None:
+    item = atom.item
+    columns: dict[int, int] = {}
+    fixed = set()
+    for at, arg in enumerate(item.args):
+        if not isinstance(arg, Slot):
+            fixed.add(at)
+        elif arg.name in atom.columns or pattern.mask((arg.name,)) & pattern.outer:
+            columns.setdefault(pattern.place[arg.name], at)
+    tests: tuple[ColumnTest, ...] = atom.tests
+    variables = {column: variable for variable, column in columns.items()}
+    pairs = [*atom.rises]
+    pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
+    pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
+    ascending = tuple(
+        (variables[low], variables[high])
+        for low, high in pairs
+        if low in variables and high in variables
+    )
+    relation, by_rank = item.relation, item.ranked
+    if isinstance(size, OfEdges):  # for estimates it is like the relation's edges
+        relation, by_rank = size.relation, size.ranked
+    mirrored = by_rank or size.balanced
+    if mirrored and any(op in (">", ">=") for _, op, _ in tests):
+        # The same rows in the other direction: normalise it.
+        columns = {variable: 1 - column for variable, column in columns.items()}
+        fixed = {1 - column for column in fixed}
+        tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+    # `!=` between the ends of an edge filters hardly anything.
+    ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
+    kept = () if mirrored else tests
+    ordered = () if isinstance(size, OfEdges) else ordered
+    found = PatternAtom(
+        (relation, item.version, by_rank, ordered),
+        (relation, item.version, by_rank, kept),
+        size,
+        columns,
+        frozenset(fixed),
+        tests,
+        sum(1 << variable for variable in columns),
+        mirrored,
+        by_rank,
+        ascending,
+    )
+    pattern.atoms.append(found)
+    pattern.links.append(found.mask)
 
-    def item(self, item: n.Item, cost: float | None = None) -> None:
-        """Adds an item other than an atom. `cost`: the cost for each row of an aggregate that can
-        be placed freely."""
-        pattern = self.pattern
-        whole = self.mask(item.variables)
-        pattern.links.append(whole)
-        if n.item_may_fail(item):
-            pattern.risky |= whole
-        match item:
-            case n.TestItem():
-                self._test(item.test, whole)
-            case n.NotItem():
-                pattern.tests.append((whole, NEGATED))
-                pattern.filters.append(whole)
-            case n.Equation(may_fail=False):
-                for slot, value in item.ways():
-                    if slot.name not in self.given_out:
-                        pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
-                pattern.equal.append(whole)
-            case n.Equation(left=Slot(name=name)):
-                pattern.computed |= self.mask((name,))
-                pattern.late.append((self.place[name], self.mask(slots(item.right))))
-            case n.GenerateItem(slot=slot):
-                values = item.size()
-                values = RANGE if values == inf else float(values)
-                pattern.given.append(
-                    GivenValues(self.place[slot.name], self.mask(item.sources), values)
-                )
-            case n.RestoreItem():
-                ranks = self.mask(item.ranks)
-                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
-            case n.AggregateItem():
-                self._aggregate(item, cost)
 
-    def _aggregate(self, item: n.AggregateItem, cost: float | None) -> None:
-        pattern, at = self.pattern, self.place[item.slot.name]
-        needs = self.mask(item.reads)
-        pattern.computed |= self.mask([slot.name for slot in (item.slot, *item.exports)])
-        pattern.equations += [(self.place[slot.name], 1 << at) for slot in item.exports]
-        if cost is None:
-            pattern.late.append((at, needs))
-        else:
-            pattern.aggregates[at] = Aggregated(needs, cost)
+def add_item(
+    pattern: QueryPattern, item: n.Item, given_out: Collection[str], cost: float | None
+) -> None:
+    """Adds an item other than an atom.
 
-    def _test(self, test: Expr, whole: int) -> None:
-        pattern = self.pattern
-        if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
-            pattern.tests.append((whole, OTHERWISE))
+    `given_out`: the variables that aggregates bind, for which equations are not solved. `cost`: the
+    cost for each row of an aggregate that can be placed freely.
+    """
+    whole = pattern.mask(item.variables)
+    pattern.links.append(whole)
+    if n.item_may_fail(item):
+        pattern.risky |= whole
+    match item:
+        case n.TestItem():
+            _add_test(pattern, item.test, whole)
+        case n.NotItem():
+            pattern.tests.append((whole, NEGATED))
             pattern.filters.append(whole)
-            return
-        (left, right), op = test.args, test.function
-        if op == "!=" and isinstance(left, Slot) and isinstance(right, Slot):
-            return  # handled by the comparisons
-        ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
-        if op in ("=", "!=") or not ordered:
-            pattern.filters.append(whole)
-        elif len(ordered) == 2:
-            return  # handled by the comparisons
-        elif whole & (whole - 1) == 0:
-            bound = (op, right) if isinstance(left, Slot) else (FLIPPED[op], left)
-            self.bounds.setdefault(self.place[ordered[0].name], []).append(bound)
-            return
-        pattern.tests.append((whole, PASSES[op]))
-
-    def _range(
-        self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]
-    ) -> ValueRange:
-        """The share of a variable's values within its bounds, by the statistics of its relations;
-        the relation with the fewest values decides. `implied`: bounds through other variables."""
-        value = self.params.value
-        known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
-        guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
-        every = [
-            (atom.degrees(at).powers[0], *self._within(atom, at, known), atom)
-            for atom in self.pattern.atoms
-            if known and at in atom.columns and not atom.size.assumed
-        ]
-        if not every:
-            return ValueRange(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
-        rows = [
-            (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
-            for _, of_values, of_rows, atom in every
-        ]
-        values = min(every, key=lambda found: found[0])[1]
-        ranked = all(atom.ranked for *_, atom in every)
-        ranks = self._ranks(known) if ranked and len(known) == len(bounds) + len(implied) else None
-        return ValueRange(tuple(bounds), guessed * values, tuple(rows), ranks)
-
-    def _ranks(self, known: Sequence[tuple[str, Expr]]) -> tuple[int, int]:
-        """The least and the greatest rank that comparisons leave."""
-        low, high = 0, 1 << 62
-        for op, bound in known:
-            rank = self.params.value(bound)
-            assert isinstance(rank, int)
-            if op in ("<", "<="):
-                high = min(high, rank - (op == "<"))
-            else:
-                low = max(low, rank + (op == ">"))
-        return low, high
-
-    def _within(
-        self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]
-    ) -> tuple[float, float]:
-        """The shares of an atom's values for a variable, and of its rows, that are left."""
-        # Interchangeable columns share statistics.
-        column = 0 if atom.mirrored else atom.columns[at]
-        limits = [(op, self.params.value(bound)) for op, bound in known]
-        there = [(op, value) for op, value in limits if value is not None]
-        shares = atom.size.within(column, there, atom.ranked)
-        if any(isinstance(bound, Parameter) for _, bound in known):
-            bounds = tuple(
-                (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)
+        case n.Equation(may_fail=False):
+            for slot, value in item.ways():
+                if slot.name not in given_out:
+                    pattern.equations.append((pattern.place[slot.name], pattern.mask(slots(value))))
+            pattern.equal.append(whole)
+        case n.Equation(left=Slot(name=name)):
+            pattern.computed |= pattern.mask((name,))
+            pattern.late.append((pattern.place[name], pattern.mask(slots(item.right))))
+        case n.GenerateItem(slot=slot):
+            values = item.size()
+            values = RANGE if values == inf else float(values)
+            pattern.given.append(
+                GivenValues(pattern.place[slot.name], pattern.mask(item.sources), values)
             )
-            self.params.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
-        return shares
+        case n.RestoreItem():
+            ranks = pattern.mask(item.ranks)
+            pattern.equations += [(pattern.place[value.name], ranks) for value in item.values]
+        case n.AggregateItem():
+            _add_aggregate(pattern, item, cost)
+
+
+def _add_aggregate(pattern: QueryPattern, item: n.AggregateItem, cost: float | None) -> None:
+    at = pattern.place[item.slot.name]
+    needs = pattern.mask(item.reads)
+    pattern.computed |= pattern.mask([slot.name for slot in (item.slot, *item.exports)])
+    pattern.equations += [(pattern.place[slot.name], 1 << at) for slot in item.exports]
+    if cost is None:
+        pattern.late.append((at, needs))
+    else:
+        pattern.aggregates[at] = Aggregated(needs, cost)
+
+
+def _add_test(pattern: QueryPattern, test: Expr, whole: int) -> None:
+    if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
+        pattern.tests.append((whole, OTHERWISE))
+        pattern.filters.append(whole)
+        return
+    (left, right), op = test.args, test.function
+    if op == "!=" and isinstance(left, Slot) and isinstance(right, Slot):
+        return  # handled by the comparisons
+    ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
+    if op in ("=", "!=") or not ordered:
+        pattern.filters.append(whole)
+    elif len(ordered) == 2:
+        return  # handled by the comparisons
+    elif whole & (whole - 1) == 0:
+        bound = (op, right) if isinstance(left, Slot) else (FLIPPED[op], left)
+        pattern.bounds.setdefault(pattern.place[ordered[0].name], []).append(bound)
+        return
+    pattern.tests.append((whole, PASSES[op]))
+
+
+def _range(
+    pattern: QueryPattern,
+    at: int,
+    bounds: Sequence[tuple[str, Expr]],
+    implied: Sequence[tuple[str, Expr]],
+    inputs: PlanInputs,
+) -> ValueRange:
+    """The share of a variable's values within its bounds, by the statistics of its relations;
+    the relation with the fewest values decides. `implied`: bounds through other variables."""
+    value = inputs.value
+    known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
+    guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
+    every = [
+        (atom.degrees(at).powers[0], *_within(atom, at, known, inputs), atom)
+        for atom in pattern.atoms
+        if known and at in atom.columns and not atom.size.assumed
+    ]
+    if not every:
+        return ValueRange(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
+    rows = [
+        (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
+        for _, of_values, of_rows, atom in every
+    ]
+    values = min(every, key=lambda found: found[0])[1]
+    ranked = all(atom.ranked for *_, atom in every)
+    ranks = _limits(known, inputs) if ranked and len(known) == len(bounds) + len(implied) else None
+    return ValueRange(tuple(bounds), guessed * values, tuple(rows), ranks)
+
+
+def _limits(known: Sequence[tuple[str, Expr]], inputs: PlanInputs) -> tuple[int, int]:
+    """The least and the greatest rank that comparisons leave."""
+    low, high = 0, 1 << 62
+    for op, bound in known:
+        rank = inputs.value(bound)
+        assert isinstance(rank, int)
+        if op in ("<", "<="):
+            high = min(high, rank - (op == "<"))
+        else:
+            low = max(low, rank + (op == ">"))
+    return low, high
+
+
+def _within(
+    atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]], inputs: PlanInputs
+) -> tuple[float, float]:
+    """The shares of an atom's values for a variable, and of its rows, that are left."""
+    # Interchangeable columns share statistics.
+    column = 0 if atom.mirrored else atom.columns[at]
+    limits = [(op, inputs.value(bound)) for op, bound in known]
+    there = [(op, value) for op, value in limits if value is not None]
+    shares = atom.size.within(column, there, atom.ranked)
+    if any(isinstance(bound, Parameter) for _, bound in known):
+        bounds = tuple(
+            (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)
+        )
+        inputs.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
+    return shares
 
 
 # ---------------------------------------------------------------------------------- canonical order
@@ -342,10 +340,13 @@ def find_twins(pattern: QueryPattern) -> None:
     for needs in (*(a.needs for a in pattern.aggregates.values()), *dict(pattern.late).values()):
         opaque |= needs
     pattern.before, pattern.behind = [0] * len(pattern.names), [0] * len(pattern.names)
+    free = pattern.everything & ~opaque
+    if not free & (free - 1):
+        return
     said = _said_of_each(pattern)
     # Twins of a twin are twins: each variable is compared with one of each class.
     classes: dict[object, list[list[int]]] = {}
-    for at in bits(pattern.everything & ~opaque):
+    for at in bits(free):
         alike = classes.setdefault(_signature(at, said[at], pattern.ranges.get(at)), [])
         for twins in alike:
             if _are_twins(pattern, at, twins[0], said):

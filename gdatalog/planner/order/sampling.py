@@ -2,9 +2,9 @@
 
 A sample is extended by a variable: from all values that would be tried for its rows a systematic
 sample is taken, so that hubs have their weight, and values that all atoms contain are kept. Nothing
-is random: the same pattern over the same data gives the same estimates. So samples are kept with
-the lists that they begin with, and searches over the same relations share them. They hold no
-relation: what is kept has arrays of its own, and knows the lists that it was computed from weakly.
+is random: the same pattern over the same data gives the same estimates. So samples are cached with
+the lists that they begin with, and searches over the same relations share them. The cache keeps no
+relation alive: samples have arrays of their own, and weak references to the lists they came from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 
 
 class Cache:
-    """What is computed once. `size`: how much all caches hold that begin with the same lists."""
+    """A cache of samples and lengths. `size`: the entries of all caches that share first lists."""
 
     __slots__ = ("found", "size")
 
@@ -36,8 +36,8 @@ class Cache:
         self.size = [0] if size is None else size
 
     def kept(self, key: Hashable, used: Sequence[Any], make: Callable[[], Value]) -> Value:
-        """What was found under a key, or is made now. `used`: the lists and arrays that the key
-        names by identity."""
+        """The value of a key; calls `make` if there is none. `used`: the lists and arrays whose
+        identities are part of the key."""
         found = self.found.get(key)
         if found is None or any(each() is None for each in found[1]):
             found = make(), [ref(each) for each in used]
@@ -60,7 +60,7 @@ def cache_of(lists: AdjacencyLists | None) -> Cache:
 
 class Sample:
     """Some bindings of variables, a column for each in the order in which they were bound; each
-    stands for `weight` bindings: a number, or an array. `cache`: of what is computed from it."""
+    stands for `weight` bindings: a number, or an array. `cache`: values computed from it."""
 
     __slots__ = ("cache", "columns", "count", "rows", "weight", "weights")
 

@@ -17,13 +17,14 @@ is compared only with its group, which fits the cache, rather than with all rows
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from heapq import nsmallest
 from math import frexp, inf
 
-from gdatalog.plan.tuning import Tuning
+from gdatalog.plan import Expr
+from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.atoms import FEW, single_order
-from gdatalog.planner.order import Params, Statistics
+from gdatalog.planner.order import Looked, Statistics, known_value
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
@@ -35,7 +36,8 @@ from gdatalog.planner.order.search_space import (
     SearchState,
     VariableChoice,
 )
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
+from gdatalog.values import Value
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
 # if rows do not come in the order of the head.
@@ -155,16 +157,19 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
     search = Search(pattern, None, tuning)
     always, mixed = tuning.walked_from <= 0, tuning.walked_from < 0
     few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
-    sampler = Sampler(pattern, always, mixed) if search.exact and (mixed or not few) else None
-    if sampler is None or not sampler.usable:
+    if not search.exact or (few and not mixed):
         return search.order(rows)
     # From this many rows on, sampling pays without a search by formulas first.
     enough = tuning.walked_from << search.variables
+    order = None
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
         if order.work < enough:
             return order
-    return Search(pattern, sampler, tuning).order(rows)
+    sampler = Sampler(pattern, always, mixed)
+    if sampler.usable:
+        return Search(pattern, sampler, tuning).order(rows)
+    return order or search.order(rows)
 
 
 def group(search: Search, place: SearchState, scale: float) -> None:
@@ -334,9 +339,6 @@ class Orders:
         self.searched = 0  # number of searches
         self._found: dict[Hashable, tuple[list[str], Order]] = {}
 
-    def clear(self) -> None:
-        self._found.clear()
-
     def best(self, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
         """The cheapest order, for `rows` outer rows."""
         if len(pattern.atoms) < 2:
@@ -358,13 +360,21 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What plans are made from: statistics of relations, the values of parameters, orders found
-    before, and thresholds."""
+    """What plans are made from.
+
+    `orders`: variable orders found before. `values`: those of parameters. `looked`: the
+    selectivities that depend on these, which planning adds.
+    """
 
     sizes: Statistics
-    params: Params
-    orders: Orders
-    tuning: Tuning
+    orders: Orders = field(default_factory=Orders)
+    tuning: Tuning = DEFAULT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    looked: list[Looked] = field(default_factory=list)
+
+    def value(self, bound: Expr) -> Value | None:
+        """The value of a constant or a parameter, if it is known."""
+        return known_value(bound, self.values)
 
 
 def shape_of(pattern: QueryPattern, rows: float) -> Hashable:

@@ -19,7 +19,7 @@ tell.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from gdatalog.plan import Slot
@@ -29,6 +29,7 @@ from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.values import TypeName
 
 
 def without_implied(items: Sequence[n.Item], sizes: Statistics) -> tuple[n.Item, ...]:
@@ -68,102 +69,96 @@ def in_degree_order(
     """
     if any(isinstance(i, n.RestoreItem) or (isinstance(i, n.AtomItem) and i.ranked) for i in items):
         return tuple(items)
-    edges = Counter(item.relation for item in items if isinstance(item, n.AtomItem))
-    for relation, count in edges.items():
+    relations = [item.relation for item in items if isinstance(item, n.AtomItem)]
+    for relation, count in Counter(relations).items() if len(relations) > 2 else ():
         if count >= 3:  # a triangle has three
-            found = _Chains(items, relation, outer, inputs).ranked(live, bag, restores)
+            found = _ranked(items, relation, outer, live, bag, restores, inputs)
             if found is not None:
                 return found
     return tuple(items)
 
 
-class _Chains:
-    """A conjunction's atoms of one graph, and the chains of `<` over their variables."""
+def _ranked(
+    items: Sequence[n.Item],
+    relation: str,
+    outer: e.Names,
+    live: e.Names,
+    bag: bool,
+    restores: bool,
+    inputs: PlanInputs,
+) -> tuple[n.Item, ...] | None:
+    """The items with ranks in place of a graph's vertices; None if that is not sound."""
+    edges = (item for item in e.edges_in(items) if item.relation == relation)
+    atoms = [item for item in edges if item.variables.isdisjoint(outer)]
+    near = n.variables_of(atoms)
+    tests = [item for item in items if e.operator(item) and item.variables <= near]
+    order = e.strict_order([*atoms, *tests], inputs.sizes)
+    chains = e.chains_of(order) if order else None
+    if not order or chains is None:
+        return None
+    names = list(dict.fromkeys(name for atom in atoms for name in e.edge_of(atom) or ()))
+    own = {*atoms, *tests}
+    late = [item for item in items if item not in own]
+    needed = (live | n.variables_of(late)) & near
+    if (needed and not restores) or not _promising(chains, e.pairs_of(atoms), needed, bag):
+        return None
+    size = inputs.sizes(relation, "full")
+    if not all(_can_wait(item, near, size, inputs.sizes) for item in late) or not e.rankable(size):
+        return None
+    assert size.graph is not None
+    if size.graph.skew < inputs.tuning.degree_skew:
+        return None
+    unequal = [item for item in tests if e.operator(item) == "!="]
+    rest: list[n.Item] = [*atoms, *unequal]
+    rest += [e.comparison("!=", a, b) for a, b in sorted(order)]
+    literals = e.literals_of(rest, None)
+    assert literals is not None
+    symmetries = e.Symmetries(literals, names)
+    chained = frozenset(name for chain in chains for name in chain)
+    stay = {name: name for name in names if name in chained or name in needed}
+    for chain in chains:
+        for a, b in pairwise(chain):
+            if symmetries.extend({**stay, a: b, b: a}) is None:
+                return None
+    restored = [chain for chain in chains if not needed.isdisjoint(chain)]
+    restored += [(name,) for name in names if name in needed - chained]
+    types = e.types_of(atoms)
+    return (
+        *map(e.ranked, atoms),
+        *map(e.ranked, unequal),
+        *(e.ranked(e.comparison("<", a, b)) for chain in chains for a, b in pairwise(chain)),
+        *(_restore(relation, chain, types) for chain in restored),
+        *late,
+    )
 
-    def __init__(
-        self, items: Sequence[n.Item], relation: str, outer: e.Names, inputs: PlanInputs
-    ) -> None:
-        self.sizes = inputs.sizes
-        self.tuning = inputs.tuning
-        self.relation = relation
-        self.atoms = [
-            item
-            for item in e.edges_in(items)
-            if item.relation == relation and item.variables.isdisjoint(outer)
-        ]
-        names = n.variables_of(self.atoms)
-        self.names = list(dict.fromkeys(name for a in self.atoms for name in e.edge_of(a) or ()))
-        self.tests = [
-            item
-            for item in items
-            if isinstance(item, n.TestItem) and e.operator(item) and item.variables <= names
-        ]
-        own = {*self.atoms, *self.tests}
-        self.late = [item for item in items if item not in own]
-        self.size = inputs.sizes(relation, "full")
 
-    def ranked(self, live: e.Names, bag: bool, restores: bool) -> tuple[n.Item, ...] | None:
-        """The items with ranks in place of the graph's vertices; None if that is not sound."""
-        order = e.strict_order([*self.atoms, *self.tests], self.sizes)
-        if not order:
-            return None
-        chains = e.chains_of(order)
-        needed = (live | n.variables_of(self.late)) & frozenset(self.names)
-        if chains is None or (needed and not restores):
-            return None
-        if not self._promising(chains, needed, bag) or not e.rankable(self.size):
-            return None
-        assert self.size.graph is not None
-        if self.size.graph.skew < self.tuning.degree_skew:
-            return None
-        unequal = [item for item in self.tests if e.operator(item) == "!="]
-        rest: list[n.Item] = [*self.atoms, *unequal]
-        rest += [e.comparison("!=", a, b) for a, b in sorted(order)]
-        literals = e.literals_of(rest, None)
-        assert literals is not None
-        symmetries = e.Symmetries(literals, self.names)
-        chained = frozenset(name for chain in chains for name in chain)
-        stay = {name: name for name in self.names if name in chained or name in needed}
-        for chain in chains:
-            for a, b in pairwise(chain):
-                if symmetries.extend({**stay, a: b, b: a}) is None:
-                    return None
-        restored = [chain for chain in chains if not needed.isdisjoint(chain)]
-        restored += [(name,) for name in self.names if name in needed - chained]
-        return (
-            *map(e.ranked, self.atoms),
-            *map(e.ranked, unequal),
-            *(e.ranked(e.comparison("<", a, b)) for chain in chains for a, b in pairwise(chain)),
-            *(self._restore(names) for names in restored),
-            *self.late,
+def _restore(relation: str, names: Sequence[str], types: Mapping[str, TypeName]) -> n.RestoreItem:
+    values = tuple(Slot(name, types[name]) for name in names)
+    return n.RestoreItem(relation, tuple(map(e.rank, names)), values)
+
+
+def _promising(
+    chains: Sequence[Sequence[str]], near: Collection[e.Names], needed: e.Names, bag: bool
+) -> bool:
+    """Whether degree order may be faster on skewed degrees."""
+    if not any(e.has_triangle(chain, near) for chain in chains):
+        return False
+    # Under set semantics, the rest of a chain may only need a witness.
+    return bag or all(needed.isdisjoint(chain) or needed.issuperset(chain) for chain in chains)
+
+
+def _can_wait(item: n.Item, names: e.Names, graph: RelationStatistics, sizes: Statistics) -> bool:
+    """Whether an item can be evaluated after the values of `names` are restored at no great
+    cost."""
+    if isinstance(item, n.AtomItem):
+        size = sizes(item.relation, item.version)
+        vertices = graph.distinct(frozenset((0,)))
+        return len(item.variables) == len(item.args) and all(
+            isinstance(arg, Slot)
+            and (arg.name not in names or 2 * size.distinct(frozenset((at,))) >= vertices)
+            for at, arg in enumerate(item.args)
         )
-
-    def _restore(self, names: Sequence[str]) -> n.RestoreItem:
-        types = e.types_of(self.atoms)
-        values = tuple(Slot(name, types[name]) for name in names)
-        return n.RestoreItem(self.relation, tuple(map(e.rank, names)), values)
-
-    def _promising(self, chains: Sequence[Sequence[str]], needed: e.Names, bag: bool) -> bool:
-        """Whether degree order may be faster on skewed degrees."""
-        near = e.pairs_of(self.atoms)
-        if not any(e.has_triangle(chain, near) for chain in chains):
-            return False
-        for chain in chains:
-            if not bag and not needed.isdisjoint(chain) and not needed.issuperset(chain):
-                return False  # the rest of the chain only needs a witness
-        return all(map(self._can_wait, self.late))
-
-    def _can_wait(self, item: n.Item) -> bool:
-        """Whether an item can be evaluated after values are restored at no great cost."""
-        if isinstance(item, n.AtomItem):
-            size = self.sizes(item.relation, item.version)
-            vertices = self.size.distinct(frozenset((0,)))
-            return len(item.variables) == len(item.args) and all(
-                isinstance(arg, Slot)
-                and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
-                for at, arg in enumerate(item.args)
-            )
-        return isinstance(item, (n.AggregateItem, n.Equation))
+    return isinstance(item, (n.AggregateItem, n.Equation))
 
 
 # ----------------------------------------------------------------------------- one of each

@@ -60,8 +60,6 @@ class Algebra:
     word: float = field(default=1.0, compare=False)
 
 
-NEVER = Algebra("never")
-
 # Joins, what each is for, and what they cost.
 Found = tuple[tuple[JoinPlan, ...], tuple[Term, ...], float]
 
@@ -78,8 +76,8 @@ def signed_sum(
     `live`: the variables that group the count, and those whose values are summed.
     """
     sizes, tuning = inputs.sizes, inputs.tuning
-    forced = algebra.mode not in ("auto", "never")
-    if algebra.mode == "never" or not _rewritable(items, sizes):
+    forced = algebra.mode != "auto"
+    if not _rewritable(items, sizes):
         return None
     enough = work_of(enumerated, sizes, live)
     rows = (sizes(i.relation, i.version).rows for i in items if isinstance(i, n.AtomItem))
@@ -113,7 +111,7 @@ def _cheaper(
     items: n.Conjunction, enough: float, inputs: PlanInputs, algebra: Algebra, live: tuple[str, ...]
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
-    forced = algebra.mode not in ("auto", "never")
+    forced = algebra.mode != "auto"
     large = forced or enough >= inputs.tuning.algebra_halves
     tables = algebra.tables, live, algebra.entries, algebra.word
     none = Elimination(inputs, *tables)

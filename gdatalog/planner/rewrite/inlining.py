@@ -25,62 +25,12 @@ from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 
-@dataclass(slots=True)
-class Inlined:
-    """The rules after expansion. `names`: the expanded relations; `unbound`: those that cannot be
-    evaluated by themselves, and the error."""
-
-    rules: list[CheckedRule]
-    names: frozenset[str] = frozenset()
-    unbound: dict[str, Error] = field(default_factory=dict)
-    cautions: list[Caution] = field(default_factory=list)
-
-
-def expand_inline(
-    program: s.Program,
-    catalog: Catalog,
-    rules: Sequence[CheckedRule],
-    facts: Collection[str],
-    asked: Mapping[str, Span],
-    errors: list[Error],
-) -> Inlined:
-    """The rules with inline relations expanded, after safety checks.
-
-    `facts`: the relations with facts; `asked`: the relations that queries name, and where.
-    """
-    spans = _declared_inline(program)
-    expansion = _Inlining(rules, facts, catalog, spans) if spans else None
-    expanded = list(rules) if expansion is None else expansion.all()
-    found = Inlined(expanded)
-    unsafe: dict[str, list[Error]] = {}
-    for rule, before in zip(expanded, rules, strict=True):
-        wrong: list[Error] = []
-        check_safety(rule, wrong)
-        if expansion is not None and rule.head.name in expansion.definitions:
-            if wrong:
-                unsafe.setdefault(rule.head.name, []).extend(wrong)
-        else:
-            errors += wrong if expansion is None else [expansion.placed(e, before) for e in wrong]
-    if expansion is None:
-        return found
-    found.cautions = expansion.cautions
-    found.names = frozenset(expansion.definitions)
-    found.rules = [rule for rule in expanded if rule.head.name not in unsafe]
-    places = {atom.name: atom.span for rule in found.rules for atom in _atoms(rule)} | dict(asked)
-    for name, wrong in unsafe.items():
-        if name in places:
-            note = Note(f"all rows of `{name}` are needed here, though it is inline", places[name])
-            wrong[0].notes = (*wrong[0].notes, note)
-            errors.append(wrong[0])
-        found.unbound[name] = wrong[0]
-    return found
-
-
-def _declared_inline(program: s.Program) -> dict[str, Span]:
+def declared_inline(program: s.Program) -> dict[str, Span]:
+    """The relations that are declared inline, and where."""
     return {
         name: statement.span
         for statement in program.statements
@@ -101,9 +51,12 @@ def _reads(rule: CheckedRule) -> set[str]:
     return {atom.name for atom in _atoms(rule)}
 
 
-class _Inlining:
-    """`definitions`: the expanded rules of each inline relation; `made`: why other relations are
-    not expanded."""
+class Inlining:
+    """The expansion of a program's rules.
+
+    `definitions`: the expanded rules of each inline relation. `made`: why other relations are not
+    expanded. `unbound`: inline relations that cannot be evaluated by themselves, and the error.
+    """
 
     def __init__(
         self,
@@ -112,11 +65,13 @@ class _Inlining:
         catalog: Catalog,
         spans: Mapping[str, Span],
     ) -> None:
+        """`facts`: the relations with facts. `spans`: those that are declared inline, and where."""
         self.rules = rules
         self.spans = spans
         self.cautions: list[Caution] = []
         self.definitions: dict[str, list[CheckedRule]] = {}
         self.made: dict[str, Note] = {}
+        self.unbound: dict[str, Error] = {}
         self.by_name = {name: [r for r in rules if r.head.name == name] for name in spans}
         done_otherwise = {name: d.kind for d in catalog.directives for name in d.names}
         waiting: list[str] = []
@@ -135,7 +90,32 @@ class _Inlining:
                 waiting.append(name)
         self._define(waiting)
 
-    def placed(self, error: Error, rule: CheckedRule) -> Error:
+    def expanded(self, asked: Mapping[str, Span], errors: list[Error]) -> list[CheckedRule]:
+        """The rules, expanded and checked for safety, without those of unsafe inline relations.
+
+        `asked`: the relations that queries name, and where.
+        """
+        safe: list[CheckedRule] = []
+        unsafe: dict[str, Error] = {}
+        for rule, before in zip(self._all(), self.rules, strict=True):
+            wrong: list[Error] = []
+            check_safety(rule, wrong)
+            if rule.head.name not in self.definitions:
+                errors += [self._placed(error, before) for error in wrong]
+            elif wrong:
+                unsafe.setdefault(rule.head.name, wrong[0])
+            safe.append(rule)
+        safe = [rule for rule in safe if rule.head.name not in unsafe]
+        places = {atom.name: atom.span for rule in safe for atom in _atoms(rule)} | dict(asked)
+        for name, error in unsafe.items():
+            if name in places:
+                message = f"all rows of `{name}` are needed here, though it is inline"
+                error.notes = (*error.notes, Note(message, places[name]))
+                errors.append(error)
+        self.unbound = unsafe
+        return safe
+
+    def _placed(self, error: Error, rule: CheckedRule) -> Error:
         """An error in a rule of an inline relation, with a note of the place that reads the
         relation."""
         span = error.span
@@ -161,7 +141,7 @@ class _Inlining:
                 else:
                     self.definitions[name] = list(map(self.rule, self.by_name[name]))
 
-    def all(self) -> list[CheckedRule]:
+    def _all(self) -> list[CheckedRule]:
         """All rules, in their order."""
         done = {id(old): new for name, new_rules in self.definitions.items()
                 for old, new in zip(self.by_name[name], new_rules, strict=True)}  # fmt: skip
@@ -175,7 +155,7 @@ class _Inlining:
         return replace(rule, body=body, types=expansion.types)
 
     def _made(self, name: str, why: str) -> None:
-        message = f"`{name}` is declared inline, and is made all the same: {why}"
+        message = f"`{name}` is declared inline, but is computed all the same: {why}"
         self.made[name] = Note(message, self.spans[name])
         self.cautions.append(Caution(message, self.spans[name], WITHOUT))
 
@@ -254,7 +234,7 @@ class RuleExpansion:
         return w.disjunction(found, atom.span) if len(found) > 1 else found[0]
 
     def _made_for(self, atom: s.Atom, why: str) -> None:
-        message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
+        message = f"`{atom.name}` is declared inline, but is computed for this atom: {why}"
         self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
     def _may_expand(self, definitions: Sequence[CheckedRule]) -> bool:

@@ -12,54 +12,54 @@ from collections.abc import Mapping
 from typing import Any
 
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, Schema, ValueList
+from gdatalog.planner.check import CheckedRule, ValueList
 from gdatalog.planner.check.walk import LEAVES, conjunction, disjunction, rebuild, walk
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName, list_name
 
 
-@dataclass(slots=True)
-class ListRelations:
-    """The lists of a program's rules that become relations.
+def with_lists(
+    rule: CheckedRule, param_types: Mapping[str, TypeName], found: dict[str, ValueList]
+) -> CheckedRule:
+    """The rule with atoms in place of its long lists, which are added to `found`.
 
     `param_types`: types of parameters; for a list, the type of its values.
     """
+    if not any(_is_long(part) for part in walk(rule.body)):
+        return rule
+    lists = _ListRelations(param_types, found)
+    body = lists.node(rule.body)
+    return replace(rule, body=body, types={**rule.types, **lists.types})
+
+
+@dataclass(slots=True)
+class _ListRelations:
+    """The lists of a rule that become relations."""
 
     param_types: Mapping[str, TypeName]
-    found: dict[str, ValueList] = field(default_factory=dict)
-    _types: dict[str, TypeName] = field(default_factory=dict)  # types of the rule's new variables
+    found: dict[str, ValueList]
+    types: dict[str, TypeName] = field(default_factory=dict)  # types of the rule's new variables
 
-    def joined(self, rule: CheckedRule) -> CheckedRule:
-        """The rule with atoms in place of its long lists."""
-        if rule.body is None or not any(_is_long(part) for part in walk(rule.body)):
-            return rule
-        self._types = {}
-        body = self._node(rule.body)
-        return replace(rule, body=body, types={**rule.types, **self._types})
-
-    def schemas(self) -> dict[str, Schema]:
-        return {name: Schema(name, *values.schema) for name, values in self.found.items()}
-
-    def _node(self, node: Any) -> Any:
+    def node(self, node: Any) -> Any:
         match node:
             case s.Member() if _is_long(node):
-                return self._member(replace(node, item=self._node(node.item)))
+                return self._member(replace(node, item=self.node(node.item)))
             case s.Compare(first, ((op, s.Values() as many),)):
-                item = self._node(first)
+                item = self.node(first)
                 if op == "!=":
                     return s.Not(self._member(s.Member(item, (many,), node.span)), node.span)
                 return s.Compare(item, ((op, _narrowest(op, many)),), node.span)
             case s.And(items):
-                return conjunction(map(self._node, items), node.span)
+                return conjunction(map(self.node, items), node.span)
             case s.Or(items):
-                return disjunction(map(self._node, items), node.span)
+                return disjunction(map(self.node, items), node.span)
             case s.Aggregate():
-                before = set(self._types)
-                changed = rebuild(node, self._node)
-                new = self._types.keys() - before
+                before = set(self.types)
+                changed = rebuild(node, self.node)
+                new = self.types.keys() - before
                 return replace(changed, locals=(*changed.locals, *sorted(new)))
             case _:
-                return node if type(node) in LEAVES else rebuild(node, self._node)
+                return node if type(node) in LEAVES else rebuild(node, self.node)
 
     def _member(self, member: s.Member) -> s.Literal:
         """An atom; if the list also has computed values, `;` a list of these."""
@@ -73,8 +73,8 @@ class ListRelations:
             return s.Atom(name, (item,), member.span)
         before: list[s.Literal] = []
         if not isinstance(item, s.Var):  # compute the item once
-            new = f"in~{len(self._types) + 1}"
-            self._types[new] = kind
+            new = f"in~{len(self.types) + 1}"
+            self.types[new] = kind
             before.append(s.Compare(s.Var(new, item.span), (("=", item),), member.span))
             item = s.Var(new, item.span)
         either = s.Or(

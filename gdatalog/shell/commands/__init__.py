@@ -15,7 +15,7 @@ __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 STATEMENTS = """\
 e(1, 2).                     adds a fact
 p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
-?- p(x).   or just   p(x).   asks
+?- p(x).   or just   p(x).   queries
 .decl .input .output         and the other directives work too"""
 
 

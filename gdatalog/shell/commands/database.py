@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, cast
+from typing import cast
 
 from gdatalog.database import Database
 from gdatalog.engine.facts import write_answer
@@ -52,14 +52,14 @@ def _schema(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "data", "load", "[NAME] FILE ...", "put a file's rows in place of a relation's data",
+    "data", "load", "[NAME] FILE ...", "load a file, replacing the relation's data",
     ".load edge edges.csv", ".load edges.csv header=false", '.load edge "my data/edges*.tsv.gz"',
-    more="Without a name the relation has the file's. A folder means its Parquet files, / "
-    "a pattern all files that it matches. "
-    ".csv .tsv .parquet .arrow .json .jsonl .facts; texts may be packed, .gz or .zst. / "
-    "header=true|false: whether the first line has names; else the whole file decides. "
-    "columns=a,b: these columns. nulls=drop drops rows of which a value is missing, "
-    "fill=age=0,city=unknown fills values in. row_id=id adds a column of row numbers.",
+    more="Without a name, the relation is named after the file. A folder stands for its Parquet "
+    "files, a pattern for the files that it matches. Formats: .csv .tsv .parquet .arrow .json "
+    ".jsonl .facts; text files may be compressed, as .gz or .zst. Options: header=true|false "
+    "says whether the first line has names (default: detected); columns=a,b loads only these "
+    "columns; nulls=drop drops rows with missing values; fill=age=0,city=unknown fills them in; "
+    "row_id=id adds a column of row numbers.",
     trusted=True,
 )  # fmt: skip
 def _load(repl: Conversation, words: list[str]) -> None:
@@ -98,9 +98,10 @@ def _load(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "data", "export", "RELATION FILE", "write a relation into a file",
+    "data", "export", "RELATION FILE", "write a relation to a file",
     ".export path path.parquet", ".export path path.csv.gz",
-    more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl; / a folder of Parquet files",
+    more="The ending chooses the format: .csv .tsv .parquet .arrow .json .jsonl; a path that ends "
+    "with / becomes a folder of Parquet files.",
     trusted=True,
 )  # fmt: skip
 def _export(repl: Conversation, words: list[str]) -> None:
@@ -132,8 +133,8 @@ def _stats(repl: Conversation, words: list[str]) -> None:
 @command(
     "data", "drop", "RELATION ...", "drop relations: their rules, facts and data",
     ".drop path", ".drop 3", ".drop --rules path", ".drop --data edge",
-    more="What depended on them is invalid then. A number is that of .rules. --rules drops rules "
-    "alone, --data facts, rows that were loaded, and what .input reads. .undo brings it back.",
+    more="Rules that read them become invalid. A number is a rule's number in .rules. --rules "
+    "drops only rules, --data only facts, loaded rows, and rows of .input. .undo restores them.",
 )  # fmt: skip
 def _drop(repl: Conversation, words: list[str]) -> None:
     part: Part = "all"
@@ -173,7 +174,7 @@ def _numbered(repl: Conversation, numbers: list[int]) -> list[Statement]:
 @command(
     "data", "clear", "all", "drop everything: an empty database",
     ".clear all",
-    more=".undo brings it back.",
+    more=".undo restores it.",
     raw=True,
 )  # fmt: skip
 def _clear(repl: Conversation, words: list[str]) -> None:
@@ -258,23 +259,24 @@ def _size(session: Session, name: str) -> str:
 
 
 @command(
-    "rules", "undo", "", "take back what was kept or dropped last",
-    more="A rule, a fact, a declaration, .load, .read, .drop, .clear; again, what was before that.",
+    "rules", "undo", "", "revert the last change",
+    more="A change is a rule, a fact, a declaration, .load, .read, .drop or .clear. Repeat it to "
+    "revert earlier ones.",
 )  # fmt: skip
 def _undo(repl: Conversation, words: list[str]) -> None:
     what = repl.history.take_back(repl)
     if what is not None:
-        say(f"taken back: {what}")
+        say(f"reverted: {what}")
     elif repl.history.dropped:
-        say("nothing to take back: the data that earlier changes replaced are not held any more")
+        say("nothing to revert: the data that earlier changes replaced is no longer in memory")
     else:
-        say("nothing to take back")
+        say("nothing to revert")
 
 
 @command(
-    "rules", "save", "FILE.dl", "write a program that brings all of this back",
+    "rules", "save", "FILE.dl", "write a program that restores this session",
     ".save session.dl",
-    more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
+    more="Data that came from no file is written beside it, as Parquet. Answers are not saved.",
     trusted=True,
 )  # fmt: skip
 def _save(repl: Conversation, words: list[str]) -> None:
@@ -290,9 +292,9 @@ def _save(repl: Conversation, words: list[str]) -> None:
         write_text(text, path)
     kept, files = amount(count, "statements"), amount(len(data), "Parquet files")
     beside = f", and {files} beside it" if data else ""
-    say(f"{path}: {kept}{beside}; .read {shlex.quote(path)} brings them back")
+    say(f"{path}: {kept}{beside}; .read {shlex.quote(path)} restores them")
     if parameters:
-        say(f"its parameters are given by gdatalog {parameters}")
+        say(f"to run it: gdatalog {parameters} {shlex.quote(path)}")
 
 
 @command(
@@ -309,12 +311,12 @@ def _read(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "plans", "explain", "QUERY [> FILE]", "how a query or a rule would be evaluated",
+    "plans", "explain", "QUERY [> FILE]", "show how a query or rule would be evaluated",
     ".explain ?- path(1, y).", ".explain --of * ?- path(1, y).",
     ".explain path(1, y). > plan.html",
-    more="Nothing is evaluated. A plan of many rules is folded: --of shows the rules of one "
-    "relation, stratum (3) or rule (3.2) in full, --of * all. A file's ending says how it is "
-    "drawn: .html, .json, .mmd (mermaid) or .txt.",
+    more="Evaluates nothing. A plan of many rules is folded: --of shows the rules of one "
+    "relation, stratum (3) or rule (3.2) in full, --of * all. The ending of FILE chooses the "
+    "format: .html, .json, .mmd (mermaid) or .txt.",
     raw=True,
 )  # fmt: skip
 def _explain(repl: Conversation, words: list[str]) -> None:
@@ -322,11 +324,12 @@ def _explain(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "plans", "profile", "QUERY [> FILE]", "evaluate it anew; rows and time of each step",
+    "plans", "profile", "QUERY [> FILE]", "run a query; show rows and time of each step",
     ".profile ?- path(1, y).", ".profile --of * ?- path(1, y).",
     ".profile path(1, y). > profile.html",
-    more="Nothing that is known already is used. --of shows a part in full, as .explain does. A "
-    "file's ending says how it is drawn: .html, .json, .mmd (mermaid) or .txt.",
+    more="Relations are evaluated again, even if their rows are known. --of shows a "
+    "part in full, as in .explain. The ending of FILE chooses the format: .html, .json, .mmd "
+    "(mermaid) or .txt.",
     raw=True,
 )  # fmt: skip
 def _profile(repl: Conversation, words: list[str]) -> None:
@@ -339,7 +342,7 @@ _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
 def _show_plan(
-    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, Any]], Shown]
+    repl: Conversation, name: str, rest: str, plan_of: Callable[[str, Mapping[str, object]], Shown]
 ) -> None:
     """Shows the plan of a query, or the part after `--of`, or writes it to the file after `>`."""
     part = OF_PART.match(rest)

@@ -32,15 +32,15 @@ class Setting:
 
 
 SETTINGS: dict[str, Setting] = {
-    "mode": Setting("|".join(FORMATS), "how answers are written"),
-    "maxrows": Setting("N|auto", "how many rows a box shows"),
-    "limit": Setting("N|off", "how many rows an answer has at most"),
+    "mode": Setting("|".join(FORMATS), "format of answers"),
+    "maxrows": Setting("N|auto", "maximum rows of a box"),
+    "limit": Setting("N|off", "maximum rows of an answer"),
     "timer": Setting("on|off", "whether times are printed"),
     "strategy": Setting("|".join(STRATEGIES), "how rules are run", trusted=True),
-    "threads": Setting("N|auto", "for compiled loops", trusted=True),
-    "timeout": Setting("SECONDS|off", "how long a statement may take", trusted=True),
-    "device": Setting("", "where queries run: --device chooses"),
-    "memory": Setting("", "what a query may hold: --memory-limit chooses"),
+    "threads": Setting("N|auto", "threads of compiled loops", trusted=True),
+    "timeout": Setting("SECONDS|off", "time limit of a statement", trusted=True),
+    "device": Setting("", "where queries run: set by --device"),
+    "memory": Setting("", "memory limit of a query: set by --memory-limit"),
 }
 
 
@@ -100,14 +100,14 @@ def _setting(repl: Conversation, words: list[str], name: str) -> None:
 def _commands() -> None:
     """Registers shortcuts for the most frequent settings."""
     for name, arguments, summary, example, more in (
-        ("mode", "[FORMAT]", "how answers are written", ".mode markdown",
+        ("mode", "[FORMAT]", "format of answers", ".mode markdown",
          f"One of {', '.join(FORMATS)}."),
-        ("maxrows", "[N|auto]", "how many rows a box shows", ".maxrows 100",
+        ("maxrows", "[N|auto]", "maximum rows of a box", ".maxrows 100",
          "auto: as many as fit the terminal, and all into a file."),
-        ("limit", "[N|off]", "how many rows an answer has at most", ".limit 20",
-         "A query is evaluated no further than that, where it can be. Files get all rows."),
-        ("timer", "[on|off]", "tell where the time went", ".timer on",
-         "What parsing, planning, compiling, indexing and running took, after each statement."),
+        ("limit", "[N|off]", "maximum rows of an answer", ".limit 20",
+         "Where possible, evaluation stops there. Files get all rows."),
+        ("timer", "[on|off]", "print the time of each statement", ".timer on",
+         "Splits it into parsing, planning, compiling, indexing and running."),
     ):  # fmt: skip
         run = partial(_setting, name=name)
         command("settings", name, arguments, summary, example, more=more)(run)
@@ -122,10 +122,10 @@ def _device(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "settings", "cluster", "[WHERE|off]", "the workers that share the work; others",
+    "settings", "cluster", "[WHERE|off]", "show the workers; connect to others",
     ".cluster local", ".cluster tcp://10.0.0.7:8786", ".cluster off",
     more="WHERE is the address of a Dask scheduler, or `local`, which starts workers on this "
-    "machine: one for each core, or as many as .set threads says. They share what takes long.",
+    "machine: one for each core, or as many as .set threads says. Large queries run on them.",
     trusted=True,
 )  # fmt: skip
 def _cluster(repl: Conversation, words: list[str]) -> None:
@@ -138,7 +138,7 @@ def _cluster(repl: Conversation, words: list[str]) -> None:
 
 
 @command(
-    "settings", "set", "[NAME [VALUE]]", "all settings; change one, or a parameter's value",
+    "settings", "set", "[NAME [VALUE]]", "show all settings; change one, or a parameter",
     ".set strategy levelwise", ".set threads 2", ".set $limit 20",
     raw=True,
 )  # fmt: skip
@@ -193,7 +193,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
         if left:
             raise UsageError(
                 f"the rows of {left[0]} lie on the workers",
-                hint=f".drop --data {' '.join(left)} lets go of them first",
+                hint=f"drop them first: .drop --data {' '.join(left)}",
             )
         new = None
         if where != "off":

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from itertools import takewhile
 
 from gdatalog.errors import SourceText
-from gdatalog.parser.scanner import is_complete, is_ended, scan
+from gdatalog.parser.scanner import is_ended, scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.records import dataclass
@@ -60,11 +60,6 @@ def command_of(line: str) -> tuple[str, str] | None:
     if found is None or found[1] in DIRECTIVES or found[1] in REFUSED_DIRECTIVES:
         return None
     return found[1], found[2].strip()
-
-
-def is_whole(text: str) -> bool:
-    """Whether a text of statements can run: the last one is complete, or it is SQL."""
-    return is_complete(text) or _SQL.match(text) is not None
 
 
 def part_at(source: SourceText, at: int, commands: Collection[str] = ()) -> StatementPart:
