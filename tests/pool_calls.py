@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster import workers
 from gdatalog.cluster.joins import CellResult, buckets
 from gdatalog.cluster.pool import broadcast
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
@@ -128,11 +127,10 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
     return {"a": first, "b": first * 7 % 1_000_003, "c": len(inputs)}
 
 
-def stored() -> int:
-    """How many bytes of rows in buckets this worker has in memory."""
+def stored(dask_worker: Any) -> int:
+    """How many files of rows in buckets this worker has."""
     gc.collect()  # an error's frames hold rows until then
-    left = workers._stored._left
-    return 0 if left is None else workers._stored_of(workers.UNLIMITED) - left
+    return len(list(Path(dask_worker.local_directory).glob("gdatalog-*")))
 
 
 def sum_of(kept: dict[str, int]) -> int:

@@ -248,17 +248,3 @@ def test_choice(data: dict[str, Array], query: str, part: float, workers: int) -
                 inside = sum(_inside(shares.cell(block), cell) for cell in cells)
                 assert inside == (block in batch.blocks)
         assert choice.moved <= (workers - 1) * shares.total or part < 1
-
-
-def test_tries_that_are_cut_by_other_columns_have_sources_of_their_own() -> None:
-    def sources(text: str) -> list[tuple[tuple[int, ...], list[int]]]:
-        with gd.connect(device="cpu") as db:
-            db["E"] = [(x, y) for x in range(20) for y in range(x)]
-            layout = Layout.of(db.explain(text).strata[0].rules[0].plan.joins[0], apart=True)
-        each = zip(layout.sources, layout.dims, strict=True)
-        return [(source.columns, [dim.column for dim in dims]) for source, dims in each]
-
-    assert sorted(sources("n(count()) <- E(_, y), E(y, _).")) == [((0, 1), [0]), ((0, 1), [1])]
-    assert sorted(sources("p(y) <- E(_, y), E(y, _).")) == [((0,), [0]), ((1,), [1])]
-    assert sources("n(count()) <- E(x, y), E(y, z), E(x, z).") == [((0, 1), [0, 1])]
-    assert len(sources("n(count()) <- E(_, y), E(y, z), E(z, _).")) == 1

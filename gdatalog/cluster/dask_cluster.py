@@ -7,7 +7,7 @@ ranges or by hash partitions (`fixpoint`); the rest stays in the user's process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
@@ -123,7 +123,8 @@ class DaskCluster:
         knobs = inputs.context.knobs
         if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
-        sizes = {name: rows.remote_bytes for name, rows in unfetched(plan, inputs).items()}
+        remote = unfetched(relations_of(plan), inputs)
+        sizes = {name: rows.remote_bytes for name, rows in remote.items()}
         name = max(sizes, key=sizes.__getitem__, default=None)
         if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
@@ -246,16 +247,16 @@ def relations_of(plan: RulePlan) -> set[str]:
     return {ref.relation for join in plan.joins for ref in join.tries}
 
 
-def unfetched(plan: RulePlan, inputs: StratumInputs) -> dict[str, RemoteRows]:
-    """A rule's relations whose rows are on workers and were not fetched."""
-    found = {name: inputs.relation(name).remote for name in sorted(relations_of(plan))}
+def unfetched(names: Set[str], inputs: StratumInputs) -> dict[str, RemoteRows]:
+    """Those relations whose rows are on workers and were not fetched."""
+    found = {name: inputs.relation(name).remote for name in sorted(names)}
     return {name: rows for name, rows in found.items() if rows is not None and rows.unfetched}
 
 
 def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) -> bool:
     """Whether a rule's rows on workers exceed what the driver can hold, or would wait for. `but`: a
     relation to leave out."""
-    context, remote = inputs.context, unfetched(plan, inputs)
+    context, remote = inputs.context, unfetched(relations_of(plan), inputs)
     most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
     return sum(rows.remote_bytes for name, rows in remote.items() if name != but) > most
 
@@ -283,9 +284,8 @@ def _on_gpus(pool: Pool, splits: PartitionedStratum) -> bool:
 def _too_many(splits: PartitionedStratum) -> bool:
     """Whether the rules read more rows on workers than the driver should fetch."""
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
-    stores = [splits.inputs.relation(name).store for name in names - set(splits.stratum.relations)]
-    remote = [store for store in stores if isinstance(store, RemoteRows) and store.unfetched]
+    remote = [*unfetched(names - set(splits.stratum.relations), splits.inputs).values()]
     seeds = (remote_rows_of(part) for parts in splits.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]
     most = splits.context.memory // splits.context.tuning.fetched_share
-    return sum(store.remote_bytes for store in remote) > most
+    return sum(rows.remote_bytes for rows in remote) > most

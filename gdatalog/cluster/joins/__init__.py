@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 from gdatalog.calls import chunk_rows
+from gdatalog.cluster import workers
+from gdatalog.cluster.pool import RemoteValue
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
-from gdatalog.cluster.workers import (
-    CallContext,
-    gathering_here,
-    left_of,
-    on_device,
-    own_memory,
-    own_threads,
-    rows_here,
-)
 from gdatalog.engine.choose import TooSlow, choose, time_limit
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
@@ -35,6 +28,7 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps
+from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
@@ -55,7 +49,7 @@ class JoinTask:
 
     plan: RulePlan
     number: int
-    context: CallContext
+    context: workers.CallContext
     mode: Mode
     known: int
     limit: int | None
@@ -91,13 +85,13 @@ class CellResult:
     count: int = 0
     gathering: Gathering | None = None
     given: int = 0
-    executor: Any = None  # of the last run
+    executor: ExecutorChoice | None = None  # of the last run
     gpu: bool = False  # whether it ran on a GPU
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: NewTexts = field(default_factory=NewTexts)
     seen: dict[int, StepCounts] = field(default_factory=dict)
     left: PartSize | None = None
-    kept: Any = None
+    kept: RemoteValue | None = None
     cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     moved: int = 0
 
@@ -169,11 +163,11 @@ def join_cells(
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
         return _Call(task, tries, symbols, device, given).run(cells, seconds, firm)
 
-    return on_device(task.context.device, (task.plan,), tries, run)
+    return workers.on_device(task.context.device, (task.plan,), tries, run)
 
 
 def settled(
-    found: CellResult, done: int, again: Callable[..., CellResult], *args: Any
+    found: CellResult, done: int, again: Callable[..., CellResult], *args: object
 ) -> CellResult:
     """The result of a call's first `done` cells.
 
@@ -190,11 +184,14 @@ def settled(
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
     """The bytes that one call may take on this worker, beside the tries."""
-    limit = own_memory()
+    limit = workers.own_memory()
     if limit is None:
         return 1 << 62
     held = sum({id(trie): trie.nbytes for trie in tries.values()}.values())
-    return max(int(min(SPARE * limit, left_of(limit))) - held, limit // 10) // own_threads()
+    return (
+        max(int(min(SPARE * limit, workers.left_of(limit))) - held, limit // 10)
+        // workers.own_threads()
+    )
 
 
 class _Call:
@@ -297,15 +294,15 @@ class _Call:
         types = [output.type for output in self.join.outputs]
         if task.mode == "bag":
             found.gathering = self.gathering
-            gathering_here(found.gathering)
+            workers.gathering_here(found.gathering)
             columns = gathered_symbols(self.gathering, keys)
         elif task.mode == "set":
             rows, found.count = self.set.finish()
-            found.blocks = [rows_here(rows)] if found.count else []
+            found.blocks = [workers.rows_here(rows)] if found.count else []
             columns = symbol_columns(found.blocks, types)
         else:
             found.count = found.given = sum(len(block[0]) for block in found.blocks)
-            found.blocks = list(map(rows_here, found.blocks))
+            found.blocks = list(map(workers.rows_here, found.blocks))
             if len(found.blocks) > 1:
                 found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)

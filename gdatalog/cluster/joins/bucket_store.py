@@ -16,7 +16,6 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins.buckets import (
-    MAKING,
     BucketedRows,
     Grid,
     bucketed,
@@ -39,7 +38,6 @@ from gdatalog.storage.table import Array
 LARGEST = 4 << 20  # bytes of a block
 GROUP = 64 << 20  # bytes of rows that are bucketed together
 FEW = 64 << 10  # bytes of rows that are one block
-MANY = 16  # key ranges of a column, if rows are bucketed by two
 SMALL, MOST_SMALL = 64, 100_000  # sources with at most this fraction of all rows are not divided
 SAMPLE = 100_000  # sampled rows, which determine the bounds of key ranges
 
@@ -54,19 +52,14 @@ class BaseRows:
     bucket. `sample`: every `step`-th row.
     """
 
-    groups: list[Any]
+    groups: list[object]
     sample: Columns
     step: int
     remote: bool = False
     edges: tuple[Way, Broadcast] | None = None
     twice: bool = False
 
-    @property
-    def nbytes(self) -> int:
-        """The estimated bytes of all rows."""
-        return self.step * sum(column.nbytes for column in self.sample)
-
-    def given(self, pool: Pool) -> list[Any]:
+    def given(self, pool: Pool) -> list[object]:
         """The groups, as arguments of calls."""
         if not self.remote and not isinstance(self.groups[0], Broadcast):
             self.groups = [pool.broadcast(None, group, once=True) for group in self.groups]
@@ -104,7 +97,7 @@ class SourceBuckets:
 
     def _each(self, function: Callable[..., BucketedRows], keep: bool, *more: bool) -> list[Any]:
         """The results of a function for each group."""
-        groups: list[Any] = [[kept] for kept in self.read] or self.base.given(self.pool)
+        groups: list[object] = [[kept] for kept in self.read] or self.base.given(self.pool)
         edges = None if self.read else self.base.edges
         calls = [
             Call(function, (group, self.grid, edges, *more), keep, summary=BucketedRows.light)
@@ -118,7 +111,7 @@ class BucketStore:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._bases: WeakKeyDictionary[RowStore, dict[Any, BaseRows]] = WeakKeyDictionary()
+        self._bases: WeakKeyDictionary[RowStore, dict[object, BaseRows]] = WeakKeyDictionary()
 
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many calls run at once."""
@@ -159,7 +152,7 @@ class BucketStore:
         # cells find them.
         twice = source.weighted and whole and not source.ranked and rows.known < KnownRows.DISTINCT
         parts = rows.make_distinct() if source.weighted and not twice else rows.parts
-        groups: list[Any] = [[part.value] for part in parts]
+        groups: list[object] = [[part.value] for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
@@ -180,22 +173,12 @@ class BucketStore:
         """A join's layout, the base rows of each source, and sampled keys of each of its dims, in
         proportion to the sources' rows. Every cell gets all rows of small sources. `planned`:
         nothing runs yet, so workers need not deduplicate rows."""
-
-        def bases_of(layout: Layout) -> list[BaseRows]:
-            found = []
-            for source in layout.sources:
-                relation = relation_of(source.relation)
-                if planned and not relation.counted:
-                    source = source._replace(weighted=False)
-                found.append(self.base(relation, source))
-            return found
-
-        layout = Layout.of(join)
-        bases = bases_of(layout)
-        size = sum(base.nbytes for base in bases)
-        if size * MAKING > MANY * self.room()[0]:
-            layout = Layout.of(join, apart=True)
-            bases = bases_of(layout)
+        layout, bases = Layout.of(join), []
+        for source in layout.sources:
+            relation = relation_of(source.relation)
+            if planned and not relation.counted:
+                source = source._replace(weighted=False)
+            bases.append(self.base(relation, source))
         rows = [len(base.sample[0]) * base.step for base in bases]
         small = min(sum(rows) // SMALL, MOST_SMALL)
         layout = layout.whole([at for at, count in enumerate(rows) if count <= small])

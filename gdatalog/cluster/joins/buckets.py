@@ -154,14 +154,14 @@ class ReceivedRows(NamedTuple):
     moved: int
 
 
-def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None, keep: bool) -> BucketedRows:
+def counted(blocks: Sequence[object], grid: Grid, edges: Edges | None, keep: bool) -> BucketedRows:
     """Counts the rows of blocks. `keep`: also keeps the rows."""
     keys = _read(blocks, grid.source, edges)
     counts = count(keys, grid.dims, grid.domains)
     return _told(StoredRows(tuple(keys.values())) if keep else None, counts, keys)
 
 
-def bucketed(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> BucketedRows:
+def bucketed(blocks: Sequence[object], grid: Grid, edges: Edges | None) -> BucketedRows:
     """Sorts the rows of blocks into buckets."""
     keys = _read(blocks, grid.source, edges)
     rows, counts = in_buckets(keys, grid)
@@ -186,7 +186,7 @@ def received(slices: Sequence[ShuffleBlock]) -> ReceivedRows:
     return ReceivedRows(StoredRows(concatenate(each)), sum(one.moved for one in slices))
 
 
-def _read(blocks: Sequence[Any], source: Source, edges: Edges | None) -> Mapping[int, Array]:
+def _read(blocks: Sequence[object], source: Source, edges: Edges | None) -> Mapping[int, Array]:
     """The rows of a source in blocks, or in rows kept by `counted`. `edges`: how to read each edge
     once, and the ranks to replace vertices by."""
     if isinstance(blocks[0], BucketedRows):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
-from typing import Any
 
 import numpy as np
 
@@ -121,12 +120,12 @@ class BlockScheduler(CellScheduler):
         firm = self.firm or block.rows <= FEW
         return self._call(block, run_block, self._args(block, firm), block.home)
 
-    def _args(self, block: PartRange, firm: bool) -> tuple[Any, ...]:
+    def _args(self, block: PartRange, firm: bool) -> tuple[object, ...]:
         where = (block.start, block.stop) if block.rows < block.part.rows else None
         value = block.part.value
         return self.task, value, self.columns, where, firm, self.tries, self.symbols
 
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         """Cuts a block that was too large."""
         block = call.tag
         if found.cells:
@@ -148,11 +147,11 @@ class BlockScheduler(CellScheduler):
 
 def run_block(
     task: JoinTask,
-    value: Any,
+    value: object,
     columns: Sequence[int],
     where: tuple[int, int] | None,
     firm: bool,
-    tries: Mapping[TrieRef, Any],
+    tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable,
 ) -> CellResult:
     """Runs a join over the rows of a part, or over a range of them."""
@@ -163,7 +162,7 @@ def run_block(
 
 
 def passing(
-    task: JoinTask, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
+    task: JoinTask, value: object, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
 ) -> Columns:
     """The rows of a part, with all columns, that pass the join's tests."""
     rows = columns_of(value)

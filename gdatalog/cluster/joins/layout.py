@@ -76,17 +76,14 @@ class Layout:
     below: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(join: JoinPlan, apart: bool = False) -> Layout:
-        """The layout of a join in which all cuttable variables are restricted. `apart`: tries of
-        one relation that are restricted by disjoint columns get sources of their own, each divided
-        by fewer columns."""
+    def of(join: JoinPlan) -> Layout:
+        """The layout of a join in which all cuttable variables are restricted."""
         names_of: NamesOf = [
             dict(zip(ref.columns, told, strict=True))
             for ref, told in zip(join.tries, roles(join), strict=True)
         ]
         known = [slot.name for slot in cuttable(join)]
-        by = [frozenset(at for at, name in own.items() if name in known) for own in names_of]
-        sources, source_of = _sources(join.tries, by if apart else None)
+        sources, source_of = _sources(join.tries)
         domain_of = _domains(names_of, source_of, known)
         names = [name for name in known if name in domain_of]
         number = {name: at for at, name in enumerate(names)}
@@ -162,11 +159,8 @@ class Layout:
         )
 
 
-def _sources(
-    tries: Sequence[TrieRef], by: Sequence[frozenset[int]] | None
-) -> tuple[tuple[Source, ...], list[int | None]]:
-    """The sources of a join, and the number of each trie's source. `by`: the restricted columns of
-    each trie, if sources should be separated by them."""
+def _sources(tries: Sequence[TrieRef]) -> tuple[tuple[Source, ...], list[int | None]]:
+    """The sources of a join, and the number of each trie's source."""
     groups: dict[tuple[str, Version, bool], list[int]] = {}
     for at, ref in enumerate(tries):
         if ref.columns:
@@ -175,30 +169,18 @@ def _sources(
     own: list[int | None] = [None] * len(tries)
     for (relation, version, ranked), members in groups.items():
         weighted = any(tries[at].weighted for at in members)
-        every = {column for at in members for column in _columns(tries[at])}
-        for some in [members] if by is None else _disjoint(members, by):
-            each = [_tests(tries[at]) for at in some]
-            common = tuple(test for test in each[0] if all(test in others for others in each))
-            columns = {column for at in some for column in _columns(tries[at])}
-            told = tuple(sorted(every if weighted else columns))  # whole rows may be told apart
-            for at in some:
-                own[at] = len(sources)
-            sources.append(Source(relation, version, ranked, told, common, weighted))
+        columns = sorted({column for at in members for column in _columns(tries[at])})
+        each = [_tests(tries[at]) for at in members]
+        common = tuple(test for test in each[0] if all(test in others for others in each))
+        for at in members:
+            own[at] = len(sources)
+        sources.append(Source(relation, version, ranked, tuple(columns), common, weighted))
     return tuple(sources), own
 
 
 def _columns(ref: TrieRef) -> set[int]:
     """The columns that a trie is built from."""
     return {*ref.columns, *(side for test in ref.tests for side in (test.left, test.right))}
-
-
-def _disjoint(members: Sequence[int], by: Sequence[frozenset[int]]) -> list[list[int]]:
-    """Groups tries by their restricted columns; one group if two sets of columns overlap."""
-    ways: dict[frozenset[int], list[int]] = {}
-    for at in members:
-        ways.setdefault(by[at], []).append(at)
-    apart = all(ways) and sum(map(len, ways)) == len(frozenset().union(*ways))
-    return list(ways.values()) if apart else [list(members)]
 
 
 def _tests(ref: TrieRef) -> tuple[RowTest, ...]:

@@ -17,18 +17,8 @@ from heapq import heapreplace
 
 import numpy as np
 
+from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.plan import (
-    Branch,
-    Constant,
-    Join,
-    JoinPlan,
-    Parameter,
-    Participant,
-    Seek,
-    Step,
-    TrieRef,
-)
 from gdatalog.plan.cells import EVERYTHING, Cell, KeyRange, cuttable
 from gdatalog.plan.effects import participants
 from gdatalog.records import dataclass, field, replace
@@ -51,13 +41,13 @@ class CostLevel:
 
 
 def next_level(
-    join: JoinPlan, tries: Mapping[TrieRef, Trie], fixed: Mapping[str, int], scope: Scope
+    join: p.JoinPlan, tries: Mapping[p.TrieRef, Trie], fixed: Mapping[str, int], scope: Scope
 ) -> CostLevel | None:
     """The level of the first variable that is not `fixed`; None if there is none."""
     target = next((slot.name for slot in cuttable(join) if slot.name not in fixed), None)
     lists = _Lists(join.tries, tries)
     for place, step in enumerate(join.steps if target is not None else ()):
-        if isinstance(step, Join) and step.variable == target:
+        if isinstance(step, p.Join) and step.variable == target:
             values = lists.shortest(step.participants)
             costs = _costs(values, step, join.steps[place + 1 :], lists)
             return CostLevel(step.variable, values, costs)
@@ -65,14 +55,14 @@ def next_level(
     return None
 
 
-def _key_of(step: Step, fixed: Mapping[str, int], scope: Scope) -> int | None:
+def _key_of(step: p.Step, fixed: Mapping[str, int], scope: Scope) -> int | None:
     """The key that a step binds, if it is known."""
-    if isinstance(step, Join):
+    if isinstance(step, p.Join):
         return fixed[step.variable]
-    told = step.value if isinstance(step, Seek) else None
-    if isinstance(told, Constant):
+    told = step.value if isinstance(step, p.Seek) else None
+    if isinstance(told, p.Constant):
         return encode_value(told.value, told.type, scope.symbols)
-    if isinstance(told, Parameter):
+    if isinstance(told, p.Parameter):
         return encode_value(scope.params[told.name], told.type, scope.symbols)
     return None
 
@@ -80,12 +70,12 @@ def _key_of(step: Step, fixed: Mapping[str, int], scope: Scope) -> int | None:
 class _Lists:
     """The node of each trie of a join after the steps whose keys are known."""
 
-    def __init__(self, refs: Sequence[TrieRef], tries: Mapping[TrieRef, Trie]) -> None:
+    def __init__(self, refs: Sequence[p.TrieRef], tries: Mapping[p.TrieRef, Trie]) -> None:
         self.levels = [tries[ref].levels for ref in refs]
         self.nodes: list[int | None] = [0 for _ in refs]
         self.known: dict[Hashable, tuple[Array, Array | None]] = {}
 
-    def follow(self, step: Step, key: int | None) -> None:
+    def follow(self, step: p.Step, key: int | None) -> None:
         for part in participants(step):
             found = self.list_of(part)
             self.nodes[part.trie] = None
@@ -96,7 +86,7 @@ class _Lists:
                 # Node -1 has no children.
                 self.nodes[part.trie] = start + at if here else -1
 
-    def list_of(self, part: Participant) -> tuple[int, Array] | None:
+    def list_of(self, part: p.Participant) -> tuple[int, Array] | None:
         """The start of a participant's list in its level, and its values."""
         node = self.nodes[part.trie]
         if node is None:
@@ -109,7 +99,7 @@ class _Lists:
         start, end = int(offsets[node]), int(offsets[node + 1])
         return start, values[start:end]
 
-    def shortest(self, parts: Sequence[Participant]) -> Array:
+    def shortest(self, parts: Sequence[p.Participant]) -> Array:
         """The values of the shortest list; all values of a level if no list is known."""
         known = [found[1] for part in parts if (found := self.list_of(part)) is not None]
         if known:
@@ -117,7 +107,7 @@ class _Lists:
         part = parts[0]
         return np.unique(brought(self.levels[part.trie][part.depth].values))
 
-    def below(self, part: Participant, values: Array) -> tuple[Array, Array | None] | None:
+    def below(self, part: p.Participant, values: Array) -> tuple[Array, Array | None] | None:
         """Which values are in a participant's list, and the number of children of each; None if the
         list is not known."""
         found = self.list_of(part)
@@ -149,7 +139,7 @@ def _below(
     return here, np.where(here, offsets[start + at + 1] - offsets[start + at], 0)
 
 
-def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> Array:
+def _costs(values: Array, step: p.Join, later: Sequence[p.Step], lists: _Lists) -> Array:
     costs = np.ones(len(values))
     present = np.ones(len(values), dtype=np.bool_)
     counts: dict[int, Array] = {}  # by trie: the number of children of each value
@@ -163,7 +153,7 @@ def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> A
     for steps in _runs(later):
         share, met = np.ones(len(values)), 0
         for inner in steps:
-            if not isinstance(inner, Join):
+            if not isinstance(inner, p.Join):
                 continue
             own = [
                 counts[part.trie]
@@ -179,11 +169,11 @@ def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> A
     return np.where(present, costs, ABSENT)
 
 
-def _runs(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def _runs(steps: Sequence[p.Step]) -> Iterator[list[p.Step]]:
     """The sequence of steps, and those of each branch."""
     yield list(steps)
     for step in steps:
-        if isinstance(step, Branch):
+        if isinstance(step, p.Branch):
             for inner in step.alternatives:
                 yield from _runs(inner)
 
@@ -226,8 +216,8 @@ class Morsels:
 
     def __init__(
         self,
-        join: JoinPlan,
-        tries: Mapping[TrieRef, Trie],
+        join: p.JoinPlan,
+        tries: Mapping[p.TrieRef, Trie],
         scope: Scope,
         slots: int,
         gpus: bool = False,

@@ -227,7 +227,7 @@ class BucketScheduler(CellScheduler):
 
     def _args(
         self, cells: Sequence[Cell], seconds: float | None, fragments: Sequence[Fragment]
-    ) -> tuple[Any, ...]:
+    ) -> tuple[object, ...]:
         return self.task, cells, seconds, self.tries, fragments, self.symbols
 
     def _ranks(self) -> dict[int, Any]:
@@ -244,7 +244,7 @@ class BucketScheduler(CellScheduler):
 
     # ------------------------------------------------------------------------- what comes again
 
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         worker, part, fragments = call.tag
         self.busy[worker] -= 1
         self.done += part.cost * found.cells / len(part.cells)

@@ -43,7 +43,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan import JoinPlan, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
-from gdatalog.plan.placement import ExecutorChoice, Spread
+from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.relation import Relation
@@ -101,7 +101,11 @@ class CellScheduler(ABC):
             stage.cancel()
 
     def _call(
-        self, tag: Any, function: Callable[..., CellResult], args: Any, worker: str | None
+        self,
+        tag: object,
+        function: Callable[..., CellResult],
+        args: tuple[object, ...],
+        worker: str | None,
     ) -> Call:
         return Call(function, args, self.join_run.keep, worker, tag, CellResult.light)
 
@@ -118,7 +122,7 @@ class CellScheduler(ABC):
         """Submits enough calls to keep all workers busy."""
 
     @abstractmethod
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         """Takes back what a call has left. Returns a function and arguments that compute its result
         again."""
 
@@ -154,7 +158,6 @@ class MorselScheduler(CellScheduler):
         self.slots = self.pool.slots
         self.cutting = Morsels(self.join, tries, run.scope, self.slots, gpus)
         self.total = self.cutting.total
-        self.flying = 0
         self.begun = False
 
     def _send(self, stage: TaskStage) -> None:
@@ -164,15 +167,11 @@ class MorselScheduler(CellScheduler):
             self.begun = True
             workers = [at for at, threads in self.pool.threads.items() for _ in range(threads)]
             for worker, pieces in zip(workers, self.cutting.deal(len(workers)), strict=False):
-                self._add(stage, self._made(pieces, worker=worker))
-        while self.cutting and self.flying < AHEAD * self.slots:
+                stage.add(self._made(pieces, worker=worker))
+        while self.cutting and stage.pending < AHEAD * self.slots:
             # Ever smaller parts, so that all threads end at about the same time.
             pieces = self.cutting.take(self.cutting.left / (SHARES * self.slots))
-            self._add(stage, self._made(pieces))
-
-    def _add(self, stage: TaskStage, call: Call) -> None:
-        stage.add(call)
-        self.flying += 1
+            stage.add(self._made(pieces))
 
     def _made(
         self, pieces: Sequence[Morsel], firm: bool = False, worker: str | None = None
@@ -186,17 +185,15 @@ class MorselScheduler(CellScheduler):
         if len(pieces) == 1:
             deep = pieces[0].again >= DEEP
             pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
-        self.flying += len(pieces) - 1
         return [self._made([piece]) for piece in pieces]
 
-    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[Any, ...]:
+    def _ended(self, stage: TaskStage, call: Call, found: CellResult) -> tuple[object, ...]:
         pieces: Sequence[Morsel] = call.tag
-        self.flying -= 1
         done, left = pieces[: found.cells], list(pieces[found.cells :])
         self.done += sum(piece.cost for piece in done)
         if found.error is not None and len(pieces) > 1:
             for piece in left:  # each alone, before one of them is an error
-                self._add(stage, self._made([piece]))
+                stage.add(self._made([piece]))
         else:
             self.cutting.add(self._rest(stage, left, found))
         cells = [piece.cell for piece in done]
@@ -211,7 +208,7 @@ class MorselScheduler(CellScheduler):
         if found.error is not None and (smaller is None or hard.again >= DEEP):
             raise too_small(found.error)
         if smaller is None:
-            self._add(stage, self._made([hard], True))
+            stage.add(self._made([hard], True))
         return rest + (smaller or [])
 
 
@@ -335,7 +332,7 @@ class ClusterRun(PlanRun):
         for message, caution in found.cautions.items():
             self.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
-            chosen: ExecutorChoice = found.executor
+            chosen = found.executor
             if chosen.reason == ASKED_FOR and self.context.knobs.strategy == "auto":
                 chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
             self._chosen(number, chosen)
@@ -372,7 +369,7 @@ class Collector:
             self.context.limits.charge("answers", self.held)
         if found.gathering is not None:
             self.gathering.join(found.gathering)
-        if found.left is not None:
+        if found.left is not None and found.kept is not None:
             self.left.append((found.kept, found.left))
 
     def rows(self, distinct: bool) -> Derived:
@@ -408,7 +405,7 @@ class Collector:
         texts = tells_texts(plan)
         symbols = placed_texts(self.pool, scope.symbols) if texts else SymbolTable()
         merging = plan, CallContext.of(self.context, self.context.memory), symbols
-        values: list[Any] = [kept for kept, _ in self.left]
+        values: list[object] = [kept for kept, _ in self.left]
         if self.gathering.groups:
             values.append(self.gathering)
         nbytes = sum(left.nbytes for _, left in self.left)
@@ -450,14 +447,18 @@ def tells_texts(plan: RulePlan) -> bool:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def gathering_of(value: Any) -> Gathering:
+def gathering_of(value: Gathering | CellResult) -> Gathering:
     """The groups, or the groups of a cell's result."""
-    found: Gathering = value if isinstance(value, Gathering) else value.gathering
+    found = value if isinstance(value, Gathering) else value.gathering
+    assert found is not None
     return found
 
 
 def _together(
-    values: Sequence[Any], plan: RulePlan, there: CallContext, symbols: SymbolTable
+    values: Sequence[Gathering | CellResult],
+    plan: RulePlan,
+    there: CallContext,
+    symbols: SymbolTable,
 ) -> tuple[Gathering, Scope]:
     """All groups of some values."""
     context = there.here(symbols)
@@ -467,7 +468,9 @@ def _together(
     return whole, context.scope
 
 
-def split_groups(values: Sequence[Any], owners: int, *merging: Any) -> list[Gathering]:
+def split_groups(
+    values: Sequence[Gathering | CellResult], owners: int, *merging: Any
+) -> list[Gathering]:
     """Groups by owner. `merging`: the plan, the context and the symbols."""
     whole, _ = _together(values, *merging)
     return whole.dealt(owners, owner_of)

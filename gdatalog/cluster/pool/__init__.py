@@ -22,7 +22,9 @@ its `smaller` function returns calls that together do the same work. Values that
 from __future__ import annotations
 
 from gdatalog.cluster.pool.broadcast import Broadcast
-from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue, TooLarge
+from gdatalog.cluster.pool.calls import Call, Lost, RemoteElement, RemoteValue, TooLarge
 from gdatalog.cluster.pool.task_stage import Pool, TaskStage
 
-__all__ = ["Broadcast", "Call", "Lost", "Pool", "RemoteValue", "TaskStage", "TooLarge"]
+__all__ = [
+    "Broadcast", "Call", "Lost", "Pool", "RemoteElement", "RemoteValue", "TaskStage", "TooLarge"
+]  # fmt: skip

@@ -43,7 +43,7 @@ class BroadcastFile:
     path: str
     once: bool = False
 
-    def value(self) -> Any:
+    def value(self) -> object:
         with _lock:
             found = _held.get(self.path)
             if found is not None:
@@ -70,7 +70,7 @@ class MissingBroadcast(Exception):
         self.path = path
 
 
-_held: OrderedDict[str, tuple[Any, int]] = OrderedDict()  # by path, in order of last use
+_held: OrderedDict[str, tuple[object, int]] = OrderedDict()  # by path, in order of last use
 _lock = RLock()
 
 
@@ -106,17 +106,19 @@ class Broadcast:
 
     __slots__ = ("__weakref__", "_client", "_future", "_value", "file")
 
-    def __init__(self, client: Any, value: Any, file: BroadcastFile | None, key: Hashable) -> None:
+    def __init__(
+        self, client: Any, value: object, file: BroadcastFile | None, key: Hashable
+    ) -> None:
         self._client, self.file = client, file
         self._future: Any = None
         # With a key, the caller holds the value.
-        self._value: Callable[[], Any] = (lambda: value) if key is None else weakref.ref(value)
+        self._value: Callable[[], object] = (lambda: value) if key is None else weakref.ref(value)
         if file is None:
             self.send()
         elif key is None:
             self._value = lambda: None
 
-    def of(self, value: Any) -> bool:
+    def of(self, value: object) -> bool:
         """Whether it is this value's."""
         return self._value() is value
 
@@ -159,10 +161,10 @@ class Broadcaster:
     _gone: list[str] = field(default_factory=list)  # paths
     _old: list[tuple[float, str]] = field(default_factory=list)
     _telling: list[Any] = field(default_factory=list)  # pending requests to workers
-    _end: Callable[[], Any] = lambda: None
+    _end: Callable[[], object] = lambda: None
 
     def place(
-        self, key: Hashable, value: Any, version: Hashable = None, once: bool = False
+        self, key: Hashable, value: object, version: Hashable = None, once: bool = False
     ) -> Broadcast:
         """Broadcasts a value. A key and version stand for the same value while that value lives.
         With the key None, each broadcast is new, and workers drop it with the returned object.
@@ -179,7 +181,7 @@ class Broadcaster:
                 weakref.finalize(value, self._known.pop, key, None).atexit = False
         return made
 
-    def _written(self, value: Any, once: bool) -> BroadcastFile | None:
+    def _written(self, value: object, once: bool) -> BroadcastFile | None:
         """The file of a value; None if there is no folder, or no room there."""
         folder = self.seen()
         if folder is None:
@@ -255,14 +257,16 @@ class Broadcaster:
                 each.result(HEARD)
 
 
-def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: Any) -> None:
+def _tell(client: Any, telling: list[Any], function: Callable[..., object], *args: object) -> None:
     if client.status == "running":
         work = client.run(function, *args, on_error="ignore", asynchronous=True)
         said = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
         telling[:] = [*(each for each in telling if not each.done()), said]
 
 
-def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None) -> Any:
+def awaited(
+    client: Any, work: Any, alive: Callable[[], bool], poll: Callable[[], object] | None = None
+) -> Any:
     """The result of a client's coroutine; polls for cancellation meanwhile. Raises `OSError` when
     `alive` returns False."""
     waiting = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)

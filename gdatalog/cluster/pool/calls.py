@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import perf_counter
 from traceback import format_exc
 from typing import Any
@@ -25,31 +25,31 @@ LOOK = 0.05  # seconds between checks for cancellation
 class _Packer(pickle.Pickler):
     """Pickles a value; objects for which `name` returns a name are replaced by that name."""
 
-    def __init__(self, file: io.BytesIO, name: Callable[[Any], Any]) -> None:
+    def __init__(self, file: io.BytesIO, name: Callable[[object], object]) -> None:
         super().__init__(file, protocol=5)
         self.name = name
 
-    def persistent_id(self, each: Any) -> Any:
+    def persistent_id(self, each: object) -> object:
         return self.name(each)
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, body: bytes, inputs: Sequence[Any]) -> None:
+    def __init__(self, body: bytes, inputs: Sequence[object]) -> None:
         super().__init__(io.BytesIO(body))
         self.inputs = inputs
 
-    def persistent_load(self, name: Any) -> Any:
+    def persistent_load(self, name: Any) -> object:
         return name.value() if isinstance(name, BroadcastFile) else self.inputs[name]
 
 
-def run_call(body: bytes, inputs: Sequence[Any]) -> Any:
+def run_call(body: bytes, inputs: Sequence[object]) -> object:
     """Runs a call. `inputs`: values on workers, which the call refers to by number."""
     with _Caller().call():
         function, args = _Unpacker(body, inputs).load()
         return function(*args)
 
 
-def outcome_of(body: bytes, inputs: Sequence[Any]) -> tuple[Any, Exception | None]:
+def outcome_of(body: bytes, inputs: Sequence[object]) -> tuple[object, Exception | None]:
     """The result of `run_call`, or the error, because Dask would log a raised one."""
     try:
         return run_call(body, inputs), None
@@ -68,7 +68,7 @@ def _sendable(error: Exception) -> Exception:
     return error
 
 
-def itself(value: Any) -> Any:
+def itself(value: object) -> object:
     return value
 
 
@@ -108,9 +108,9 @@ class RemoteValue:
     future: Any
     summary: Any = None
     origins: frozenset[object] = frozenset()
-    parts: dict[Any, Any] = field(default_factory=dict)  # futures
+    parts: dict[Hashable, Any] = field(default_factory=dict)  # futures
 
-    def part(self, key: Any) -> RemoteElement:
+    def part(self, key: Hashable) -> RemoteElement:
         return RemoteElement(self, key)
 
 
@@ -119,7 +119,7 @@ class RemoteElement:
     """An item of a remote value, as an argument of calls."""
 
     kept: RemoteValue
-    key: Any
+    key: Hashable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,12 +131,12 @@ class Call:
     call for its caller. `summary`: a function that summarises a kept result for the driver.
     """
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
+    function: Callable[..., object]
+    args: tuple[object, ...]
     keep: bool = False
     worker: str | None = None
     tag: Any = None
-    summary: Callable[[Any], Any] | None = None
+    summary: Callable[[Any], object] | None = None
 
 
 class Lost(Exception):
@@ -183,7 +183,7 @@ class RunningCall:
         _Packer(file, self._name).dump((self.call.function, self.call.args))
         self.body = file.getvalue()
 
-    def _name(self, each: Any) -> Any:
+    def _name(self, each: object) -> object:
         """What stands for a remote or broadcast value in the bytes; None for other objects."""
         if isinstance(each, Broadcast):
             self.placed.append(each)

@@ -8,7 +8,7 @@ import operator
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
@@ -76,16 +76,16 @@ class TaskStage:
         self._make([run], call.worker)
         return _kept(run, None)
 
-    def start(self) -> None:
-        """Sends the calls that were added; iterating does this too."""
-        if self._waiting:
-            self._send()
+    @property
+    def pending(self) -> int:
+        """How many calls have not ended."""
+        return len(self._waiting) + len(self._running)
 
     def __iter__(self) -> Generator[tuple[Call, Any], None, None]:
         """Yields calls and their results, as calls end; a result that stays is a `RemoteValue`."""
         try:
-            while self._waiting or self._running:
-                self.start()
+            while self.pending:
+                self._send()
                 for call, found in self._found(self._some()):
                     self._done += 1
                     if self.reports:
@@ -109,6 +109,8 @@ class TaskStage:
 
     def _send(self) -> None:
         """Sends the waiting calls."""
+        if not self._waiting:
+            return
         self._check_unrecoverable()
         waiting, self._waiting = self._waiting, []
         self._compute_again(waiting)
@@ -129,7 +131,9 @@ class TaskStage:
             summaries, made = [run.call.summary for run in telling], [run.made for run in telling]
             self._watch(self._submit(operator.call, None, summaries, made), telling)
 
-    def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
+    def _submit(
+        self, function: Callable[..., object], worker: str | None, *args: Sized
+    ) -> list[Any]:
         """Submits one task for each entry of the lists, under the stage's name, which the dashboard
         shows; returns their futures."""
         first, self._tasks = self._tasks, self._tasks + len(args[0])
@@ -146,7 +150,7 @@ class TaskStage:
         return futures
 
     def _tasks_of(
-        self, function: Callable[..., Any], runs: Sequence[RunningCall], worker: str | None
+        self, function: Callable[..., object], runs: Sequence[RunningCall], worker: str | None
     ) -> list[Any]:
         for run in runs:
             run.given = list(map(future_of, run.inputs))
@@ -392,7 +396,7 @@ class TaskStage:
             raise Lost(f"a part of {self.name} was lost with its worker")
 
 
-def _kept(run: RunningCall, told: Any) -> RemoteValue:
+def _kept(run: RunningCall, told: object) -> RemoteValue:
     inputs = [kept for kept in map(whole, run.inputs) if isinstance(kept, RemoteValue)]
     origins = frozenset(run.placed).union(*(kept.origins for kept in inputs))
     return RemoteValue(run.made, told, origins)

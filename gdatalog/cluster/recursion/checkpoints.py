@@ -83,6 +83,7 @@ class Checkpoints:
         began, folder = perf_counter(), None
         try:
             folder = self.pool.folder()
+            assert folder is not None  # see `due`
             stage = self.pool.stage(self.name, self.limits)
             stage.unrecoverable = kept.values()
             for owner, each in kept.items():

@@ -101,7 +101,7 @@ class StepSummary:
     small: dict[int, Parcel] | None
     new: dict[str, int]
     total: dict[str, int]
-    sample: dict[str, Sequence[tuple[str, int, Any]]]
+    sample: dict[str, Sequence[tuple[str, int, object]]]
     rules: list[RuleStep]
     cautions: list[Caution]
     moved: int
@@ -137,8 +137,10 @@ class PartitionState:
         with self._lock:
             owner, self.owner = self.owner, None
         if owner is None:
-            moved, owner = self.blocks(), HashPartition(inputs)
-            for table, name, rows, count in moved:
+            if self._moved is None:
+                raise StaleState
+            owner = HashPartition(inputs)
+            for table, name, rows, count in self._moved:
                 tables = owner.homes if table == "homes" else owner.tables
                 tables[name].add(rows, count)
         return owner
@@ -157,7 +159,7 @@ class PartitionState:
         owner = self.owner
         return 0 if owner is None else owner.nbytes
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         try:
             moved = list(self.blocks())
         except StaleState:
@@ -387,7 +389,9 @@ def size_of(parcel: Parcel) -> int:
     return 64 + sum(column.nbytes for columns, _ in parcel.values() for column in columns)
 
 
-def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
+def parcels_of(
+    values: Sequence[object], owners: int, name: str, home: Sequence[int]
+) -> list[Parcel]:
     """The distinct rows of values on this worker, as parcels for their home owners."""
     rows = sort_rows(concatenate([columns_of(value) for value in values]))
     parts = rows_by_partition((rows, len(rows[0])), home, owners)

@@ -73,7 +73,7 @@ class _Course:
 
     mark: Mark
     kept: dict[int, RemoteValue] = field(default_factory=dict)
-    inbox: dict[int, list[Any]] = field(default_factory=dict)
+    inbox: dict[int, list[object]] = field(default_factory=dict)
     told: dict[int, StepSummary] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
@@ -224,7 +224,7 @@ class HashPartitions:
 
     def _first(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The first rows, in transit to their home owners."""
-        inbox: defaultdict[int, list[Any]] = defaultdict(list)
+        inbox: defaultdict[int, list[object]] = defaultdict(list)
         parcels: defaultdict[int, Parcel] = defaultdict(dict)
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.calls import NotOnDevice
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge
+from gdatalog.cluster.pool import Call, Pool, RemoteValue, TaskStage, TooLarge
 from gdatalog.cluster.rows import parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers import CallContext, on_device, rows_here
@@ -342,7 +342,7 @@ class KeyRangeFixpoint:
         limits.charge("blocks", 0)
         return found
 
-    def _ended(self, stage: Any) -> Iterator[tuple[Call, Any]]:
+    def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the
         rules."""
         try:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.pool import Call, Pool, RemoteElement, RemoteValue
 from gdatalog.cluster.workers import left_of, own_address
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.records import dataclass
@@ -30,7 +30,7 @@ from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.table import Array
 
 
-def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
+def columns_of(value: object, columns: Sequence[int] | None = None) -> Columns:
     """The rows of a part's value on a worker: all columns, or some."""
     if isinstance(value, dict) and "read" in value:
         found: Columns = value["read"].read(value["texts"], columns)
@@ -41,11 +41,13 @@ def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
         keep[value["without"]] = False
         return tuple(column[keep] for column in rows)
     beside = getattr(value, "columns", None)
-    whole: Columns = tuple(value) if beside is None else tuple(beside())
+    plain = value if beside is None else beside()
+    assert isinstance(plain, Sequence)
+    whole: Columns = tuple(plain)
     return whole if columns is None else tuple(whole[at] for at in columns)
 
 
-def piece_of(value: Any, start: int, stop: int) -> Columns:
+def piece_of(value: object, start: int, stop: int) -> Columns:
     """A range of a part's rows."""
     return tuple(column[start:stop] for column in columns_of(value))
 
@@ -57,14 +59,14 @@ OWNED = 1 << 26  # bytes for each owner; if there are more, a worker is several 
 
 # Splits the parts of one worker. Called with the parts, the number of owners, and further
 # arguments; returns a value for each owner.
-Split = Callable[..., Sequence[Any]]
+Split = Callable[..., Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
     """What one worker has for one owner."""
 
-    value: Any
+    value: Any  # what the split gave
     made_on: str
     nbytes: int
 
@@ -100,7 +102,9 @@ class Shuffle:
         owners = [workers[at % len(workers)] for at in range(count)]
         return Shuffle(pool, name, limits, owners, nbytes)
 
-    def partition(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
+    def partition(
+        self, parts: Sequence[object], split: Split, *args: object
+    ) -> list[list[RemoteElement]]:
         """Splits parts by owner. Returns each owner's `ShuffleBlock`s, as arguments of calls; they
         stay where they were made."""
         owners = len(self.workers)
@@ -115,10 +119,10 @@ class Shuffle:
 
     def merge(
         self,
-        pieces: Sequence[Sequence[Any]],
-        function: Callable[..., Any],
-        *args: Any,
-        summary: Callable[[Any], Any] | None = None,
+        pieces: Sequence[Sequence[object]],
+        function: Callable[..., object],
+        *args: object,
+        summary: Callable[[Any], object] | None = None,
     ) -> list[RemoteValue]:
         """Calls a function with each owner's blocks and some arguments; the results stay on the
         owners' workers. `summary`: summarises each result for the driver."""
@@ -128,7 +132,7 @@ class Shuffle:
         ]
         return self.pool.all(calls, f"{self.name}: merge", self.limits)
 
-    def distinct(self, parts: Sequence[Any]) -> list[RemoteValue]:
+    def distinct(self, parts: Sequence[object]) -> list[RemoteValue]:
         """The distinct rows of parts: `OwnedRows` for each owner, summarised by `PartSize`."""
         return self.merge(self.partition(parts, split_rows), distinct_of, summary=size_of)
 
@@ -163,15 +167,15 @@ def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
     return nbytes > min(context.tuning.fetched_bytes, context.memory // FETCHED)
 
 
-def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
+def by_place(pool: Pool, parts: Sequence[object]) -> list[tuple[str | None, list[object]]]:
     """Groups parts by worker. Parts of unknown location (None) are groups of their own."""
-    found: dict[object, list[Any]] = {}
+    found: dict[object, list[object]] = {}
     for number, (part, where) in enumerate(zip(parts, place_of(pool, parts), strict=True)):
         found.setdefault(where or number, []).append(part)
     return [(at if isinstance(at, str) else None, some) for at, some in found.items()]
 
 
-def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
+def place_of(pool: Pool, parts: Sequence[object]) -> list[str | None]:
     """The worker that has each part; None if unknown."""
     rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
     lying = [part for part in rows if isinstance(part, RemoteValue)]
@@ -188,7 +192,7 @@ def parts_of(owned: Sequence[RemoteValue]) -> list[RemotePart]:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[ShuffleBlock]:
+def dealt(split: Split, parts: Sequence[object], owners: int, *args: object) -> list[ShuffleBlock]:
     """Splits parts into a block for each owner."""
     from dask.sizeof import sizeof
 
@@ -212,7 +216,7 @@ def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
     return [tuple(column[mine] for column in rows) for mine in np.split(order, ends[:-1].tolist())]
 
 
-def split_rows(parts: Sequence[Any], owners: int) -> list[Columns]:
+def split_rows(parts: Sequence[object], owners: int) -> list[Columns]:
     """The distinct rows of parts, by owner."""
     rows = sort_rows(concatenate(list(map(columns_of, parts))))
     return rows_by_owner(rows, rows, owners)
@@ -224,7 +228,7 @@ def distinct_of(pieces: Sequence[ShuffleBlock]) -> OwnedRows:
     return OwnedRows(rows, sum(one.moved for one in pieces))
 
 
-def size_of(value: Any) -> PartSize:
+def size_of(value: object) -> PartSize:
     columns = columns_of(value)
     nbytes = sum(column.nbytes for column in columns)
     return PartSize(len(columns[0]), nbytes, getattr(value, "moved", 0))

@@ -115,8 +115,8 @@ class RowKeeper:
         from distributed.client import _get_global_client, _set_global_client
 
         values = [part.value for part in rows.make_distinct()]
-        # Parts that must be read or filtered are computed now, and stay on workers.
-        read = [at for at, value in enumerate(values) if not _lies(value)]
+        # Rows that must be read or filtered are computed now, and stay on workers.
+        read = [at for at, value in enumerate(values) if not isinstance(value, RemoteValue)]
         calls = [(columns_of, (values[at],)) for at in read]
         for at, kept in zip(read, self._each("read rows", calls, True), strict=True):
             values[at] = kept
@@ -127,7 +127,7 @@ class RowKeeper:
         if "symbol" in shape.types:
             texts = client.scatter(symbols, broadcast=True, hash=False)
         frame = delayed(frame_of, pure=False)
-        frames = [frame(_futures(value), shape, texts) for value in values]
+        frames = [frame(value.future, shape, texts) for value in values]
         return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
 
     def write(
@@ -177,9 +177,9 @@ class RowKeeper:
         dealt = shuffle.partition(counted, row_statistics.split_counts)
         return shuffle.merge(dealt, row_statistics.counts_together, summary=size_of)
 
-    def edges(self, rows: RemoteRows) -> tuple[list[Any], row_statistics.Way]:
+    def edges(self, rows: RemoteRows) -> tuple[list[object], row_statistics.Way]:
         """The values of parts, and how to read each edge of them once."""
-        values = [part.value for part in rows.make_distinct()]
+        values: list[object] = [part.value for part in rows.make_distinct()]
         survey = rows.survey
         if survey.symmetric:
             return values, "ascending"
@@ -215,43 +215,28 @@ class RowKeeper:
     def _each(
         self,
         told: str,
-        calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]],
+        calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]],
         keep: bool = False,
-        summary: Callable[[Any], Any] | None = None,
+        summary: Callable[[Any], object] | None = None,
     ) -> list[Any]:
         """The results of calls, in order. `keep`: they stay on their workers."""
         asked = [Call(function, args, keep, summary=summary) for function, args in calls]
         return self.pool.all(asked, told, Limits(memory=self.memory))
 
 
-def _lies(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_lies, value.values()))
-    return isinstance(value, RemoteValue | tuple | list)
-
-
-def _futures(value: Any) -> Any:
-    """Replaces remote values by their futures."""
-    if isinstance(value, RemoteValue):
-        return value.future
-    if isinstance(value, dict):
-        return {key: _futures(part) for key, part in value.items()}
-    return value
-
-
 # ------------------------------------------------------------------------------- on a worker
 
 
-def look(value: Any, start: int, step: int) -> PartSketch:
+def look(value: object, start: int, step: int) -> PartSketch:
     return sketch_of(columns_of(value), start, step)
 
 
-def frame_of(value: Any, shape: TypedColumns, symbols: SymbolTable | None) -> Any:
+def frame_of(value: object, shape: TypedColumns, symbols: SymbolTable | None) -> Any:
     """A part as a pandas DataFrame."""
     return to_pandas(_table([columns_of(value)], shape, symbols), given=True)
 
 
-def write_part(value: Any, shape: TypedColumns, symbols: SymbolTable | None, path: str) -> int:
+def write_part(value: object, shape: TypedColumns, symbols: SymbolTable | None, path: str) -> int:
     """Writes a part; returns the file's size in bytes."""
     write_table(_table([columns_of(value)], shape, symbols), path, format="parquet")
     return os.path.getsize(path)

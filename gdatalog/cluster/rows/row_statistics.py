@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
     return len(spans) <= 2 and all(low >= INT32_MIN and high <= INT32_MAX for low, high in spans)
 
 
-def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
+def numbers_in(value: object, exact: bool, turn: int, turns: int) -> Array:
     """The numbers of a part's rows for one of several turns, each of which fits into memory."""
     numbers = numbers_of(columns_of(value), exact)
     if turns == 1:
@@ -73,13 +73,13 @@ def met(pieces: Sequence[ShuffleBlock]) -> Array:
     return sorted_values(ordered[1:][~firsts(ordered)[1:]])
 
 
-def places_again(value: Any, exact: bool, again: Sequence[Array]) -> Array:
+def places_again(value: object, exact: bool, again: Sequence[Array]) -> Array:
     """The places of a part's rows whose numbers occur more than once."""
     numbers = numbers_of(columns_of(value), exact)
     return np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
 
 
-def rows_at(value: Any, places: Array) -> Columns:
+def rows_at(value: object, places: Array) -> Columns:
     return tuple(column[places] for column in columns_of(value))
 
 
@@ -93,7 +93,7 @@ Way = Literal["all", "ascending", "turned"]
 What = Literal["ends", "keys"] | tuple[int, tuple[RowTest, ...]]
 
 
-def edges_of(value: Any, way: Way) -> Columns:
+def edges_of(value: object, way: Way) -> Columns:
     """The edges of a part, each with its lower key first."""
     left, right = columns_of(value)
     if way == "ascending":
@@ -102,7 +102,7 @@ def edges_of(value: Any, way: Way) -> Columns:
     return np.minimum(left, right), np.maximum(left, right)
 
 
-def counts_of(value: Any, way: Way, what: What, ranking: Ranking | None) -> Columns:
+def counts_of(value: object, way: Way, what: What, ranking: Ranking | None) -> Columns:
     """Keys or ranks of a part, and how often each occurs."""
     low, high = edges_of(value, way)
     if what == "ends":

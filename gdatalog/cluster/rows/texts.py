@@ -12,20 +12,10 @@ from itertools import chain
 
 import numpy as np
 
+from gdatalog import plan as p
 from gdatalog.cluster.pool import Broadcast, Pool
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.executors.gather import Gathering
-from gdatalog.plan import (
-    Apply,
-    Branch,
-    Constant,
-    Expr,
-    Gather,
-    Join,
-    Parameter,
-    Reduction,
-    RulePlan,
-)
 from gdatalog.plan.effects import all_steps, expressions, may_fail
 from gdatalog.records import dataclass, field
 from gdatalog.storage.rows import Columns
@@ -39,27 +29,27 @@ def placed_texts(pool: Pool, symbols: SymbolTable) -> Broadcast:
     return pool.broadcast(("texts", id(symbols)), symbols, version=len(symbols))
 
 
-def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Broadcast | FewTexts:
+def texts_for(pool: Pool, plans: Sequence[p.RulePlan], scope: Scope) -> Broadcast | FewTexts:
     """The symbol table that workers need for these plans."""
     if any(map(reads_texts, plans)):
         return placed_texts(pool, scope.symbols)
     return FewTexts.of(plans, scope)
 
 
-def asks_for_ranks(plan: RulePlan) -> bool:
+def asks_for_ranks(plan: p.RulePlan) -> bool:
     """Whether a rule uses the ranks of symbols among all others, which only one table at one time
     defines."""
     return any(
         part.function == "ord" and part.args[0].type == "symbol"
         for part in _parts(expressions_of(plan))
-        if isinstance(part, Apply)
+        if isinstance(part, p.Apply)
     )
 
 
-def reads_texts(plan: RulePlan) -> bool:
+def reads_texts(plan: p.RulePlan) -> bool:
     """Whether a rule's joins need the texts of symbols, not only their equality."""
     for part in _parts(expressions_of(plan)):
-        if not isinstance(part, Apply) or part.function in ("=", "!="):
+        if not isinstance(part, p.Apply) or part.function in ("=", "!="):
             continue
         if "symbol" in (part.type, *(arg.type for arg in part.args)):
             return True
@@ -67,26 +57,28 @@ def reads_texts(plan: RulePlan) -> bool:
         step.reduction
         for join in plan.joins
         for step in all_steps(join.steps)
-        if isinstance(step, Branch) and step.reduction is not None
+        if isinstance(step, p.Branch) and step.reduction is not None
     ]
-    specs: list[Gather | Reduction] = [*plan.gathers, *reductions]
+    specs: list[p.Gather | p.Reduction] = [*plan.gathers, *reductions]
     compared = [spec for spec in specs if spec.kind in ("min", "max", "any_value")]
     if any(target.type == "symbol" for spec in compared for target in spec.targets):
         return True
     # Error messages show the values of a failing expression.
     return any(
         may_fail(join.steps)
-        and any(isinstance(step, Join) and step.type == "symbol" for step in all_steps(join.steps))
+        and any(
+            isinstance(step, p.Join) and step.type == "symbol" for step in all_steps(join.steps)
+        )
         for join in plan.joins
     )
 
 
-def makes_texts(expressions: Iterable[Expr]) -> bool:
+def makes_texts(expressions: Iterable[p.Expr]) -> bool:
     """Whether evaluating expressions may make texts that are in no table yet."""
-    return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
+    return any(isinstance(expr, p.Apply) and expr.type == "symbol" for expr in expressions)
 
 
-def expressions_of(plan: RulePlan) -> Iterator[Expr]:
+def expressions_of(plan: p.RulePlan) -> Iterator[p.Expr]:
     """The expressions that a rule's joins evaluate."""
     for join in plan.joins:
         yield from join.outputs
@@ -96,11 +88,11 @@ def expressions_of(plan: RulePlan) -> Iterator[Expr]:
         yield from gather.targets
 
 
-def _parts(expressions: Iterable[Expr]) -> Iterator[Expr]:
+def _parts(expressions: Iterable[p.Expr]) -> Iterator[p.Expr]:
     """Expressions, and all those within them."""
     for expr in expressions:
         yield expr
-        if isinstance(expr, Apply):
+        if isinstance(expr, p.Apply):
             yield from _parts(expr.args)
 
 
@@ -113,12 +105,12 @@ class FewTexts(SymbolTable):
         self.length = length
 
     @staticmethod
-    def of(plans: Sequence[RulePlan], scope: Scope) -> FewTexts:
+    def of(plans: Sequence[p.RulePlan], scope: Scope) -> FewTexts:
         texts: set[str] = set()
         for part in _parts(chain.from_iterable(map(expressions_of, plans))):
-            if isinstance(part, Constant) and part.type == "symbol":
+            if isinstance(part, p.Constant) and part.type == "symbol":
                 texts.add(str(part.value))
-            elif isinstance(part, Parameter) and part.type == "symbol":
+            elif isinstance(part, p.Parameter) and part.type == "symbol":
                 texts.add(str(scope.params[part.name]))
         codes = {text: scope.symbols.intern(text) for text in texts}
         return FewTexts(codes, len(scope.symbols))

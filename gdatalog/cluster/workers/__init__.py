@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary, finalize
@@ -102,27 +102,20 @@ class CallContext:
 
 
 UNLIMITED = 4 << 30  # a worker's memory if it has no limit
-# Buckets in memory take at most these shares of a worker's memory, and of its memory for data.
-STORED, STORED_OF_LEFT = 1 / 8, 1 / 4
-# The same for slices in transit, of which there are some copies.
-MOVING, MOVING_OF_LEFT, MOST_MOVING, COPIES = 1 / 32, 1 / 16, 32 << 20, 4
+# Shares of a worker's memory for data: for rows that it reads from files, and for rows in transit.
+READING, MOVING, MOST_MOVING = 1 / 4, 1 / 4, 128 << 20
 
 
 def room_of(memory: int) -> float:
     """The bytes that a worker has for its calls."""
     left = left_of(memory)
-    moving = int(min(MOST_MOVING, memory * MOVING, left * MOVING_OF_LEFT))
-    return left - _stored_of(memory) - COPIES * moving
-
-
-def _stored_of(memory: int) -> int:
-    return int(min(memory * STORED, left_of(memory) * STORED_OF_LEFT))
+    return left - left * READING - min(MOST_MOVING, left * MOVING)
 
 
 ALIGNED = 64  # bytes: the alignment that vector instructions prefer
 
 
-def write(value: Any, path: str) -> int:
+def write(value: object, path: str) -> int:
     """Writes a value such that its arrays can be mapped; returns the file's size in bytes."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -154,58 +147,22 @@ def read(path: str) -> Any:
 
 
 class StoredRows:
-    """Rows that a worker keeps, with at least one column: in memory while there is room, else in a
-    file, from which it can read ranges. (Dask would read a spilled value as a whole.)"""
+    """Rows that a worker keeps in a file, with at least one column. Workers read ranges of them;
+    Dask would read a spilled value as a whole."""
 
     def __init__(self, columns: Columns) -> None:
-        self._columns: Columns | None = None
-        size = sum(column.nbytes for column in columns)
-        if _stored.take(size):
-            # A view would keep the whole array.
-            self._columns = tuple(c if c.base is None else c.copy() for c in columns)
-            finalize(self, _stored.give, size)
-        else:
-            worker = own_worker()
-            folder = tempfile.gettempdir() if worker is None else worker.local_directory
-            self._path = str(Path(folder, f"gdatalog-{uuid4().hex}"))
-            finalize(self, _remove, self._path)
-            write(columns, self._path)
+        worker = own_worker()
+        folder = tempfile.gettempdir() if worker is None else worker.local_directory
+        self._path = str(Path(folder, f"gdatalog-{uuid4().hex}"))
+        finalize(self, _remove, self._path)
+        write(columns, self._path)
 
     def read(self, start: int = 0, stop: int | None = None) -> Columns:
         """A range of the rows."""
-        columns = read(self._path) if self._columns is None else self._columns
-        return tuple(column[start:stop] for column in columns)
+        return tuple(column[start:stop] for column in read(self._path))
 
-    def __sizeof__(self) -> int:
-        return 100 + sum(column.nbytes for column in self._columns or ())
-
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return StoredRows, (self.read(),)
-
-
-class _Room:
-    """The memory of this process for stored rows."""
-
-    def __init__(self) -> None:
-        self._left: int | None = None
-        self._lock = RLock()  # the garbage collector may call `give` during `take`
-
-    def take(self, size: int) -> bool:
-        """Reserves memory; returns whether there was enough."""
-        with self._lock:
-            if self._left is None:
-                self._left = _stored_of(own_memory() or UNLIMITED)
-            fits = size <= self._left
-            self._left -= size if fits else 0
-            return fits
-
-    def give(self, size: int) -> None:
-        with self._lock:
-            assert self._left is not None
-            self._left += size
-
-
-_stored = _Room()
 
 
 def _remove(path: str) -> None:
@@ -251,7 +208,7 @@ SHORT = 1 << 31  # entries, below which a GPU's offsets have 32 bits
 Made = TypeVar("Made")
 
 _opened: dict[str, OpenDevice] = {}
-_locked: list[Any] = []  # lock files of GPUs, held by this process
+_locked: list[object] = []  # lock files of GPUs, held by this process
 _opening, _using = Lock(), Lock()
 _copies: WeakKeyDictionary[Trie, Trie] = WeakKeyDictionary()
 

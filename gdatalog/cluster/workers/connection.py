@@ -213,12 +213,6 @@ class Connection:
         return self._workers
 
     @property
-    def slots(self) -> int:
-        """How many calls can run at once."""
-        threads: dict[str, int] = self.client.nthreads()
-        return max(1, sum(threads.values()))
-
-    @property
     def budget(self) -> int:
         """The bytes that a call may hold, on any worker."""
         return min(worker.budget for worker in self.workers)
