@@ -85,7 +85,7 @@ class TaskStage:
         """Yields calls and their results, as calls end; a result that stays is a `RemoteValue`."""
         try:
             while self.pending:
-                self._send()
+                self.start()
                 for call, found in self._found(self._some()):
                     self._done += 1
                     if self.reports:
@@ -107,8 +107,8 @@ class TaskStage:
 
     # ------------------------------------------------------------------------------ sending
 
-    def _send(self) -> None:
-        """Sends the waiting calls."""
+    def start(self) -> None:
+        """Sends the calls that were added; iterating does this too."""
         if not self._waiting:
             return
         self._check_unrecoverable()
