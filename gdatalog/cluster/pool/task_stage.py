@@ -8,7 +8,7 @@ import operator
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
@@ -131,9 +131,7 @@ class TaskStage:
             summaries, made = [run.call.summary for run in telling], [run.made for run in telling]
             self._watch(self._submit(operator.call, None, summaries, made), telling)
 
-    def _submit(
-        self, function: Callable[..., object], worker: str | None, *args: Sized
-    ) -> list[Any]:
+    def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
         """Submits one task for each entry of the lists, under the stage's name, which the dashboard
         shows; returns their futures."""
         first, self._tasks = self._tasks, self._tasks + len(args[0])
