@@ -132,8 +132,7 @@ class TaskStage:
             self._watch(self._submit(operator.call, None, summaries, made), telling)
 
     def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
-        """Submits one task for each entry of the lists, under the stage's name, which the dashboard
-        shows; returns their futures."""
+        """The futures of one task for each entry of the lists; the dashboard shows their names."""
         first, self._tasks = self._tasks, self._tasks + len(args[0])
         if first == self._tasks:
             return []
