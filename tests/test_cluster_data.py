@@ -306,6 +306,6 @@ def test_undoing_brings_nothing_back_that_lay_on_other_workers(
         repl.take_all(".undo\n")  # of .clear: G lay there
         assert db["p"].fetchall() == [(1,)] and "G" not in db.relations
     told = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[0] for line in told if "take" in line] == [
+    assert [line.partition(":")[0] for line in told if "revert" in line] == [
         *["reverted"] * 3, "nothing to revert",
     ]  # fmt: skip

@@ -188,7 +188,7 @@ def test_loops_that_are_kept_hold_no_rows(monkeypatch: pytest.MonkeyPatch) -> No
             turns += 1
             for worker in loops.workers:
                 for name, array in worker.call.arrays.items():
-                    if array is not None:
+                    if array.nbytes:
                         held[name] = max(held.get(name, 0), array.nbytes)
         return found
 

@@ -101,7 +101,7 @@ class StepSummary:
     small: dict[int, Parcel] | None
     new: dict[str, int]
     total: dict[str, int]
-    sample: dict[str, Sequence[tuple[str, int, object]]]
+    sample: dict[str, Sequence[tuple[str, int, TypeName]]]
     rules: list[RuleStep]
     cautions: list[Caution]
     moved: int
