@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
@@ -301,7 +301,8 @@ class Costs:
     @property
     def seconds(self) -> float:
         """The seconds of all kinds."""
-        return sum(getattr(self, kind) for kind in get_args(Kind))
+        busy = self.planning + self.compiling + self.indexing
+        return busy + self.moving + self.loading + self.writing
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])
