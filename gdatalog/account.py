@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
@@ -298,37 +298,32 @@ class Costs:
     loading: float = 0.0
     writing: float = 0.0
 
+    @property
+    def seconds(self) -> float:
+        """The seconds of all kinds."""
+        busy = self.planning + self.compiling + self.indexing
+        return busy + self.moving + self.loading + self.writing
+
     def __add__(self, other: Costs) -> Costs:
-        return Costs(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)))
+        return Costs(*[getattr(self, f.name) + getattr(other, f.name) for f in fields(Costs)])
 
     def __sub__(self, other: Costs) -> Costs:
         return Costs(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Costs)))
 
 
-class _Account(local):
-    """The timers of a thread."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
-        self.moved = 0
-        self.total = 0.0  # seconds of all kinds
-
-
-_account = _Account()
+_NO_COSTS = Costs()
+_here = local()
 
 
 def time_spent() -> Costs:
     """The overhead of this thread so far."""
-    return Costs(**_account.seconds, moved=_account.moved)
+    found: Costs = getattr(_here, "costs", _NO_COSTS)
+    return found
 
 
 def take_over(costs: Costs) -> None:
     """Adds the overhead of a thread that this one waited for."""
-    for kind in _account.seconds:
-        seconds = getattr(costs, kind)
-        _account.seconds[kind] += seconds
-        _account.total += seconds
-    _account.moved += costs.moved
+    _here.costs = time_spent() + costs
 
 
 @contextmanager
@@ -341,12 +336,11 @@ def spending(kind: Kind, moved: int = 0) -> Iterator[None]:
     >>> (time_spent() - before).moved
     100
     """
-
-    _account.moved += moved
-    others, began = _account.total, perf_counter()
+    before, began = time_spent(), perf_counter()
     try:
         yield
     finally:
-        own = perf_counter() - began - (_account.total - others)
-        _account.seconds[kind] += own
-        _account.total += own
+        own, nested = perf_counter() - began, time_spent()
+        if nested is not before:
+            own -= (nested - before).seconds
+        take_over(Costs(**{kind: own}, moved=moved))

@@ -412,8 +412,7 @@ class Database(PatternQueries):
                     continue
                 result = outputs[ask.name] = answer(session, ask.name)
                 if not to_stdout(ask.directive):
-                    policy = session.policy
-                    write_relation(ask.directive, ask.name, result, policy, folders)
+                    write_relation(ask.directive, ask.name, result, session.files, folders)
         workspace.tell(session)
         return outputs
 

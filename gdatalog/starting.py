@@ -89,13 +89,11 @@ class Start:
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
         """Creates the database's state; imports the engine."""
         with _importing, whole_imports(), uncollected():
-            from gdatalog.engine.facts import FilePolicy
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 
         spill = None if self.untrusted or self._temporary == "" else Spill(self._temporary)
-        policy = FilePolicy(self.files)
-        workspace = Workspace(self.memory_limit, policy, on_caution, watch, spill)
+        workspace = Workspace(self.memory_limit, self.files, on_caution, watch, spill)
         workspace.force(threads=self._threads)
         if self.untrusted:
             workspace.untrusted = True

@@ -18,7 +18,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.facts import FilePolicy, Folders, read_text
+from gdatalog.engine.facts import Files, Folders, all_readable, read_text
 from gdatalog.engine.facts.inputs import extended
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Knobs, strategy_of
@@ -54,7 +54,7 @@ class Workspace:
     def __init__(
         self,
         memory_limit: int,
-        policy: FilePolicy,
+        files: Files,
         on_caution: Callable[[Caution], None],
         watch: Watch,
         spill: Spill | None = None,
@@ -62,7 +62,7 @@ class Workspace:
         """`spill`: where rows beyond the memory limit go; None: they raise an error."""
         self.memory_limit = memory_limit
         self.spill = spill
-        self.policy = policy
+        self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
         self.stored = {}
@@ -189,7 +189,7 @@ class Workspace:
         check_relation_name(name)
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         if path is not None:
-            self.policy.reading_all(path, None)
+            all_readable(path, self.files)
         declared = schema or self._declared(name)
         if isinstance(data, Relation):
             own = data.columns, data.types
@@ -362,7 +362,7 @@ class Workspace:
 
     def parse_file(self, path: str) -> Program:
         self.check_open()
-        return self.parse(read_text(path, self.policy), path)
+        return self.parse(read_text(path, self.files), path)
 
     def open(
         self, text: str, params: Params, reports: Metrics | None = None, strategy: str = "auto"
@@ -447,14 +447,13 @@ class Workspace:
             self.chunk_rows,
             self.tuning,
         )
-        policy = FilePolicy("none") if self.untrusted else self.policy
         with self.metrics.spending():
             return Session(
                 self.stored if stored is None else stored,
                 self.texts if texts is None else texts,
                 program,
                 context,
-                policy,
+                "none" if self.untrusted else self.files,
                 folders or self.folders,
                 self.on_caution,
                 self._remembered if reports is None else {},

@@ -69,7 +69,7 @@ def _answer(session: Session, given: Namespace) -> tuple[list[Result], list[str]
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
-            written = write_relation(directive, ask.name, result, session.policy, session.folders)
+            written = write_relation(directive, ask.name, result, session.files, session.folders)
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
     return results, lines
 

@@ -15,7 +15,7 @@ from gdatalog.database import Database
 from gdatalog.engine.facts import Folders, beside
 from gdatalog.engine.facts.inputs import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
-from gdatalog.engine.session.texts import Log, ProgramTexts
+from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
@@ -123,10 +123,10 @@ class History:
             loaded = {**state.loaded, **{name: repl.loaded[name] for name in again}}
             self.changes.appendleft((what, DatabaseState(state.texts, stored, loaded)))
 
-    def _noted_without(self, in_use: Log) -> int:
+    def _noted_without(self, in_use: list[str]) -> int:
         """The number of statements that only `.undo` holds."""
         logs = {id(state.texts.log): state.texts.log for _, state in self.changes}
-        return sum(len(log.keys) for log in logs.values() if log is not in_use)
+        return sum(len(log) for log in logs.values() if log is not in_use)
 
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that only `.undo` holds."""

@@ -167,7 +167,7 @@ def _give(
         output.relation(ask.name, result, directive)
     else:
         with line, spending("writing"):
-            written = write_relation(directive, ask.name, result, session.policy, session.folders)
+            written = write_relation(directive, ask.name, result, session.files, session.folders)
         if sys.stderr.isatty():
             say(f"{ask.name}: {amount(len(result), 'rows')} -> {written}")
 
@@ -214,7 +214,7 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
             raise DataError("cannot read stdin: it is not UTF-8 text") from None
     if not os.path.exists(name) and ("?-" in name or "(" in name):
         raise UsageError(f"there is no file {name!r}", hint="to run a program text, use -c")
-    return name, read_text(name, db.workspace.policy)
+    return name, read_text(name, db.workspace.files)
 
 
 # Values of parameters: `-M name=value`, and `--param name=value` in notebooks.

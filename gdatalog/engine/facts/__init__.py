@@ -31,53 +31,53 @@ from gdatalog.storage import Findings, options_of_text
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 
+# The files that programs may read and write: "all", "read", "none", or those in a folder.
+Files = str | os.PathLike[str]
 
-@dataclass(frozen=True, slots=True)
-class FilePolicy:
-    """`files="all" | "read" | "none" | folder`: the files that programs may read and write."""
 
-    files: str | os.PathLike[str] = "all"
+def readable(path: str, files: Files, span: Span | None = None) -> str:
+    """Returns the path if a program may read it."""
+    return _allowed(path, files, span, "read", files in ("all", "read"))
 
-    def reading(self, path: str, span: Span | None) -> str:
-        return self._check(path, span, "read", self.files in ("all", "read"))
 
-    def reading_all(self, path: str, span: Span | None) -> str:
-        """Like `reading`, for a path that may stand for several files: checks each of them."""
-        from gdatalog.storage.data_files import files_of, is_set
+def all_readable(path: str, files: Files, span: Span | None = None) -> str:
+    """Like `readable`, for a path that may stand for several files: checks each of them."""
+    from gdatalog.storage.data_files import files_of, is_set
 
-        self.reading(path, span)
-        if self.files not in ("all", "read") and is_set(path):
-            for file in files_of(path):
-                self.reading(file.path, span)
+    readable(path, files, span)
+    if files not in ("all", "read") and is_set(path):
+        for file in files_of(path):
+            readable(file.path, files, span)
+    return path
+
+
+def writable(path: str, files: Files, span: Span | None = None) -> str:
+    """Returns the path if a program may write it."""
+    return _allowed(path, files, span, "write", files == "all")
+
+
+def _allowed(path: str, files: Files, span: Span | None, what: str, allowed: bool) -> str:
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # a lone surrogate
+        possible = False
+    if not possible:
+        raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
+    if allowed:
         return path
-
-    def writing(self, path: str, span: Span | None) -> str:
-        return self._check(path, span, "write", self.files == "all")
-
-    def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
-        try:
-            possible = b"\0" not in os.fsencode(path)
-        except UnicodeEncodeError:  # a lone surrogate
-            possible = False
-        if not possible:
-            raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
-        if allowed:
-            return path
-        if self.files in ("read", "none"):
-            raise UsageError(
-                f"this database may not {what} files, so not {path!r}",
-                span,
-                hint=f'it was opened with files="{self.files}"',
-            )
-        folder = os.path.realpath(self.files)
-        inside = os.path.realpath(path)
-        if os.path.commonpath([folder, inside]) != folder:
-            raise UsageError(
-                f"this database may {what} files in {os.fspath(self.files)!r} only, "
-                f"so not {path!r}",
-                span,
-            )
-        return path
+    if files in ("read", "none"):
+        raise UsageError(
+            f"this database may not {what} files, so not {path!r}",
+            span,
+            hint=f'it was opened with files="{files}"',
+        )
+    folder = os.path.realpath(files)
+    inside = os.path.realpath(path)
+    if os.path.commonpath([folder, inside]) != folder:
+        raise UsageError(
+            f"this database may {what} files in {os.fspath(files)!r} only, so not {path!r}", span
+        )
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +95,18 @@ def beside(span: Span, path: str) -> str:
 
 
 def read_program(
-    path: str, policy: FilePolicy, warn: Callable[[Caution], None], span: Span | None = None
+    path: str, files: Files, warn: Callable[[Caution], None], span: Span | None = None
 ) -> Program:
     """Parses a file; its errors name the file as `path`."""
-    program, cautions = parse_with_cautions(read_text(path, policy, span), path)
+    program, cautions = parse_with_cautions(read_text(path, files, span), path)
     for caution in cautions:
         warn(caution)
     return program
 
 
-def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
+def read_text(path: str, files: Files, span: Span | None = None) -> str:
     """Reads a program's file."""
-    policy.reading(path, span)
+    readable(path, files, span)
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             text = file.read()
@@ -137,7 +137,7 @@ def find_include(path: str, span: Span, folders: Folders) -> str:
     return near
 
 
-def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
+def locate(directive: Directive, name: str, files: Files, folders: Folders) -> str:
     """The file of an `.input`."""
     from gdatalog.storage.facts_files import find_facts
 
@@ -148,9 +148,9 @@ def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders
     elif given:
         path = os.path.normpath(os.path.join(folders.facts, given))
     else:
-        policy.reading(os.path.join(folders.facts, name), directive.span)
+        readable(os.path.join(folders.facts, name), files, directive.span)
         path = find_facts(name, folders.facts)
-    return policy.reading_all(path, directive.span)
+    return all_readable(path, files, directive.span)
 
 
 def read_relation(
@@ -242,7 +242,7 @@ class Written:
 
 
 def write_relation(
-    directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
+    directive: Directive, name: str, answer: Answer, files: Files, folders: Folders
 ) -> Written:
     """Writes the file of an `.output`; returns its path."""
     from gdatalog.storage.writers import write_tables
@@ -250,7 +250,8 @@ def write_relation(
     with placed(directive):
         if directive.path is not None:
             slash = "/" if directive.path.endswith("/") else ""
-            path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            path = beside(directive.span, directive.path) + slash
+            writable(path, files, directive.span)
             written = Written.at(path)
             write_answer(answer, path)
             return written
@@ -263,7 +264,7 @@ def write_relation(
             )
         given = options.get("filename", options.get("name"))
         path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
-        policy.writing(path, directive.span)
+        writable(path, files, directive.span)
         delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
         header = options.get("headers", "false").lower() == "true"
         written = Written.at(path)

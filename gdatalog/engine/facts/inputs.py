@@ -16,7 +16,7 @@ from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
-from gdatalog.engine.facts import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.engine.facts import Files, Folders, locate, placed, read_relation
 from gdatalog.engine.session.prepared import Prepared
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.errors import Caution, DataError, Error
@@ -54,7 +54,7 @@ class Inputs(Mapping[str, Relation]):
     sources: Mapping[str, Sequence[Source]]
     schemas: Mapping[str, Schema]
     symbols: SymbolTable
-    policy: FilePolicy
+    files: Files  # that may be read
     prepared: Prepared
     remote: Afar = lambda data, name, schema: None
     warn: Callable[[Caution], None] = lambda caution: None
@@ -170,7 +170,7 @@ class Inputs(Mapping[str, Relation]):
         """Looks a file up in the cache. Returns its relation if the file is unchanged, its path and
         schema, and its key and version in the cache."""
         directive, folders = source
-        path = locate(directive, name, self.policy, folders)
+        path = locate(directive, name, self.files, folders)
         schema = self.schemas.get(name)
         declared = name in self.stored or (schema is not None and schema.declared)
         if directive.path is not None and not declared:

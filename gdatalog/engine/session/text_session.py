@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
-from gdatalog.engine.facts import FilePolicy, Folders, find_include, read_program
+from gdatalog.engine.facts import Files, Folders, find_include, read_program
 from gdatalog.engine.facts.inputs import (
     Afar,
     GivenList,
@@ -78,14 +78,14 @@ class Session:
     """One text over the content of a database.
 
     The caller's `context` has no parameters and `.limitsize`s: the session adds those of its text.
-    `policy`: the files that the text may use. `warn`: receives cautions.
+    `files`: those that the text may use. `warn`: receives cautions.
     """
 
     stored: Mapping[str, Relation]
     texts: ProgramTexts
     program: Program
     context: ExecutionContext
-    policy: FilePolicy
+    files: Files
     folders: Folders
     warn: Callable[[Caution], None]
     remembered: Memory
@@ -110,7 +110,7 @@ class Session:
             self.program = expand_includes(
                 self.program,
                 lambda path, span: read_program(
-                    find_include(path, span, self.folders), self.policy, self.warn, span
+                    find_include(path, span, self.folders), self.files, self.warn, span
                 ),
             )
         given = {name: self._parameter(name, value) for name, value in self.params.items()}
@@ -128,9 +128,9 @@ class Session:
         self.own = found.outline
         made = partial(list_relation, self.params, symbols, self.prepared.lists)
         lists = {name: partial(made, values) for name, values in self.checked.lists.items()}
-        schemas, policy, warn = self.checked.schemas, self.policy, self.warn
+        schemas, files, warn = self.checked.schemas, self.files, self.warn
         self.inputs = Inputs(
-            self.stored, found.sources, schemas, symbols, policy, self.prepared, remote, warn, lists
+            self.stored, found.sources, schemas, symbols, files, self.prepared, remote, warn, lists
         )
         for name, values in self.checked.lists.items():
             if values.type == "symbol":  # before anything reads the ranks of strings
@@ -152,7 +152,7 @@ class Session:
         decls = [each for each in (*self.texts.outline(), *said) if isinstance(each, s.Decl)]
         declared = {name for decl in decls for name in decl.names}
         symbols = context.scope.symbols
-        early = Inputs({}, sources, {}, symbols, self.policy, self.prepared, remote, self.warn)
+        early = Inputs({}, sources, {}, symbols, self.files, self.prepared, remote, self.warn)
         own = set(map(id, said))
         unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():

@@ -2,14 +2,15 @@
 
 Users add facts one by one, and checking all earlier facts each time would take quadratic time. So
 the checks read only the first fact of each shape (relation and argument types): the others add
-nothing. Adding a text does not copy the others: `ProgramTexts` is a prefix of a log that only
-grows.
+nothing. Adding a text does not copy the others: `ProgramTexts` is a prefix of lists that only
+grow.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from operator import is_
 
 from gdatalog.cancellation import OBJECT, cancellable
@@ -147,100 +148,80 @@ class KeptRules:
         return KeptRules(tuple(statements), folders, outline or Outline.of(statements))
 
 
-@dataclass(slots=True)
-class Log:
-    """Texts in the order in which they were kept."""
+@dataclass(eq=False)
+class ProgramTexts(Mapping[str, KeptRules]):
+    """Texts by their keys, in the order in which they were kept. A key's text never changes.
 
-    keys: list[str] = field(default_factory=list)
-    kept: list[KeptRules] = field(default_factory=list)
-    at: dict[str, int] = field(default_factory=dict)  # the position of a key's text
-    seen: list[int] = field(default_factory=list)  # the texts that the checks read
-    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # the first text with each
-    names: dict[str, int] = field(default_factory=dict)  # the first text that names a relation
-    facts: dict[str, list[Atom]] = field(default_factory=dict)  # by relation
-    homes: dict[str, list[int]] = field(default_factory=dict)  # the text of each of these facts
-    kinds: dict[str, list[Shape]] = field(default_factory=dict)  # the shapes of these facts
-    params: dict[str, set[str]] = field(default_factory=dict)  # the parameters in these facts
+    `with_more` adds the new texts to the lists and dicts of this object, and shares them:
+    `_length` is how many of the texts an object has.
+    """
+
+    log: list[str] = field(default_factory=list)  # the keys
+    _kept: list[KeptRules] = field(default_factory=list)
+    _at: dict[str, int] = field(default_factory=dict)  # the position of a key's text
+    _seen: list[int] = field(default_factory=list)  # the texts that the checks read
+    _shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # the first text with each
+    _names: dict[str, int] = field(default_factory=dict)  # the first text that names a relation
+    _facts: dict[str, list[Atom]] = field(default_factory=dict)  # by relation
+    _homes: dict[str, list[int]] = field(default_factory=dict)  # the text of each of these facts
+    _kinds: dict[str, list[Shape]] = field(default_factory=dict)  # the shapes of these facts
+    _params: dict[str, set[str]] = field(default_factory=dict)  # the parameters in these facts
     _first: dict[Atom, int] = field(default_factory=dict)  # the first text with each fact
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
-    _noted: int = 0  # the number of texts whose facts are in `_first` and `_new`
-
-    def add(self, key: str, kept: KeptRules) -> None:
-        at, outline = len(self.keys), kept.outline
-        if not (outline.plain and outline.shapes.keys() <= self.shapes.keys()):
-            self.seen.append(at)
-            for statement in outline.statements:
-                for name in (*names_of(statement), *reads_of(statement)):
-                    self.names.setdefault(name, at)
-        for shape in outline.shapes:
-            if shape not in self.shapes:
-                self.shapes[shape] = at
-                self.kinds.setdefault(shape[0], []).append(shape[1])
-                self.params.setdefault(shape[0], set()).update(outline.params(shape[0]))
-        for name, atoms in outline.facts.items():
-            self.facts.setdefault(name, []).extend(atoms)
-            self.homes.setdefault(name, []).extend([at] * len(atoms))
-        self.at[key] = at
-        self.keys.append(key)
-        self.kept.append(kept)
-
-    @property
-    def first(self) -> Mapping[Atom, int]:
-        """The text with the first occurrence of each fact."""
-        for at in range(self._noted, len(self.kept)):
-            for name, atoms in self.kept[at].outline.facts.items():
-                new = self._new.setdefault(name, [])
-                for atom in atoms:
-                    if atom not in self._first:
-                        self._first[atom] = at
-                        new.append(at)
-        self._noted = len(self.kept)
-        return self._first
-
-    def new(self, name: str) -> Sequence[int]:
-        """The texts with the first occurrences of a relation's facts, ascending."""
-        return self._new.get(name, ()) if self.first else ()
-
-
-class ProgramTexts(Mapping[str, KeptRules]):
-    """Texts by their keys. A key's text never changes."""
-
-    __slots__ = ("_length", "log")
-
-    def __init__(self, texts: Mapping[str, KeptRules] | None = None) -> None:
-        self.log = Log()
-        for key, kept in ({} if texts is None else texts).items():
-            self.log.add(key, kept)
-        self._length = len(self.log.keys)
+    _unnoted: list[int] = field(default_factory=list)  # texts whose facts these two do not have yet
+    _length: int = 0
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.log.keys[: self._length])
+        return iter(self.log[: self._length])
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self.log.at.get(key, self._length) < self._length
+        return isinstance(key, str) and self._at.get(key, self._length) < self._length
 
     def __getitem__(self, key: str) -> KeptRules:
-        at = self.log.at.get(key, self._length)
+        at = self._at.get(key, self._length)
         if at >= self._length:
             raise KeyError(key)
-        return self.log.kept[at]
+        return self._kept[at]
 
     def with_more(self, more: Mapping[str, KeptRules]) -> ProgramTexts:
         """These texts and others after them, with new keys."""
-        found = self if self._length == len(self.log.keys) else ProgramTexts(self)
+        if not more:
+            return self
+        if self._length < len(self.log):  # texts were added to these before
+            return ProgramTexts().with_more({**self, **more})
         for key, kept in more.items():
-            found.log.add(key, kept)
-        other = ProgramTexts.__new__(ProgramTexts)
-        other.log, other._length = found.log, len(found.log.keys)
-        return other if more else self
+            self._add(key, kept)
+        longer = copy(self)
+        longer._length = len(self.log)
+        return longer
+
+    def _add(self, key: str, kept: KeptRules) -> None:
+        at, outline = len(self.log), kept.outline
+        if not (outline.plain and outline.shapes.keys() <= self._shapes.keys()):
+            self._seen.append(at)
+            for statement in outline.statements:
+                for name in (*names_of(statement), *reads_of(statement)):
+                    self._names.setdefault(name, at)
+        for shape in outline.shapes:
+            if shape not in self._shapes:
+                self._shapes[shape] = at
+                self._kinds.setdefault(shape[0], []).append(shape[1])
+                self._params.setdefault(shape[0], set()).update(outline.params(shape[0]))
+        for name, atoms in outline.facts.items():
+            self._facts.setdefault(name, []).extend(atoms)
+            self._homes.setdefault(name, []).extend([at] * len(atoms))
+        self._at[key] = at
+        self.log.append(key)
+        self._kept.append(kept)
+        self._unnoted.append(at)
 
     def without(self, keys: Collection[str]) -> ProgramTexts:
         if not any(key in self for key in keys):
             return self
-        return ProgramTexts({key: kept for key, kept in self.items() if key not in keys})
+        return ProgramTexts().with_more({k: kept for k, kept in self.items() if k not in keys})
 
     def less(self, names: Collection[str], part: Part = "all") -> ProgramTexts:
         """The texts without their statements about some relations."""
@@ -257,11 +238,11 @@ class ProgramTexts(Mapping[str, KeptRules]):
             found[key] = kept if same else KeptRules.of(rest, kept.folders)
         if all(kept is self[key] for key, kept in found.items()):
             return self
-        return ProgramTexts({key: kept for key, kept in found.items() if kept.statements})
+        return ProgramTexts().with_more({k: kept for k, kept in found.items() if kept.statements})
 
     def speaks_of(self, name: str) -> bool:
         """Whether a text defines, declares or reads a relation."""
-        return self.log.names.get(name, self._length) < self._length
+        return self._names.get(name, self._length) < self._length
 
     def repeats(self, key: str, text: Sequence[Statement]) -> bool:
         """Whether the key has this very text already, and the text has only facts."""
@@ -273,12 +254,12 @@ class ProgramTexts(Mapping[str, KeptRules]):
     # ---------------------------------------------------------------------------- statements
 
     def statements(self) -> list[Statement]:
-        return [s for kept in self.log.kept[: self._length] for s in kept.statements]
+        return [s for kept in self._kept[: self._length] for s in kept.statements]
 
     def seen(self) -> list[KeptRules]:
         """The texts that the checks read: those with other statements, or facts of a new shape."""
-        seen = self.log.seen
-        return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
+        end = bisect_left(self._seen, self._length)
+        return [self._kept[at] for at in self._seen[:end]]
 
     def outline(self) -> Iterable[Statement]:
         """The statements that the checks read."""
@@ -286,21 +267,20 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     def says_all(self, outline: Outline) -> bool:
         """Whether a text has only facts, and these texts have facts of all their shapes."""
-        shapes = self.log.shapes
         return outline.plain and all(
-            shapes.get(shape, self._length) < self._length for shape in outline.shapes
+            self._shapes.get(shape, self._length) < self._length for shape in outline.shapes
         )
 
     # ---------------------------------------------------------------------------------- facts
 
     def facts(self, name: str, own: Outline | None = None) -> FactList:
         """The facts of a relation, followed by those of a text that is not kept, if given."""
-        atoms, there = self.log.facts.get(name), NO_FACTS
+        atoms, there = self._facts.get(name), NO_FACTS
         if atoms is not None:
             end = len(atoms)
-            if self._length < len(self.log.keys):
-                end = bisect_left(self.log.homes[name], self._length)
-            there = FactList(atoms, self.log.params[name], end)
+            if self._length < len(self.log):
+                end = bisect_left(self._homes[name], self._length)
+            there = FactList(atoms, self._params[name], end)
         if own is None or name not in own.facts:
             return there
         return FactList([*there, *own.facts[name]], {*there.params, *own.params(name)})
@@ -308,13 +288,26 @@ class ProgramTexts(Mapping[str, KeptRules]):
     @property
     def number_of_facts(self) -> int:
         """The number of facts of all relations."""
-        return sum(len(self.facts(name)) for name in self.log.facts)
+        return sum(len(self.facts(name)) for name in self._facts)
 
     def has_fact(self, fact: Atom) -> bool:
-        return self.log.first.get(fact, self._length) < self._length
+        self._note()
+        return self._first.get(fact, self._length) < self._length
 
     def rows(self, name: str, types: Shape) -> int | None:
         """The number of rows of a relation's facts, if distinct facts are distinct rows."""
-        if self.log.kinds.get(name) != [types]:
+        if self._kinds.get(name) != [types]:
             return None
-        return bisect_left(self.log.new(name), self._length)
+        self._note()
+        return bisect_left(self._new.get(name, ()), self._length)
+
+    def _note(self) -> None:
+        """Finds the first text with each fact."""
+        for at in self._unnoted:
+            for name, atoms in self._kept[at].outline.facts.items():
+                new = self._new.setdefault(name, [])
+                for atom in atoms:
+                    if atom not in self._first:
+                        self._first[atom] = at
+                        new.append(at)
+        self._unnoted.clear()

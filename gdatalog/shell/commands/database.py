@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import cast
 
 from gdatalog.database import Database
-from gdatalog.engine.facts import write_answer
+from gdatalog.engine.facts import writable, write_answer
 from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
@@ -106,7 +106,7 @@ def _load(repl: Conversation, words: list[str]) -> None:
 )  # fmt: skip
 def _export(repl: Conversation, words: list[str]) -> None:
     name, path = words
-    repl.db.workspace.policy.writing(path, None)
+    writable(path, repl.db.workspace.files)
     with repl.line(repl.known(name)), repl.db.call():
         result = repl.db.relations[name]
         write_answer(result, path)
@@ -285,7 +285,7 @@ def _save(repl: Conversation, words: list[str]) -> None:
     session = workspace.session(Program(()))
     text, count, data, parameters = saved(session, repl.loaded, path)
     for file in (path, *data):
-        workspace.policy.writing(file, None)
+        writable(file, workspace.files)
     with repl.line(path), repl.db.call():
         for file, relation in data.items():
             Result(relation, workspace.symbols).to_parquet(file)
@@ -358,7 +358,7 @@ def _show_plan(
     plan = plan.of(part[1]) if part else plan
     if found:
         path = f"{found[3]}.{found[4]}"
-        plan.save(repl.db.workspace.policy.writing(path, None))
+        plan.save(writable(path, repl.db.workspace.files))
         say(f"-> {path}")
     else:
         repl.output.plan(plan)
