@@ -252,7 +252,7 @@ def _relation(stored: Mapping[str, Relation], ref: TrieRef) -> Relation:
     """A relation that is stored; for one that rules make, one without rows."""
     if ref.relation in stored:
         return stored[ref.relation]
-    width = 1 + max((*ref.columns, *(max(t.left, t.right) for t in ref.tests)), default=0)
+    width = 1 + max((*ref.columns, *(max(left, right) for left, _, right in ref.tests)), default=0)
     columns = [np.empty(0, np.int64)] * width
     names = tuple(f"c{at}" for at in range(width))
     return Relation.from_rows(names, ("int",) * width, columns, 0)

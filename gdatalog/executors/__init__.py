@@ -105,8 +105,6 @@ class Frontier:
         return self._lists
 
 
-Comparison = tuple[str, Expr]  # operator and right side; the left side is the join's variable
-
 # The intersection of root lists, and the position of each of its values in each of them (None: the
 # same as here).
 Roots = tuple[TrieLevel, Sequence[Array | None]]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import WEIGHT, Comparison, Frontier, Key, Ops, Roots
+from gdatalog.executors import WEIGHT, Frontier, Key, Ops, Roots
 from gdatalog.executors.sinks import LevelWalk, Sink
-from gdatalog.plan import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
+from gdatalog.plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
@@ -164,7 +164,7 @@ class FrontierExpansion:
         if any(tries[part.trie].weights is not None for part in step.participants):
             return None
         read: set[Key] = {part.trie for part in below}
-        for expr in (*(cut.bound for cut in step.cuts), *(expr for _, expr in tests)):
+        for _, expr in (*step.cuts, *tests):
             read |= slots(expr)
         found = shared(ops, self.frontier, read)
         if found is None:
@@ -195,8 +195,8 @@ class FrontierExpansion:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
             bounds = [
-                (cut.op, self._keys(cut.bound, frontier))
-                for at, cut in enumerate(step.cuts)
+                (op, self._keys(bound, frontier))
+                for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
             found = self.ops.ranges(level, frontier.column(part.trie), bounds)
@@ -222,12 +222,12 @@ class FrontierExpansion:
         size = self.frontier.size
         starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
         total: int | None = size * len(values)
-        for at, cut in enumerate(step.cuts):
+        for at, (op, expr) in enumerate(step.cuts):
             if all((place, at) not in step.implied for place in range(len(step.participants))):
-                bound = self._keys(cut.bound, self.frontier)
-                side = "right" if cut.op in ("<=", ">") else "left"
+                bound = self._keys(expr, self.frontier)
+                side = "right" if op in ("<=", ">") else "left"
                 at_bound = xp.searchsorted(values, bound, side=side)
-                starts, ends = self._clip(cut.op, starts, ends, at_bound)
+                starts, ends = self._clip(op, starts, ends, at_bound)
                 total = None
         return FrontierLists(ROOTS, values, starts, xp.maximum(ends - starts, 0), total)
 
@@ -266,18 +266,18 @@ class FrontierExpansion:
         return Reused(level.lists(self.ops), level.rows[own], own), step.reuse.covers
 
     def _reuse_lists(
-        self, variable: str, reused: Reused, cuts: Sequence[RangeBound]
+        self, variable: str, reused: Reused, cuts: Sequence[Comparison]
     ) -> FrontierLists:
         level, parents, own = reused.level, reused.parents, reused.own
         starts, ends = level.offsets[parents], level.offsets[parents + 1]
-        for cut in cuts:
-            if isinstance(cut.bound, Slot) and cut.bound.name == variable:
+        for op, expr in cuts:
+            if isinstance(expr, Slot) and expr.name == variable:
                 # The bound is this row's own entry of the list, so its position is known.
-                at_bound = own + 1 if cut.op in ("<=", ">") else own
+                at_bound = own + 1 if op in ("<=", ">") else own
             else:
-                bound = self._keys(cut.bound, self.frontier)
-                at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
-            starts, ends = self._clip(cut.op, starts, ends, at_bound)
+                bound = self._keys(expr, self.frontier)
+                at_bound = self.ops.bound_in(level, parents, bound, op in ("<=", ">"))
+            starts, ends = self._clip(op, starts, ends, at_bound)
         lengths = self.ops.xp.maximum(ends - starts, 0)
         return FrontierLists(REUSED, level.values, starts, lengths)
 
