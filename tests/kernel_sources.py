@@ -291,12 +291,12 @@ def fused() -> Iterator[Source]:
             [Lookup(dense, None, True), Lookup(sparse, parents, False)],
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
-            entries = ListEntries(dense.values, starts, lengths, 5, 0, others)
-            ops.intersect_lists(entries, bool(others))
+            entries = ListEntries(dense.values, starts, lengths, 5)
+            ops.intersect_lists(entries, others, (), bool(others))
         tests = [("!=", starts), ("<", parents)]
-        ops.intersect_lists(entries._replace(others=[], tests=tests), True)
+        ops.intersect_lists(entries, (), tests, True)
         ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
-        ops.count_met(lengths, entries._replace(tests=[("=", parents)]))
+        ops.count_met(lengths, entries, others, [("=", parents)])
         ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source
