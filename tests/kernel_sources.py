@@ -252,7 +252,7 @@ def _relation(stored: Mapping[str, Relation], ref: TrieRef) -> Relation:
     """A relation that is stored; for one that rules make, one without rows."""
     if ref.relation in stored:
         return stored[ref.relation]
-    width = 1 + max((*ref.columns, *(max(t.left, t.right) for t in ref.tests)), default=0)
+    width = 1 + max((*ref.columns, *(max(left, right) for left, _, right in ref.tests)), default=0)
     columns = [np.empty(0, np.int64)] * width
     names = tuple(f"c{at}" for at in range(width))
     return Relation.from_rows(names, ("int",) * width, columns, 0)
@@ -291,12 +291,12 @@ def fused() -> Iterator[Source]:
             [Lookup(dense, None, True), Lookup(sparse, parents, False)],
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
-            entries = ListEntries(dense.values, starts, lengths, 5, 0, others)
-            ops.intersect_lists(entries, bool(others))
+            entries = ListEntries(dense.values, starts, lengths, 5)
+            ops.intersect_lists(entries, others, (), bool(others))
         tests = [("!=", starts), ("<", parents)]
-        ops.intersect_lists(entries._replace(others=[], tests=tests), True)
+        ops.intersect_lists(entries, (), tests, True)
         ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
-        ops.count_met(lengths, entries._replace(tests=[("=", parents)]))
+        ops.count_met(lengths, entries, others, [("=", parents)])
         ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source

@@ -88,7 +88,7 @@ def _check_steps(
             depths[part.trie] += 1
         if isinstance(step, Join):
             _demand(bool(step.participants), f"{step} has no participants")
-            _demand(all(cut.op in ("<", "<=", ">", ">=") for cut in step.cuts), "not a cut")
+            _demand(all(op in ("<", "<=", ">", ">=") for op, _ in step.cuts), "not a cut")
             if step.reuse is not None:
                 _check_reuse(join, step, levels)
             levels[step.variable] = step

@@ -144,31 +144,26 @@ def test_meet(seed: int, dtype: Any, count: int) -> None:
     if random.random() < 0.3:
         which = np.flatnonzero(random.random(before + rows) < 0.5)[:rows]
         starts, lengths = starts[: len(which)], lengths[: len(which)]
-    size = None if random.random() < 0.5 else int(lengths.sum())
+    size = int(lengths.sum())
     operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 3))).tolist()
     tests = [(op, random.integers(0, 80, before + rows)) for op in operators]
-    entries = ListEntries(own.values, starts, lengths, size, which, others, tests)
-    its = ListEntries(
-        there(own.values), there(starts), there(lengths), size,
-        which if isinstance(which, int) else there(which),
-        moved, [(op, there(column)) for op, column in tests],
-    )  # fmt: skip
-    wanted = cpu_ops.intersect_lists(entries, True)
+    entries = ListEntries(own.values, starts, lengths, size, which), others, tests
+    whose = which if isinstance(which, int) else there(which)
+    its = ListEntries(there(own.values), there(starts), there(lengths), size, whose)
+    their = its, moved, [(op, there(column)) for op, column in tests]
+    wanted = cpu_ops.intersect_lists(*entries, True)
     if isinstance(which, int):
         counts, counted = np.zeros(before + rows, np.int64), xp.zeros(before + rows, np.int64)
-        cpu_ops.count_met(counts, entries._replace(size=wanted.tried))
+        cpu_ops.count_met(counts, *entries)
         with Taking(seed):
-            OPS.count_met(counted, its._replace(size=wanted.tried))
+            OPS.count_met(counted, *their)
         same(counted, counts)
-        assert counts.tolist() == np.bincount(wanted.rows, minlength=before + rows).tolist()
+        assert counts.tolist() == np.bincount(wanted[0], minlength=before + rows).tolist()
     with Taking(seed):
-        found = OPS.intersect_lists(its, True)
-    assert found.tried == wanted.tried
-    same(found.rows, wanted.rows)
-    same(found.values, wanted.values)
-    assert found.values.dtype == dtype
-    for mine, its in zip(found.places, wanted.places, strict=True):
-        same(mine, its)
+        found = OPS.intersect_lists(*their, True)
+    assert found[1].dtype == dtype
+    for one, other in zip((*found[:2], *found[2]), (*wanted[:2], *wanted[2]), strict=True):
+        same(one, other)
 
 
 @few

@@ -29,7 +29,6 @@ from gdatalog.plan import (
     Join,
     JoinPlan,
     Participant,
-    RangeBound,
     Reduction,
     Restore,
     Reuse,
@@ -137,7 +136,7 @@ RANKED = TrieRef("E", "full", (0, 1), ranked=True)
 BACK = Restore(0, ("x", "y"), ("a", "b"), "int")
 JOIN_X = Join("x", "int", (at(0, 0),))
 JOIN_Y = Join("y", "int", (at(0, 1),))
-LARGER = RangeBound(">", X)
+LARGER = (">", X)
 TWO_LISTS = JoinPlan(
     (E, E, E),
     (
@@ -168,14 +167,14 @@ BROKEN = {
     "['y'] asked for, not bound": plan(JOIN_X, Seek(X, (at(0, 1),)), outputs=(Y,)),
     "trie 0 (E) is walked 1 of 2 levels": plan(JOIN_X),
     "a column stands twice in a trie": plan(JOIN_X, JOIN_Y, tries=(TrieRef("E", "full", (0, 0)),)),
-    "reads ['y'], not bound": plan(replace(JOIN_X, cuts=(RangeBound("<", Y),)), JOIN_Y),
+    "reads ['y'], not bound": plan(replace(JOIN_X, cuts=(("<", Y),)), JOIN_Y),
     "Filter(test=Slot(name='x', type='int')) reads ['x'], not bound": plan(
         Filter(X), JOIN_X, JOIN_Y
     ),
     "skips a level of trie 0": plan(JOIN_Y, JOIN_X),
     "x is bound twice": plan(JOIN_X, Join("x", "int", (at(0, 1),))),
     "has no participants": plan(JOIN_X, JOIN_Y, Join("z", "int", ())),
-    "not a cut": plan(JOIN_X, replace(JOIN_Y, cuts=(RangeBound("!=", X),))),
+    "not a cut": plan(JOIN_X, replace(JOIN_Y, cuts=(("!=", X),))),
     "a bag's rows are not made one": plan(JOIN_X, Compact(("x",)), JOIN_Y, bag=True),
     "keeps what is not bound": plan(JOIN_X, Compact(("y",)), JOIN_Y),
     "a guard's trie has no columns": plan(Guard(0), JOIN_X, JOIN_Y),

@@ -124,8 +124,8 @@ def _rows(source: Source, sources: Sources, data: Mapping[str, Array]) -> dict[i
 
 def _passing(rows: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     mask = np.ones(len(rows[0]), dtype=np.bool_)
-    for test in tests:
-        mask &= COMPARE[test.op](rows[test.left], rows[test.right])
+    for left, op, right in tests:
+        mask &= COMPARE[op](rows[left], rows[right])
     return mask
 
 

@@ -186,7 +186,7 @@ def test_tests_that_say_nothing_new_go(plans: list[RulePlan]) -> None:
         db.query(f"p(x, y) <- {relation}(x, y), x != y.")
         assert len(plans[-1].joins[0].tries[0].tests) == tests
     db.query("p(x, y) <- O(x, y), O(y, z), x != y, x < y.")
-    assert [test.op for trie in plans[-1].joins[0].tries for test in trie.tests] == ["<"]
+    assert [op for trie in plans[-1].joins[0].tries for _, op, _ in trie.tests] == ["<"]
 
 
 # ----------------------------------------------------------------------- where it is unsound

@@ -109,8 +109,8 @@ def works(setting: Setting) -> Iterator[Work]:
 
     yield Work(
         "expand",
-        lambda: ops.intersect_lists(ListEntries(graph.v, starts, lengths, size, 0), False),
-        lambda found: bool((found.values == values).all() & (found.rows == row).all()),
+        lambda: ops.intersect_lists(ListEntries(graph.v, starts, lengths, size), (), (), False),
+        lambda found: bool((found[1] == values).all() & (found[0] == row).all()),
         expanded,
     )
     yield from _looked_up(setting, ops, entries)

@@ -12,21 +12,23 @@ from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.records import replace
 from gdatalog.storage.rows import Columns, RowPacking, Span, spans_of
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 from gdatalog.values import INT_MIN
 
 
-def intersect_lists(entries: ListEntries, placed: bool) -> Meeting:
-    """The entries of lists that occur in every other list of their row, and pass the tests. If
-    `placed`, the result has the entries' positions."""
-    values, starts, lengths, _, which, others, tests = entries
-    rows, positions = expand(starts, lengths)
-    tried = len(rows)
+def intersect_lists(
+    entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, placed: bool
+) -> tuple[Array, Array, list[Array]]:
+    """The entries of lists that occur in every other list of their row, and pass the tests: rows,
+    values, and positions in the lists for which positions are wanted; in their own lists, which
+    come first, if `placed`."""
+    rows, positions = expand(entries.starts, entries.lengths)
+    which = entries.which
     if not isinstance(which, int):
         rows = which[rows]
     elif which:
         rows += which
-    found = values[positions]
+    found = entries.values[positions]
     kept = [positions] if placed else []
     for level, parents, wanted in others:
         places = find(level, found) if parents is None else find_in(level, parents[rows], found)
@@ -46,13 +48,15 @@ def intersect_lists(entries: ListEntries, placed: bool) -> Meeting:
             left = survivors(mask)
             rows, found = rows[left], found[left]
             kept = [places[left] for places in kept]
-    return Meeting(tried, rows, found, kept)
+    return rows, found, kept
 
 
-def count_met(counts: Array, entries: ListEntries) -> None:
+def count_met(
+    counts: Array, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests
+) -> None:
     """Adds to `counts`, by row, how many entries each list keeps; rows follow each other."""
-    others = [lookup._replace(wanted=False) for lookup in entries.others]
-    rows = intersect_lists(entries._replace(others=others), False).rows
+    others = [lookup._replace(wanted=False) for lookup in others]
+    rows = intersect_lists(entries, others, tests, False)[0]
     base, count = entries.which, len(entries.lengths)
     if base:
         rows -= base

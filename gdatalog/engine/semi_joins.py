@@ -166,7 +166,7 @@ def _bounds(step: p.Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
     tests: list[p.Apply] = []
     if isinstance(step, p.Join):
         slot = p.Slot(step.variable, step.type)
-        tests = [p.Apply(cut.op, (slot, cut.bound), "bool") for cut in step.cuts]
+        tests = [p.Apply(op, (slot, bound), "bool") for op, bound in step.cuts]
     elif isinstance(step, p.Filter) and isinstance(step.test, p.Apply):
         tests = [step.test]
     for test in tests:

@@ -37,7 +37,7 @@ from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.plan import Gather, JoinPlan, RowTest, Slot, Tally, Term, TrieRef
+from gdatalog.plan import Gather, JoinPlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
@@ -339,7 +339,7 @@ class Sum:
             if len(term.keys) == 2:
                 ref = entries(join)[term.images[0]].trie
                 edges = nest.tries[join.tries.index(ref)]
-                way = replace(ref, tests=(RowTest(0, "<", 1),))
+                way = replace(ref, tests=((0, "<", 1),))
                 once = None if ref.tests else run.sources.trie_of(way)
                 return EdgeCounts(edges, counts, run.ops, total, once)
             counts = brought(counts)

@@ -17,7 +17,7 @@ from gdatalog.storage.keys import decode_value
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 from gdatalog.values import timestamp_to_text
 
 if TYPE_CHECKING:
@@ -104,8 +104,6 @@ class Frontier:
             self._lists = ops.level_of(self.columns[self.level], bounds)
         return self._lists
 
-
-Comparison = tuple[str, Expr]  # operator and right side; the left side is the join's variable
 
 # The intersection of root lists, and the position of each of its values in each of them (None: the
 # same as here).
@@ -240,11 +238,16 @@ class Ops(RowOps, Protocol):
     ) -> tuple[Array, Array]:
         """The start and length of each parent's list, cut by (operator, bounds)."""
 
-    def intersect_lists(self, entries: ListEntries, placed: bool, /) -> Meeting:
-        """The entries of lists that are in every other list of their row and pass the tests. If
-        `placed`, with their positions."""
+    def intersect_lists(
+        self, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, placed: bool, /
+    ) -> tuple[Array, Array, list[Array]]:
+        """The entries of lists, of known `size`, that are in every other list of their row and pass
+        the tests: their rows, their values, and their positions in the lists for which positions
+        are wanted; in their own lists, which come first, if `placed`."""
 
-    def count_met(self, counts: Array, entries: ListEntries, /) -> None:
+    def count_met(
+        self, counts: Array, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, /
+    ) -> None:
         """Adds how many entries `intersect_lists` would find to `counts`, by row."""
 
     def shortest(self, lists: Sequence[Array], /) -> tuple[list[int], int, Array | None]:

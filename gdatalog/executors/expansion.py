@@ -9,29 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import WEIGHT, Comparison, Frontier, Key, Ops, Roots
+from gdatalog.executors import WEIGHT, Frontier, Key, Ops, Roots
 from gdatalog.executors.sinks import LevelWalk, Sink
-from gdatalog.plan import Expr, Generate, Join, Participant, RangeBound, Slot, Step, slots
-from gdatalog.records import dataclass, replace
+from gdatalog.plan import Comparison, Expr, Generate, Join, Participant, Slot, Step, slots
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel
 
-# The lists from which a level can be expanded: a participant's; or one of these: the lists of an
-# earlier level; the intersection of the roots; intersections that are shared by the rows that agree
-# in the variables on which the lists depend.
+# The sources of the lists from which a level can be expanded: a participant, by its number; or one
+# of these: the lists of an earlier level; the intersection of the roots; intersections that are
+# shared by the rows that agree in the variables on which the lists depend.
 REUSED, ROOTS, SHARED = -1, -2, -3
-
-
-@dataclass(slots=True)
-class FrontierLists:
-    """Lists that a level may be expanded from, one for each row of the frontier."""
-
-    who: int  # the number of a participant, or REUSED, ROOTS, or SHARED
-    values: Array
-    starts: Array
-    lengths: Array
-    total: int | None = None  # the sum of the lengths, if it is known
-    met: Frontier | None = None  # SHARED: the rows of the intersections
 
 
 @dataclass(slots=True)
@@ -73,6 +61,7 @@ class FrontierExpansion:
         self.sink = sink
         self.tried = 0
         self.values: Array | None = None  # number of values per row, if `counts` weights them
+        self.met: Frontier | None = None  # the rows of intersections, if rows share them
 
     # ------------------------------------------------------------------------------- join
 
@@ -93,8 +82,8 @@ class FrontierExpansion:
             done += frontier.size
 
     def _parts(
-        self, choices: Sequence[FrontierLists]
-    ) -> Iterator[tuple[Frontier, FrontierLists, Array | None]]:
+        self, choices: Sequence[ListEntries]
+    ) -> Iterator[tuple[Frontier, ListEntries, Array | None]]:
         """The rows with their shortest list: all rows (None), or groups by that list if grouping
         saves much."""
         xp = self.ops.xp
@@ -105,7 +94,7 @@ class FrontierExpansion:
         totals, least, best = self.ops.shortest(every)
         shortest = min(range(len(choices)), key=totals.__getitem__)
         if 2 * least >= totals[shortest]:
-            yield self.frontier, replace(choices[shortest], total=totals[shortest]), None
+            yield self.frontier, choices[shortest]._replace(size=totals[shortest]), None
             return
         lengths = xp.stack(every)
         which = lengths.argmin(axis=0)
@@ -113,7 +102,7 @@ class FrontierExpansion:
         for at, lists in enumerate(choices):
             rows = self.ops.survivors((which == at) & (best > 0))
             if len(rows):
-                part = FrontierLists(lists.who, lists.values, lists.starts[rows], best[rows])
+                part = lists._replace(starts=lists.starts[rows], lengths=best[rows], size=None)
                 yield self.frontier.take(rows), part, rows
 
     def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
@@ -126,9 +115,9 @@ class FrontierExpansion:
             once = self._shared(step, tests)
             return self._counted(step, tests) if once is None else once.lengths
         lists = self._choices(step)[0]
-        if lists.who == REUSED:
+        if lists.source == REUSED:
             return lists.lengths
-        trie = self.walk.tries[step.participants[max(lists.who, 0)].trie]
+        trie = self.walk.tries[step.participants[max(lists.source, 0)].trie]
         if trie.weights is None:
             return lists.lengths
         self.values = lists.lengths
@@ -144,18 +133,18 @@ class FrontierExpansion:
             sought, _ = self._others(step, frontier, lists)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
-            for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.total):
+            for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
                 starts, lengths = lists.starts[low:high], lists.lengths[low:high]
                 if take >= 0:
                     starts, lengths = starts + skip, ops.xp.full(1, take)
-                entries = ListEntries(lists.values, starts, lengths, size, low, sought, tested)
-                ops.count_met(mine, entries)
+                entries = ListEntries(lists.values, starts, lengths, size, low)
+                ops.count_met(mine, entries, sought, tested)
                 self.tried += size
             if rows is not None:
                 counts[rows] = mine
         return counts
 
-    def _shared(self, step: Join, tests: Sequence[Comparison]) -> FrontierLists | None:
+    def _shared(self, step: Join, tests: Sequence[Comparison]) -> ListEntries | None:
         """The intersection of the step's lists, computed once if many rows need the same one."""
         ops, tries = self.ops, self.walk.tries
         below = [part for part in step.participants if part.depth]
@@ -164,7 +153,7 @@ class FrontierExpansion:
         if any(tries[part.trie].weights is not None for part in step.participants):
             return None
         read: set[Key] = {part.trie for part in below}
-        for expr in (*(cut.bound for cut in step.cuts), *(expr for _, expr in tests)):
+        for _, expr in (*step.cuts, *tests):
             read |= slots(expr)
         found = shared(ops, self.frontier, read)
         if found is None:
@@ -176,13 +165,13 @@ class FrontierExpansion:
         least = min(range(len(choices)), key=totals.__getitem__)
         if not 0 < totals[least] <= self.walk.limits.chunk:
             return None
-        (met,) = inner._expand(step, fewer, replace(choices[least], total=totals[least]), tests)
+        lists = choices[least]._replace(size=totals[least])
+        (self.met,) = inner._expand(step, fewer, lists, tests)
         self.tried += inner.tried
-        level = met.lists(ops)
-        starts, lengths = ops.ranges(level, numbers, ())
-        return FrontierLists(SHARED, level.values, starts, lengths, met=met)
+        level = self.met.lists(ops)
+        return ListEntries(level.values, *ops.ranges(level, numbers, ()), source=SHARED)
 
-    def _choices(self, step: Join) -> list[FrontierLists]:
+    def _choices(self, step: Join) -> list[ListEntries]:
         """The lists that may be expanded, restricted to the ranges of the cuts."""
         frontier = self.frontier
         choices = []
@@ -195,12 +184,12 @@ class FrontierExpansion:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
             bounds = [
-                (cut.op, self._keys(cut.bound, frontier))
-                for at, cut in enumerate(step.cuts)
+                (op, self._keys(bound, frontier))
+                for at, (op, bound) in enumerate(step.cuts)
                 if (place, at) not in step.implied
             ]
             found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-            choices.append(FrontierLists(place, level.values, *found))
+            choices.append(ListEntries(level.values, *found, source=place))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -215,21 +204,21 @@ class FrontierExpansion:
             return starts, xp.minimum(ends, bound)
         return xp.maximum(starts, bound), ends
 
-    def _root_lists(self, step: Join) -> FrontierLists:
+    def _root_lists(self, step: Join) -> ListEntries:
         """All rows use the same list: the intersection of the roots."""
         xp = self.ops.xp
         values = self._roots(step)[0].values
         size = self.frontier.size
         starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
         total: int | None = size * len(values)
-        for at, cut in enumerate(step.cuts):
+        for at, (op, expr) in enumerate(step.cuts):
             if all((place, at) not in step.implied for place in range(len(step.participants))):
-                bound = self._keys(cut.bound, self.frontier)
-                side = "right" if cut.op in ("<=", ">") else "left"
+                bound = self._keys(expr, self.frontier)
+                side = "right" if op in ("<=", ">") else "left"
                 at_bound = xp.searchsorted(values, bound, side=side)
-                starts, ends = self._clip(cut.op, starts, ends, at_bound)
+                starts, ends = self._clip(op, starts, ends, at_bound)
                 total = None
-        return FrontierLists(ROOTS, values, starts, xp.maximum(ends - starts, 0), total)
+        return ListEntries(values, starts, xp.maximum(ends - starts, 0), total, source=ROOTS)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -266,54 +255,55 @@ class FrontierExpansion:
         return Reused(level.lists(self.ops), level.rows[own], own), step.reuse.covers
 
     def _reuse_lists(
-        self, variable: str, reused: Reused, cuts: Sequence[RangeBound]
-    ) -> FrontierLists:
+        self, variable: str, reused: Reused, cuts: Sequence[Comparison]
+    ) -> ListEntries:
         level, parents, own = reused.level, reused.parents, reused.own
         starts, ends = level.offsets[parents], level.offsets[parents + 1]
-        for cut in cuts:
-            if isinstance(cut.bound, Slot) and cut.bound.name == variable:
+        for op, expr in cuts:
+            if isinstance(expr, Slot) and expr.name == variable:
                 # The bound is this row's own entry of the list, so its position is known.
-                at_bound = own + 1 if cut.op in ("<=", ">") else own
+                at_bound = own + 1 if op in ("<=", ">") else own
             else:
-                bound = self._keys(cut.bound, self.frontier)
-                at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
-            starts, ends = self._clip(cut.op, starts, ends, at_bound)
+                bound = self._keys(expr, self.frontier)
+                at_bound = self.ops.bound_in(level, parents, bound, op in ("<=", ">"))
+            starts, ends = self._clip(op, starts, ends, at_bound)
         lengths = self.ops.xp.maximum(ends - starts, 0)
-        return FrontierLists(REUSED, level.values, starts, lengths)
+        return ListEntries(level.values, starts, lengths, source=REUSED)
 
     def _expand(
-        self, step: Join, frontier: Frontier, lists: FrontierLists, tests: Sequence[Comparison]
+        self, step: Join, frontier: Frontier, lists: ListEntries, tests: Sequence[Comparison]
     ) -> Iterator[Frontier]:
         ops = self.ops
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
         sought, names = self._others(step, frontier, lists)
-        placed = lists.who in names
-        for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.total):
+        placed = lists.source in names
+        for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.size):
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
             if not whole:
                 starts, lengths = starts + skip, ops.xp.full(1, take)
             which: int | Array = low
-            count: int | None = size
             if low or skip:
                 # Rows that already have a witness need no other.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
-                    starts, lengths, count = starts[which - low], lengths[which - low], None
-            entries = ListEntries(lists.values, starts, lengths, count, which, sought, tested)
-            found = ops.intersect_lists(entries, placed)
-            self.tried += found.tried
-            child = self._child(step, frontier, lists, found, names)
+                    starts, lengths = starts[which - low], lengths[which - low]
+                    size = int(lengths.sum())
+            entries = ListEntries(lists.values, starts, lengths, size, which)
+            rows, values, places = ops.intersect_lists(entries, sought, tested, placed)
+            self.tried += size
+            child = Frontier(len(values), frontier, rows, {step.variable: values})
+            self._add_nodes(step, child, dict(zip(names, places, strict=True)))
             child.level, child.whole = step.variable, whole
             yield child
 
     def _others(
-        self, step: Join, frontier: Frontier, lists: FrontierLists
+        self, step: Join, frontier: Frontier, lists: ListEntries
     ) -> tuple[list[Lookup], list[int]]:
         """The look-ups of expanded values, and whether their positions are needed: first those of
         the expanded list, then some of the others."""
-        if lists.met is not None:
+        if lists.source == SHARED:
             return [], [SHARED]
         tries = self.walk.tries
         sought: list[Lookup] = []
@@ -321,18 +311,18 @@ class FrontierExpansion:
         reused, covered = self._reused(step, frontier)
         roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
         asked = any(self._asks(step.participants[place]) for place in roots)
-        if lists.who == ROOTS and asked:
+        if lists.source == ROOTS and asked:
             names.append(ROOTS)
-        if lists.who >= 0 and self._asks(step.participants[lists.who]):
-            names.append(lists.who)
-        if reused is not None and lists.who != REUSED:
+        if lists.source >= 0 and self._asks(step.participants[lists.source]):
+            names.append(lists.source)
+        if reused is not None and lists.source != REUSED:
             sought.append(Lookup(reused.level, reused.parents, False))
-        if roots and lists.who != ROOTS:
+        if roots and lists.source != ROOTS:
             sought.append(Lookup(self._roots(step)[0], None, asked))
             if asked:
                 names.append(ROOTS)
         for place, part in enumerate(step.participants):
-            if part.depth and place != lists.who and place not in covered:
+            if part.depth and place != lists.source and place not in covered:
                 asks = self._asks(part)
                 level = tries[part.trie].levels[part.depth]
                 sought.append(Lookup(level, frontier.column(part.trie), asks))
@@ -345,19 +335,15 @@ class FrontierExpansion:
         trie = self.walk.tries[part.trie]
         return part.depth + 1 < len(trie.levels) or trie.weights is not None
 
-    def _child(
-        self, step: Join, frontier: Frontier, lists: FrontierLists, found: Meeting, names: list[int]
-    ) -> Frontier:
-        """The rows that were found, with the current node of each trie."""
-        ops, tries = self.ops, self.walk.tries
-        size = len(found.values)
-        columns: dict[Key, Array] = {step.variable: found.values}
-        child = Frontier(size, frontier, found.rows, columns)
-        places = dict(zip(names, found.places, strict=True))
-        if lists.met is not None:
-            at, met = places[SHARED], lists.met.columns
+    def _add_nodes(self, step: Join, child: Frontier, places: dict[int, Array]) -> None:
+        """Adds the current node of each trie to the rows that were found. `places`: their positions
+        in lists, by source."""
+        tries, columns = self.walk.tries, child.columns
+        if SHARED in places:
+            assert self.met is not None
+            at, met = places[SHARED], self.met.columns
             columns |= {key: c[at] for key, c in met.items() if isinstance(key, int)}
-            return child
+            return
         at_roots = places.pop(ROOTS, None)
         if at_roots is not None:
             roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
@@ -370,8 +356,7 @@ class FrontierExpansion:
                     columns[part.trie] = places[place]
                 elif trie.weights is not None:
                     # In the level's own frontier, where deeper levels look it up.
-                    columns[WEIGHT] = child.weighed(ops, trie.weights[places[place]])
-        return child
+                    columns[WEIGHT] = child.weighed(self.ops, trie.weights[places[place]])
 
     # --------------------------------------------------------------------------- generate
 

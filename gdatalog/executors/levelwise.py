@@ -20,7 +20,7 @@ from time import perf_counter
 
 from gdatalog import plan as p
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import WEIGHT, Comparison, FailedRows, Frontier, Key, Ops, describe_failure
+from gdatalog.executors import WEIGHT, FailedRows, Frontier, Key, Ops, describe_failure
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.executors.reduction import BranchRows, reduce_branch
 from gdatalog.executors.sinks import Failing, Hits, LevelWalk, Sink, StepCounts, Totals
@@ -38,7 +38,7 @@ FEW = 4096  # up to this many rows are deduplicated without a bitmap, which take
 class Levelwise(LevelWalk):
     """One execution of one plan."""
 
-    _tests: dict[tuple[int, int], list[Comparison]] = field(default_factory=dict)
+    _tests: dict[tuple[int, int], list[p.Comparison]] = field(default_factory=dict)
     _bases: int = 0
     _made: list[tuple[p.Step, ...]] = field(default_factory=list)  # kept alive: ids identify steps
     _idle_compacts: set[int] = field(default_factory=set)
@@ -209,7 +209,7 @@ class Levelwise(LevelWalk):
         if self.seen is not None:
             self._note(step, frontier.size, expansion.tried, 0, started)
 
-    def _tests_of(self, steps: Sequence[p.Step], at: int) -> list[Comparison]:
+    def _tests_of(self, steps: Sequence[p.Step], at: int) -> list[p.Comparison]:
         found = self._tests.get((id(steps), at))
         if found is None:
             found = self._tests[id(steps), at] = tests_of_join(steps, at)
@@ -299,9 +299,9 @@ def signed_sum(
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
-def tests_of_join(steps: Sequence[p.Step], at: int) -> list[Comparison]:
+def tests_of_join(steps: Sequence[p.Step], at: int) -> list[p.Comparison]:
     """The filters directly after the join at this position that it may test itself."""
-    join, found = steps[at], list[Comparison]()
+    join, found = steps[at], list[p.Comparison]()
     assert isinstance(join, p.Join)
     for step in steps[at + 1 :]:
         comparison = _comparison(step.test, join) if isinstance(step, p.Filter) else None
@@ -314,7 +314,7 @@ def tests_of_join(steps: Sequence[p.Step], at: int) -> list[Comparison]:
     return found
 
 
-def _comparison(test: p.Expr, join: p.Join) -> Comparison | None:
+def _comparison(test: p.Expr, join: p.Join) -> p.Comparison | None:
     if not isinstance(test, p.Apply) or test.function not in _TURNED:
         return None
     if join.type == "symbol" and test.function not in ("=", "!="):

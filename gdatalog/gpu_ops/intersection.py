@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from gdatalog.gpu_ops import TILE, type_of
 from gdatalog.gpu_ops.evaluate import ExpressionOperations
 from gdatalog.gpu_ops.rows import Array
-from gdatalog.storage.trie import ListEntries, Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import ListEntries, Lookup, TrieLevel, ValueTests
 
 # Searches in the lists of levels: one kernel each, one thread for each value.
 
@@ -77,24 +77,22 @@ class Searches(ExpressionOperations):
 class Intersections(Searches):
     """Operations that expand a level."""
 
-    def intersect_lists(self, entries: ListEntries, placed: bool) -> Meeting:
-        """The entries of lists that occur in every other list of their row, and pass the tests.
-
-        Waits for the number of entries that remain; also for the number of all entries, unless
-        `size` gives it.
-        """
+    def intersect_lists(
+        self, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests, placed: bool
+    ) -> tuple[Array, Array, list[Array]]:
+        """The entries of lists that occur in every other list of their row, and pass the tests:
+        rows, values, and positions. Waits for the number of entries that remain."""
         xp, values, size, which = self.xp, entries.values, entries.size, entries.which
+        assert size is not None
         ends = xp.cumsum(entries.lengths)
-        if size is None:
-            size = int(ends[-1]) if len(ends) else 0
         kernel = FusedText(values, placed)
         kept = [xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)]
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
             kernel.placed(kept[-1])
-        args = self._looked_up(kernel, entries, ends, size, kept)
+        args = self._looked_up(kernel, entries, others, tests, ends, kept)
         if size:
-            some = bool(entries.others or entries.tests)
+            some = bool(others or tests)
             state = self.state_of(size if some else 0)
             base = which if isinstance(which, int) else 0
             args += [*kept, state, len(ends), size, base]
@@ -102,25 +100,34 @@ class Intersections(Searches):
             if some:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if isinstance(which, int) else which[kept[0]]
-        return Meeting(size, rows, kept[1], kept[2:])
+        return rows, kept[1], kept[2:]
 
-    def count_met(self, counts: Array, entries: ListEntries) -> None:
+    def count_met(
+        self, counts: Array, entries: ListEntries, others: Sequence[Lookup], tests: ValueTests
+    ) -> None:
         """Adds to `counts[row]` the number of entries of the row's list that remain. Entries of a
         row must be consecutive."""
         kernel, size, count = FusedText(entries.values, False), entries.size, len(entries.lengths)
         assert size is not None
-        others = [lookup._replace(wanted=False) for lookup in entries.others]
-        entries, ends = entries._replace(others=others), self.xp.cumsum(entries.lengths)
-        args = self._looked_up(kernel, entries, ends, size, [])
+        others = [lookup._replace(wanted=False) for lookup in others]
+        ends = self.xp.cumsum(entries.lengths)
+        args = self._looked_up(kernel, entries, others, tests, ends, [])
         args += [counts, count, size, entries.which]
         self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
 
     def _looked_up(
-        self, kernel: FusedText, entries: ListEntries, ends: Array, size: int, kept: list[Array]
+        self,
+        kernel: FusedText,
+        entries: ListEntries,
+        others: Sequence[Lookup],
+        tests: ValueTests,
+        ends: Array,
+        kept: list[Array],
     ) -> list[Array | int]:
         """Adds tests and lookups to the kernel. Returns the arguments for them and for the entries.
         Appends to `kept` an array for each lookup whose positions are needed."""
-        which = entries.which
+        which, size = entries.which, entries.size
+        assert size is not None
 
         def of_lists(column: Array) -> Array:
             """The values of a column for the lists' rows."""
@@ -130,10 +137,10 @@ class Intersections(Searches):
 
         starts = entries.starts.astype(self.xp.int64, copy=False)
         args = [ends, self._cuts(ends, size), starts, entries.values]
-        for op, column in entries.tests:
+        for op, column in tests:
             args.append(of_lists(column))
             kernel.test(op, args[-1])
-        for lookup in entries.others:
+        for lookup in others:
             if lookup.parents is not None:
                 lookup = lookup._replace(parents=of_lists(lookup.parents))
             places = None
@@ -192,11 +199,9 @@ class Intersections(Searches):
             if at != shortest
         ]
         starts = xp.zeros(1, dtype=xp.int64)
-        met = self.intersect_lists(
-            ListEntries(own, starts, xp.full(1, size), size, 0, others), True
-        )
-        first, *rest = met.places
-        return met.values, [*rest[:shortest], first, *rest[shortest:]]
+        entries = ListEntries(own, starts, xp.full(1, size), size)
+        _, values, (first, *rest) = self.intersect_lists(entries, others, (), True)
+        return values, [*rest[:shortest], first, *rest[shortest:]]
 
 
 # Generates the source of kernels for given numbers of lists, types and tests.

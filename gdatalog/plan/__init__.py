@@ -13,7 +13,7 @@ branch).
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
@@ -71,12 +71,9 @@ def slots(expr: Expr) -> frozenset[str]:
 Version = Literal["full", "old", "delta"]
 
 
-class RowTest(NamedTuple):
-    """A comparison of two columns of one atom, which filters the rows of the trie."""
-
-    left: int
-    op: str
-    right: int
+# A comparison of two columns of one atom, which filters the rows of the trie: (left column,
+# operator, right column).
+RowTest = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +103,8 @@ class Participant:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class RangeBound:
-    """A comparison of the current variable with a bound value: a range of a sorted list."""
-
-    op: str  # < <= > >=
-    bound: Expr
+# A comparison of a join's variable with a bound value: (operator, value).
+Comparison = tuple[str, Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +137,8 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A variable takes the values that all participants contain, within the cuts.
+    """A variable takes the values that all participants contain, within the cuts (`<`, `<=`, `>` or
+    `>=`), which are ranges of sorted lists.
 
     `implied`: pairs (participant, cut) of numbers, where the participant's trie contains no rows
     outside the cut.
@@ -153,7 +147,7 @@ class Join:
     variable: str
     type: TypeName
     participants: tuple[Participant, ...]
-    cuts: tuple[RangeBound, ...] = ()
+    cuts: tuple[Comparison, ...] = ()
     implied: tuple[tuple[int, int], ...] = ()
     reuse: Reuse | None = None
     estimate: float = field(default=0.0, compare=False)

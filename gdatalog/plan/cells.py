@@ -25,7 +25,7 @@ from gdatalog.records import dataclass, field, replace
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys
 
 # Comparisons of a variable's key with constants and parameters.
-Tests = Sequence[tuple[str, p.Expr]]
+Tests = Sequence[p.Comparison]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +126,15 @@ def orders(join: p.JoinPlan) -> frozenset[tuple[str, str, bool]]:
             found.add((str(low), str(high), len(op) == 1))
 
     for step in reached(join):
-        for cut in step.cuts if isinstance(step, p.Join) else ():
-            if isinstance(step, p.Join) and isinstance(cut.bound, p.Slot):
-                add(step.variable, cut.op, cut.bound.name)
-    bound = roles(join)
+        for op, bound in step.cuts if isinstance(step, p.Join) else ():
+            if isinstance(step, p.Join) and isinstance(bound, p.Slot):
+                add(step.variable, op, bound.name)
+    bound_by = roles(join)
     for number in sorted(needed(join)):
         ref = join.tries[number]
-        of = dict(zip(ref.columns, bound[number], strict=True))
-        for test in ref.tests:
-            add(of.get(test.left), test.op, of.get(test.right))
+        of = dict(zip(ref.columns, bound_by[number], strict=True))
+        for left, op, right in ref.tests:
+            add(of.get(left), op, of.get(right))
     return frozenset(found)
 
 
@@ -240,13 +240,11 @@ def _tested(join: p.JoinPlan, tests: Mapping[str, Tests]) -> p.JoinPlan:
         if not isinstance(step, p.Join) or not own:
             steps.append(step)
         elif step.variable in readers:
-            cuts = [p.RangeBound(op, end) for op, end in own if _unread(step.variable, op, readers)]
+            cuts = [cut for cut in own if _unread(step.variable, cut[0], readers)]
             steps.append(replace(step, cuts=(*step.cuts, *cuts)))
             steps += _filters(step.variable, own)
         elif at == last or step.variable not in bits:
-            steps.append(
-                replace(step, cuts=(*step.cuts, *(p.RangeBound(op, end) for op, end in own)))
-            )
+            steps.append(replace(step, cuts=(*step.cuts, *own)))
         else:  # bits are numbered by positions in the whole list
             steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
@@ -257,7 +255,7 @@ def _unread(variable: str, op: str, readers: Mapping[str, Sequence[p.Join]]) -> 
     all of them cut the list on the same side of the variable."""
     return all(
         any(
-            cut.op[0] == op[0] and cut.bound == p.Slot(variable, reader.type) for cut in reader.cuts
+            way[0] == op[0] and bound == p.Slot(variable, reader.type) for way, bound in reader.cuts
         )
         for reader in readers[variable]
     )

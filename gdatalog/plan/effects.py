@@ -23,7 +23,7 @@ def expressions(step: p.Step) -> tuple[p.Expr, ...]:
         case p.Seek():
             return (step.value,)
         case p.Join():
-            return tuple(cut.bound for cut in step.cuts)
+            return tuple(bound for _, bound in step.cuts)
         case p.Assign():
             return (step.expr,)
         case p.Generate():
@@ -139,7 +139,8 @@ def _rest(steps: tuple[p.Step, ...], missing: set[str], wider: set[str]) -> tupl
 
 def _without_cuts(step: p.Join, missing: Collection[str]) -> p.Join:
     """A level without cuts by missing variables."""
-    kept = [at for at, cut in enumerate(step.cuts) if not p.slots(cut.bound) & frozenset(missing)]
+    bounds = [p.slots(bound) for _, bound in step.cuts]
+    kept = [at for at, names in enumerate(bounds) if names.isdisjoint(missing)]
     implied = tuple((part, kept.index(at)) for part, at in step.implied if at in kept)
     cuts = tuple(step.cuts[at] for at in kept)
     return replace(step, cuts=cuts, implied=implied, reuse=None)
@@ -199,7 +200,7 @@ def rises(join: p.JoinPlan) -> bool:
 def _compared(join: p.JoinPlan, ops: tuple[str, ...]) -> bool:
     given = () if join.given is None else join.given.slots
     cuts = [cut for step in join.steps if isinstance(step, p.Join) for cut in step.cuts]
-    return any(cut.op in ops and cut.bound in given for cut in cuts)
+    return any(op in ops and bound in given for op, bound in cuts)
 
 
 # Merges several join plans into one, for a function that contains the loops of all.

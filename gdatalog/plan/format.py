@@ -140,7 +140,7 @@ def trie_label(ref: p.TrieRef) -> str:
     if ref.columns != tuple(range(len(ref.columns))):
         text += f"[{','.join(map(str, ref.columns))}]"
     if ref.tests:
-        text += "{" + ", ".join(f"{t.left} {t.op} {t.right}" for t in ref.tests) + "}"
+        text += "{" + ", ".join(f"{left} {op} {right}" for left, op, right in ref.tests) + "}"
     return text
 
 
@@ -199,7 +199,7 @@ def step_remarks(step: p.Step) -> tuple[str, ...]:
         case p.Guard() if step.weighted:
             return ("as often as it has",)
         case p.Join():
-            bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
+            bounds = (f"{step.variable} {op} {format_expr(bound)}" for op, bound in step.cuts)
             cut = (f"cut to {', '.join(bounds)}",) if step.cuts else ()
             if step.reuse is None:
                 return cut

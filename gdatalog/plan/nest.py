@@ -215,7 +215,7 @@ def _is_within(step: p.Join, names: Collection[str], paths: Paths, within: TrieN
     return (
         within in nodes
         and all(_adjacency(node, names) for node in nodes if node != within)
-        and all(isinstance(cut.bound, p.Slot) for cut in step.cuts)
+        and all(isinstance(bound, p.Slot) for _, bound in step.cuts)
     )
 
 

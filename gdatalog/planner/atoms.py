@@ -52,10 +52,10 @@ class AtomState:
         if order[:1] == (1,) and (item.ranked or self.size.symmetric):
             # The relation is symmetric: one trie serves both orders, under one name.
             order = tuple(1 - column for column in order)
-            tests = tuple(p.RowTest(1 - test.left, test.op, 1 - test.right) for test in tests)
+            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
         tests = tuple(
-            test if test.left <= test.right else p.RowTest(test.right, FLIPPED[test.op], test.left)
-            for test in tests
+            (left, op, right) if left <= right else (right, FLIPPED[op], left)
+            for left, op, right in tests
         )
         return p.TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
@@ -99,7 +99,7 @@ def open_atom(
     bag, the rows then have weights.
     """
     rises = size.rises if not item.ranked else frozenset()  # holds for values, not for ranks
-    tests = []
+    tests: list[p.RowTest] = []
     columns: dict[str, int] = {}
     known: list[tuple[int, p.Expr]] = []
     dropped = False
@@ -107,7 +107,7 @@ def open_atom(
         if not isinstance(arg, p.Slot):
             known.append((at, arg))
         elif arg.name in columns:
-            tests.append(p.RowTest(columns[arg.name], "=", at))
+            tests.append((columns[arg.name], "=", at))
         else:
             columns[arg.name] = at
     names = list(columns)
@@ -121,7 +121,7 @@ def open_atom(
             for op in comparisons.between(left, right):
                 risen = pair if op in ("<", "<=", "!=") else pair[::-1]
                 if risen not in rises and not (op == "!=" and pair[::-1] in rises):
-                    tests.append(p.RowTest(pair[0], op, pair[1]))
+                    tests.append((pair[0], op, pair[1]))
     for name in names:
         if name in bound:
             column = columns.pop(name)
@@ -148,10 +148,10 @@ def all_cuts(
     bound: Collection[str],
     comparisons: Comparisons,
     items: Sequence[n.Item],
-) -> list[tuple[n.Item | None, p.RangeBound]]:
+) -> list[tuple[n.Item | None, p.Comparison]]:
     """The cuts of a variable by bound values, each with the test that it replaces; and implied
     cuts, which replace none."""
-    found: list[tuple[n.Item | None, p.RangeBound]] = []
+    found: list[tuple[n.Item | None, p.Comparison]] = []
     for item in tests:
         test = item.test if isinstance(item, n.TestItem) else None
         if not isinstance(test, p.Apply) or test.function not in ("<", "<=", ">", ">="):
@@ -160,14 +160,14 @@ def all_cuts(
         for side, limit, way in ((left, right, op), (right, left, FLIPPED[op])):
             own = isinstance(side, p.Slot) and side.name == name and side.type != "symbol"
             if own and p.slots(limit).issubset(bound):
-                found.append((item, p.RangeBound(way, limit)))
+                found.append((item, (way, limit)))
                 break
     # An implied comparison is worth a cut unless a bound variable between the two implies it.
-    bounds = {cut.bound.name for _, cut in found if isinstance(cut.bound, p.Slot)}
+    bounds = {limit.name for _, (_, limit) in found if isinstance(limit, p.Slot)}
     for other, op in comparisons.bounds(name, bound):
         if other not in bounds:
-            found.append((None, p.RangeBound(op, p.Slot(other, kind_of(other, items)))))
-    return found + [(None, p.RangeBound(*each)) for each in comparisons.implied_limits(name, bound)]
+            found.append((None, (op, p.Slot(other, kind_of(other, items)))))
+    return [*found, *((None, limit) for limit in comparisons.implied_limits(name, bound))]
 
 
 def computed_late(items: Iterable[n.Item]) -> set[str]:

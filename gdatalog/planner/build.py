@@ -366,8 +366,8 @@ class ConjunctionBuilder:
         implied = tuple(
             (place, at)
             for place, atom in enumerate(atoms)
-            for at, (_, cut) in enumerate(cuts)
-            if isinstance(cut.bound, p.Slot) and atom.ensures(name, cut.op, cut.bound.name)
+            for at, (_, (op, bound)) in enumerate(cuts)
+            if isinstance(bound, p.Slot) and atom.ensures(name, op, bound.name)
         )
         participants = self._participants(name)
         self.rows = self.order.estimates.get(name, self.rows)

@@ -121,11 +121,11 @@ def _list(step: p.Join, place: int, atoms: Sequence[AtomState]) -> object:
     return atom.trie(), atom.prefix()
 
 
-def _implied(cut: p.RangeBound, step: p.Join, comparisons: Comparisons) -> bool:
+def _implied(cut: p.Comparison, step: p.Join, comparisons: Comparisons) -> bool:
     if cut in step.cuts:
         return True
-    bound = cut.bound
-    return isinstance(bound, p.Slot) and comparisons.implies(step.variable, cut.op, bound.name)
+    op, bound = cut
+    return isinstance(bound, p.Slot) and comparisons.implies(step.variable, op, bound.name)
 
 
 # Dead-variable projection.

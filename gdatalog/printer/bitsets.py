@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.plan import Join, RangeBound, Slot
+from gdatalog.plan import Comparison, Join, Slot
 from gdatalog.plan.nest import TrieNode, unequal
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import BitsetWords, Constraint, RecodedList
 from gdatalog.records import replace
 
 
-def cuts_of(step: Join) -> list[RangeBound]:
+def cuts_of(step: Join) -> list[Comparison]:
     """The cuts that no participant's trie implies."""
     implied = {at for _, at in step.implied}
     return [cut for at, cut in enumerate(step.cuts) if at not in implied]
@@ -28,9 +28,9 @@ def constraints_of(nest: NestPrinter, step: Join, group: RecodedList) -> frozens
         node = nest.paths.node(part)
         if node != group.recoding.within and node.depth == 1 and isinstance(node.terms[0], Slot):
             found.add(Constraint("row", nest.number[node.trie], node.terms[0].name))
-    for cut in cuts_of(step):
-        assert isinstance(cut.bound, Slot)
-        found.add(Constraint(cut.op, -1, cut.bound.name))
+    for op, bound in cuts_of(step):
+        assert isinstance(bound, Slot)
+        found.add(Constraint(op, -1, bound.name))
     return frozenset(found)
 
 

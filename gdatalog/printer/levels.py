@@ -180,8 +180,8 @@ def _loop(
             place, turn = turn, text.name("i")
             text.line(f"{turn} = base + total - 1 - ({place} - base)")
         name = inner.bind(step.variable, nest.call("at", walk.array, turn))
-        for cut in walk.tests:
-            with text.block(f"if not {name} {cut.op} {inner.key(cut.bound)}"):
+        for op, bound in walk.tests:
+            with text.block(f"if not {name} {op} {inner.key(bound)}"):
                 text.line("continue")
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gdatalog.plan import Expr, Join, Participant, RangeBound, Slot
+from gdatalog.plan import Comparison, Expr, Join, Participant, Slot
 from gdatalog.plan.nest import TrieNode
 from gdatalog.printer.nest import NestPrinter, Point
 from gdatalog.printer.nest_state import Range, Walk
@@ -137,21 +137,21 @@ def trimmed(here: Point, met: LevelLists, node: TrieNode) -> Range:
 
 
 def cut_range(
-    here: Point, array: str, whole: Range, cuts: Sequence[RangeBound], node: TrieNode | None = None
+    here: Point, array: str, whole: Range, cuts: Sequence[Comparison], node: TrieNode | None = None
 ) -> Range:
     """The part of a sorted range that satisfies the cuts."""
     nest = here.nest
     low, high = whole
-    for cut in cuts:
-        starts = cut.op in STARTS
-        turn = here.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
+    for op, bound in cuts:
+        starts = op in STARTS
+        turn = here.turns.get(bound.name) if isinstance(bound, Slot) else None
         if turn is not None and (turn.array, turn.node) == (array, node):
             # The bound is the current position of a loop over this very list.
-            place = turn.at + (" + 1" if cut.op in (">", "<=") else "")
+            place = turn.at + (" + 1" if op in (">", "<=") else "")
             found = f"max({low}, {place})" if starts else f"min({high}, {place})"
         else:
-            bound = here.key(cut.bound)
-            found = nest.call((STARTS if starts else ENDS)[cut.op], array, low, high, bound)
+            helper = (STARTS if starts else ENDS)[op]
+            found = nest.call(helper, array, low, high, here.key(bound))
         name = nest.text.name("l" if starts else "h")
         nest.text.line(f"{name} = {found}")
         low, high = (name, high) if starts else (low, name)

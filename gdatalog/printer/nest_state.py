@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gdatalog.plan import RangeBound, Step
+from gdatalog.plan import Comparison, Step
 from gdatalog.plan.nest import Recoding, TrieNode
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.records import dataclass, field, replace
@@ -78,8 +78,8 @@ class Walk:
     high: str
     node: TrieNode | None = None
     others: Sequence[Walk] = ()
-    tests: tuple[RangeBound, ...] = ()
-    cuts: tuple[RangeBound, ...] = ()
+    tests: tuple[Comparison, ...] = ()
+    cuts: tuple[Comparison, ...] = ()
     variable: str = ""
     marks: tuple[str, str] | None = None  # of a buffer, and the value that they start from
     at: str = ""

@@ -360,7 +360,7 @@ def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
 
     text = f"{which}{shown_name(ref.relation)} by {', '.join(map(column, ref.columns))}"
     if ref.tests:
-        tests = (f"{column(t.left)} {t.op} {column(t.right)}" for t in ref.tests)
+        tests = (f"{column(left)} {op} {column(right)}" for left, op, right in ref.tests)
         text += f" where {', '.join(tests)}"
     return f"{text} with counts" if ref.weighted else text
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -347,25 +348,18 @@ def integers(values: Array, place: DataPlace) -> Array:
     return np.ascontiguousarray(values.astype(dtype, copy=False))
 
 
-class _Borrowed:
-    """The memory of an array, with a reference to its owner."""
-
-    def __init__(self, values: Array, keeper: object) -> None:
-        self.__array_interface__ = values.__array_interface__
-        self.kept = values, keeper
-
-
 def borrowed(values: Array, keeper: object) -> Array:
     """The same array, which keeps `keeper` alive; its contents must not change.
 
     pandas 3 guarantees that: it copies shared data before a change.
     """
-    return np.asarray(_Borrowed(values, keeper))
+    memory = SimpleNamespace(__array_interface__=values.__array_interface__, kept=(values, keeper))
+    return np.asarray(memory)
 
 
 def is_borrowed(values: Array) -> bool:
     """Whether `borrowed` made the array, so that it need not be copied."""
-    return isinstance(values.base, _Borrowed)
+    return isinstance(values.base, SimpleNamespace)
 
 
 def floats(values: Array, place: DataPlace) -> Array:

@@ -239,6 +239,10 @@ class TrieLevel:
         return places
 
 
+# Comparisons of values with a column of their rows: (operator, column).
+ValueTests = Sequence[tuple[str, Array]]
+
+
 class Lookup(NamedTuple):
     """Where values are looked up: in the lists of the rows' parents, or in the root's (None)."""
 
@@ -248,28 +252,18 @@ class Lookup(NamedTuple):
 
 
 class ListEntries(NamedTuple):
-    """The entries of lists, to be looked up in other lists of their rows and tested.
+    """The entries of lists, one list for each row.
 
-    `which`: the row of each list; or the first one's, if the rows are consecutive. `size`: the
-    total length if it is known. `tests`: comparisons with a column of the rows.
+    `size`: the total length if it is known. `which`: the row of each list; or the first one's, if
+    the rows are consecutive. `source`: the caller's number for where the lists are from.
     """
 
     values: Array
     starts: Array
     lengths: Array
-    size: int | None
-    which: int | Array
-    others: Sequence[Lookup] = ()
-    tests: Sequence[tuple[str, Array]] = ()
-
-
-class Meeting(NamedTuple):
-    """The entries of lists that other lists have, too."""
-
-    tried: int  # the number of entries before
-    rows: Array  # the row of each entry
-    values: Array
-    places: list[Array]  # their positions, for each list whose positions are needed
+    size: int | None = None
+    which: int | Array = 0
+    source: int = 0
 
 
 class Trie:

@@ -60,8 +60,8 @@ def passing(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Mapping[int,
     if not tests:
         return keys
     mask = np.ones(len(next(iter(keys.values()))), dtype=np.bool_)
-    for test in tests:
-        mask &= COMPARE[test.op](keys[test.left], keys[test.right])
+    for left, op, right in tests:
+        mask &= COMPARE[op](keys[left], keys[right])
     return keys if mask.all() else {at: column[mask] for at, column in keys.items()}
 
 

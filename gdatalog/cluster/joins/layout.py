@@ -180,12 +180,11 @@ def _sources(tries: Sequence[TrieRef]) -> tuple[tuple[Source, ...], list[int | N
 
 def _columns(ref: TrieRef) -> set[int]:
     """The columns that a trie is built from."""
-    return {*ref.columns, *(side for test in ref.tests for side in (test.left, test.right))}
+    return {*ref.columns, *(side for left, _, right in ref.tests for side in (left, right))}
 
 
 def _tests(ref: TrieRef) -> tuple[RowTest, ...]:
-    onwards = trie_name(ref.columns, ref.tests, ref.weighted, ref.ranked, False)[1]
-    return tuple(RowTest(*test) for test in onwards)
+    return trie_name(ref.columns, ref.tests, ref.weighted, ref.ranked, False)[1]
 
 
 def _domains(
@@ -232,7 +231,7 @@ def _order(join: JoinPlan, names_of: NamesOf) -> Iterator[tuple[str, str]]:
     sure = {part.trie for step in join.steps for part in participants(step)}
     for step in join.steps:
         if isinstance(step, Join):
-            told = ((step.variable, cut.op, cut.bound) for cut in step.cuts)
+            told = ((step.variable, *cut) for cut in step.cuts)
             yield from _rising((a, op, b.name) for a, op, b in told if isinstance(b, Slot))
         elif isinstance(step, Filter) and isinstance(step.test, Apply):
             args = step.test.args

@@ -392,9 +392,9 @@ class _Work:
         nodes = {self.paths.node(part): at for at, part in enumerate(step.participants)}
         if any(node.trie.ranked for node in nodes):
             self.bounds[step.variable] = [
-                (cut.op, cut.bound.value)
-                for cut in step.cuts
-                if isinstance(cut.bound, Constant) and isinstance(cut.bound.value, int)
+                (op, bound.value)
+                for op, bound in step.cuts
+                if isinstance(bound, Constant) and isinstance(bound.value, int)
             ]
         if step.reuse is not None and len(step.reuse.covers) == len(step.participants):
             return rows if counted else rows + step.estimate  # a reused list

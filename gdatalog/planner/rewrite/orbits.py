@@ -254,7 +254,7 @@ def turned_images(
     turned = [image if image in there else image[::-1] for image in images]
     tries = {there[image].trie if image in there else None for image in turned}
     trie = tries.pop() if len(tries) == 1 else None
-    plain = trie is not None and all(test.op in ("<", ">") for test in trie.tests)
+    plain = trie is not None and all(op in ("<", ">") for _, op, _ in trie.tests)
     return turned if plain and trie is not None and not trie.weighted else None
 
 
