@@ -66,6 +66,10 @@ class _Stage:
         self.smaller = smaller
         self.left: list[Call] = []
 
+    @property
+    def pending(self) -> int:
+        return len(self.left)
+
     def add(self, call: Call) -> None:
         self.left.append(call)
 

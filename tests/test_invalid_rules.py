@@ -443,5 +443,5 @@ def test_a_rule_with_an_aggregate_may_be_kept_by_two_texts(db: gd.Database) -> N
     for name in ("first", "second"):
         db.run("n(count()) <- E(_, _).", name=name)
     assert db["n"].fetchall() == [(2,)]
-    with pytest.raises(gd.DatalogError, match="another rule beside the one that aggregates"):
+    with pytest.raises(gd.StratificationError, match="another rule beside the one that aggregates"):
         db.run("n(count()) <- F(_).")

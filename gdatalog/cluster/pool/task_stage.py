@@ -8,7 +8,7 @@ import operator
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
@@ -85,7 +85,7 @@ class TaskStage:
         """Yields calls and their results, as calls end; a result that stays is a `RemoteValue`."""
         try:
             while self.pending:
-                self._send()
+                self.start()
                 for call, found in self._found(self._some()):
                     self._done += 1
                     if self.reports:
@@ -107,8 +107,8 @@ class TaskStage:
 
     # ------------------------------------------------------------------------------ sending
 
-    def _send(self) -> None:
-        """Sends the waiting calls."""
+    def start(self) -> None:
+        """Sends the calls that were added; iterating does this too."""
         if not self._waiting:
             return
         self._check_unrecoverable()
@@ -131,11 +131,8 @@ class TaskStage:
             summaries, made = [run.call.summary for run in telling], [run.made for run in telling]
             self._watch(self._submit(operator.call, None, summaries, made), telling)
 
-    def _submit(
-        self, function: Callable[..., object], worker: str | None, *args: Sized
-    ) -> list[Any]:
-        """Submits one task for each entry of the lists, under the stage's name, which the dashboard
-        shows; returns their futures."""
+    def _submit(self, function: Callable[..., Any], worker: str | None, *args: Any) -> list[Any]:
+        """The futures of one task for each entry of the lists; the dashboard shows their names."""
         first, self._tasks = self._tasks, self._tasks + len(args[0])
         if first == self._tasks:
             return []
