@@ -141,7 +141,8 @@ class SearchSpace(ABC):
         elif (
             pattern.bag
             and not left
-            and level.single
+            and not level.others
+            and at not in pattern.aggregates
             and not bit & pattern.live
             and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
         ):
