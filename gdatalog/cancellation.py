@@ -35,7 +35,6 @@ LATE = 1 << 21  # rows: a pass over more rows must be cancellable
 OBJECT = 16  # cost of a row of Python objects, in rows of arrays
 PATIENCE = 0.02  # seconds between two polls
 LONG_TEXT = 1_000  # characters: longer programs are parsed and checked aside
-LONG_RULE = 80  # characters: longer rules are planned aside
 
 AS_IT_WAS = "; the database is as it was"
 TOO_LATE = "interrupted at its end: what it did stays"

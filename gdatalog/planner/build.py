@@ -145,7 +145,7 @@ class ConjunctionBuilder:
         inputs = plan.inputs
         pattern = empty_pattern(self.items, self.bound, self.live, plan.outputs)
         for atom in self.atoms:
-            add_atom(pattern, atom, plan.sizes(atom.item.relation, atom.item.version))
+            add_atom(pattern, atom)
         given_out = n.given_out(self.items)
         for item in self.waiting:
             cost = None
@@ -351,8 +351,8 @@ class ConjunctionBuilder:
 
     def _values(self, atom: AtomState) -> float:
         """The number of values of the first column of an atom that has no bound column."""
-        size = self.plan.sizes(atom.item.relation, atom.item.version)
-        return max((size.distinct(frozenset((at,))) for at in atom.columns.values()), default=0.0)
+        distinct = (atom.size.distinct(frozenset((at,))) for at in atom.columns.values())
+        return max(distinct, default=0.0)
 
     def _join(self, name: str) -> None:
         assert self.order is not None

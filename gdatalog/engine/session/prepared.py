@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 from weakref import ref
 
 from gdatalog.account import spending
-from gdatalog.cancellation import LONG_RULE, LONG_TEXT, apart
+from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.engine.session.texts import Outline
 from gdatalog.errors import Caution, Error, EvaluationError
 from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param, Statement
+from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Or, Param, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
@@ -52,6 +52,7 @@ SHIFT = 10  # a rule is planned again when a number of rows has changed by this 
 SIMILAR = 4  # cached plans of one rule, for parameters of different selectivity
 LIKE = 8  # parameters share a plan if their selectivity differs by at most this factor
 MOST_FACTS = 4096  # cached facts about strata
+MANY_VARIABLES = 7  # rules with so many are planned aside: there are many orders to compare
 LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 Made = TypeVar("Made")
@@ -191,9 +192,19 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
 
 
 def _planned(rules: Sequence[CheckedRule], make: Callable[[], Made]) -> Made:
-    long = sum(rule.span.end - rule.span.start for rule in rules) >= LONG_RULE
+    long = _takes_long(rules)
     with spending("planning"), nullcontext() if long else uncollected():
         return apart(make, long)
+
+
+def _takes_long(rules: Sequence[CheckedRule]) -> bool:
+    """Whether planning may take more than some 20 ms: it compares the orders of many variables, or
+    plans many literals or alternatives. Several groups with `;` multiply their alternatives."""
+    if sum(len(rule.types) for rule in rules) >= MANY_VARIABLES:
+        return True
+    if sum(rule.span.end - rule.span.start for rule in rules) >= LONG_TEXT:
+        return True
+    return sum(isinstance(part, Or) for rule in rules for part in walk(rule.body)) > 1
 
 
 def _looking(

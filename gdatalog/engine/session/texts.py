@@ -16,7 +16,7 @@ from operator import is_
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.facts import Folders
 from gdatalog.parser.syntax import Atom, Query, Rule, Statement
-from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shape_of, without
+from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shapes_of, without
 from gdatalog.records import dataclass, field, replace
 
 
@@ -85,13 +85,13 @@ class Outline:
         shapes: dict[tuple[str, Shape], None] = {}
         plain = True
         for statement in text:
-            found = _shapes(statement)
+            found = shapes_of(statement)
             if found is None:
                 plain = False
                 statements.append(statement)
                 continue
             assert isinstance(statement, Rule)
-            if not found <= shapes.keys():
+            if not shapes.keys() >= set(found):
                 shapes.update(dict.fromkeys(found))
                 statements.append(statement)
             for head in statement.heads:
@@ -104,26 +104,13 @@ class Outline:
             return self
         gone = set(map(id, statements))
         rest = tuple(s for s in self.statements if id(s) not in gone)
-        plain = all(_shapes(s) is not None for s in rest)
+        plain = all(shapes_of(s) is not None for s in rest)
         return replace(self, statements=rest, plain=plain)
 
     def params(self, name: str) -> set[str]:
         """The parameters in facts of a relation."""
         kinds = (kind for own, shape in self.shapes if own == name for kind in shape)
         return {kind[1:] for kind in kinds if kind[0] == "$"}
-
-
-def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
-    """The shapes of a plain fact's heads; None for any other statement."""
-    if type(statement) is not Rule or statement.body is not None:
-        return None
-    found = set()
-    for head in statement.heads:
-        shape = shape_of(head)
-        if shape is None:
-            return None
-        found.add((head.name, shape))
-    return found
 
 
 def nodes_of(statement: Statement) -> list[Node]:

@@ -37,7 +37,7 @@ from gdatalog.planner.check.names import NameResolution
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components, stratify
 from gdatalog.planner.check.types import TypeInference
-from gdatalog.planner.check.walk import Facts, names_of, reads_of, without
+from gdatalog.planner.check.walk import Shape, names_of, reads_of, shapes_of, with_floats, without
 from gdatalog.planner.rewrite.inlining import Inlining, declared_inline
 from gdatalog.planner.rewrite.lists import with_lists
 from gdatalog.records import dataclass, field
@@ -64,19 +64,19 @@ def examine(
     cautions: list[Caution] = []
     program, placed = place_named(program, catalog, errors)
     names = NameResolution(catalog, params, errors, cautions)
-    facts, rules, queries = _resolve(program, names)
-    types = _infer(TypeInference(catalog, params, errors), facts, rules)
+    facts, examples, rules, queries = _resolve(program, names)
+    types = _infer(TypeInference(catalog, params, errors), examples, rules)
     typed = list(types.checked_rules())
     asked = {query.relation: query.span for query in queries}
     inlining = None
     if spans := declared_inline(program):
-        inlining = Inlining(typed, facts.atoms, catalog, spans)
+        inlining = Inlining(typed, facts, catalog, spans)
         typed = inlining.expanded(asked, errors)
         cautions += inlining.cautions
     else:
         for rule in typed:
             check_safety(rule, errors)
-    typed, wrong = check_heads(typed, facts.atoms, catalog, errors)
+    typed, wrong = check_heads(typed, facts, catalog, errors)
     param_types = types.param_types()
     lists: dict[str, ValueList] = {}
     typed = [with_lists(rule, param_types, lists) for rule in typed]
@@ -93,7 +93,7 @@ def examine(
     checked = Checked(
         schemas=schemas,
         strata=strata,
-        facts={name: facts.typed(name, schemas[name].types) for name in facts.atoms},
+        facts={name: _typed(atoms, schemas[name]) for name, atoms in facts.items()},
         queries=tuple(queries),
         directives=tuple(catalog.directives),
         pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
@@ -109,34 +109,45 @@ def examine(
 
 def _resolve(
     program: s.Program, names: NameResolution
-) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
-    """Separates facts, resolves the names of rules, and makes the rules that answer queries."""
-    facts = Facts()
+) -> tuple[dict[str, list[s.Atom]], Sequence[s.Atom], list[CheckedRule], list[CheckedQuery]]:
+    """Separates facts, resolves the names of rules, and makes the rules that answer queries.
+
+    Returns the facts of each relation, and the first of each shape: the other facts need no checks.
+    """
+    facts: dict[str, list[s.Atom]] = {}
+    examples: dict[tuple[str, Shape], s.Atom] = {}
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []
     for statement in program.statements:
         if isinstance(statement, s.Rule):
-            if not facts.take(statement):
+            shapes = shapes_of(statement)
+            if shapes is None:
                 rules += names.rule(statement)
+                continue
+            for head, shape in zip(statement.heads, shapes, strict=True):
+                facts.setdefault(head.name, []).append(head)
+                examples.setdefault(shape, head)
         elif isinstance(statement, s.Query):
             query, rule = names.query(statement)
             if query is not None:
                 queries.append(query)
             if rule is not None:
                 rules.append(rule)
-    for fact in facts.examples():
+    for fact in examples.values():
         names.fact(fact)
-    return facts, rules, queries
+    return facts, tuple(examples.values()), rules, queries
 
 
-def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> TypeInference:
+def _infer(
+    types: TypeInference, facts: Sequence[s.Atom], rules: Sequence[CheckedRule]
+) -> TypeInference:
     for rule in rules:
         if rule.head.name not in types.catalog.relations:
             types.add_relation(rule.head.name, len(rule.head.args))
-    for fact in facts.examples():
+    for fact in facts:
         types.see_fact(fact)
     by_rules = {rule.head.name for rule in rules}
-    for name in facts.atoms:
+    for name in {fact.name: None for fact in facts}:
         if name not in by_rules and not types.errors:
             types.settle_facts(name)
     for rule in rules:
@@ -144,6 +155,12 @@ def _infer(types: TypeInference, facts: Facts, rules: Sequence[CheckedRule]) -> 
     if not types.errors:
         types.settle_lists()
     return types
+
+
+def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
+    """The facts, with floats for int literals in columns of floats."""
+    floats = [at for at, kind in enumerate(schema.types) if kind == "float"]
+    return tuple(with_floats(fact, floats) for fact in facts) if floats else tuple(facts)
 
 
 # -------------------------------------------------------------------------------- schemas

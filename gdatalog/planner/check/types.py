@@ -124,16 +124,6 @@ def _single(mask: int) -> bool:
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
 
 
-@dataclass(slots=True)
-class RuleTypes:
-    """The type nodes of a rule: those of its variables, and of its int literals in the order of a
-    walk."""
-
-    variables: dict[str, int] = field(default_factory=dict)
-    literals: list[int] = field(default_factory=list)
-    casts: bool = False
-
-
 class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
 
@@ -147,8 +137,12 @@ class TypeInference:
         self.given = params
         self.params = {name: self._param(kind) for name, kind in params.items()}
         self.lists: dict[str, Span] = {}  # parameters that are lists, and where they stand first
-        self.rule = RuleTypes()
-        self.seen: list[tuple[CheckedRule, RuleTypes]] = []
+        # Of the current rule: the nodes of its variables, and of its int literals in the order of a
+        # walk. `seen`: the rules, each with these.
+        self.variables: dict[str, int] = {}
+        self.literals: list[int] = []
+        self.seen: list[tuple[CheckedRule, dict[str, int], list[int]]] = []
+        self.casts = False  # whether a rule has an `as`
         for relation in catalog.relations.values():
             if relation.schema is not None:
                 why = Why(relation.span, "as declared" if relation.declared else "as loaded")
@@ -175,14 +169,13 @@ class TypeInference:
 
     def see(self, rule: CheckedRule) -> None:
         """Infers from a rule, or from a fact that represents all of its shape."""
-        self.rule = RuleTypes()
+        self.variables, self.literals = {}, []
         if rule.body is not None:
             self._literal(rule.body)
         self._atom(rule.head)
-        self.seen.append((rule, self.rule))
+        self.seen.append((rule, self.variables, self.literals))
 
     def see_fact(self, fact: s.Atom) -> None:
-        self.rule = RuleTypes()
         self._atom(fact)
 
     def settle_facts(self, relation: str) -> None:
@@ -266,16 +259,16 @@ class TypeInference:
         """The node of an expression's type. Parts are met in the order of `walk`."""
         match expr:
             case s.Var(name):
-                node = self.rule.variables.get(name)
+                node = self.variables.get(name)
                 if node is None:
-                    node = self.rule.variables[name] = self.unifier.node()
+                    node = self.variables[name] = self.unifier.node()
                 return node
             case s.Const(kind) | s.Values(kind):
                 text = "as a literal" if isinstance(expr, s.Const) else "as literals"
                 if kind != "int":
                     return self.unifier.node(BIT[kind], Why(expr.span, text))
                 node = self.unifier.node(NUMBER, Why(expr.span, text), literal=True)
-                self.rule.literals.append(node)
+                self.literals.append(node)
                 return node
             case s.Param(name) | s.ListParam(name):
                 if isinstance(expr, s.ListParam):
@@ -288,7 +281,7 @@ class TypeInference:
                 return self._chain(expr)
             case s.Cast(operand, type_name):
                 node = self._expr(operand)
-                self.rule.casts = True
+                self.casts = True
                 base = self.catalog.types[type_name]
                 reason = f"`{type_name}` is {'a name for ' if base != type_name else ''}{base}"
                 self._narrow(node, BIT[base], operand, reason, f"as `{type_name}`")
@@ -377,11 +370,11 @@ class TypeInference:
 
     def checked_rules(self) -> Iterator[CheckedRule]:
         """The rules with the types of their variables; int literals become floats where needed."""
-        for rule, found in self.seen:
-            types = {name: self._settle(node) for name, node in found.variables.items()}
-            floats = [self._settle(node) == "float" for node in found.literals]
+        for rule, variables, literals in self.seen:
+            types = {name: self._settle(node) for name, node in variables.items()}
+            floats = [self._settle(node) == "float" for node in literals]
             body, head = rule.body, rule.head
-            if found.casts or any(floats):
+            if self.casts or any(floats):
                 turn = iter(floats)
                 body = None if body is None else _rewrite(body, turn)
                 head = _rewrite(head, turn)

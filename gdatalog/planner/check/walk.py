@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from gdatalog.errors import Span
 from gdatalog.parser import syntax as s
-from gdatalog.records import dataclass, field, replace
-from gdatalog.values import TypeName
+from gdatalog.records import replace
 
 Node = s.Expr | s.HeadAggregate | s.Literal
 N = TypeVar("N", bound=Node)
@@ -233,60 +232,32 @@ def _renamed(statement: s.Decl | s.Directive, gone: Collection[str]) -> list[s.S
     return [replace(statement, names=names)] if names else []
 
 
-# Facts.
-#
-# A program may have a hundred thousand facts. Of those whose arguments are all constants or
-# parameters, the passes check only the first of each shape: relation and types of the arguments.
+# Facts whose arguments are all constants or parameters. Their shape: the types of the constants and
+# the names of the parameters.
 
 Shape = tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Facts:
-    atoms: dict[str, list[s.Atom]] = field(default_factory=dict)
-    shapes: dict[str, dict[Shape, s.Atom]] = field(default_factory=dict)
-
-    def take(self, rule: s.Rule) -> bool:
-        """Keeps a plain fact; False if the rule is none."""
-        if rule.body is not None:
-            return False
-        shapes = [shape_of(head) for head in rule.heads]
-        if None in shapes:
-            return False
-        for head, shape in zip(rule.heads, shapes, strict=True):
-            assert shape is not None
-            self.atoms.setdefault(head.name, []).append(head)
-            self.shapes.setdefault(head.name, {}).setdefault(shape, head)
-        return True
-
-    def examples(self) -> Iterator[s.Atom]:
-        """One fact of each shape."""
-        for shapes in self.shapes.values():
-            yield from shapes.values()
-
-    def typed(self, relation: str, types: tuple[TypeName, ...]) -> tuple[s.Atom, ...]:
-        """The facts, with floats for int literals in columns of floats."""
-        atoms = self.atoms[relation]
-        floats = [at for at, kind in enumerate(types) if kind == "float"]
-        if not any(shape[at] == "int" for shape in self.shapes[relation] for at in floats):
-            return tuple(atoms)
-        return tuple(map(_with_floats, atoms, [floats] * len(atoms)))
+def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
+    """The relations and shapes of such a fact's heads; None for any other statement."""
+    if type(statement) is not s.Rule or statement.body is not None:
+        return None
+    shapes = []
+    for head in statement.heads:
+        kinds: list[str] = []
+        for arg in head.args:
+            if type(arg) is s.Const:
+                kinds.append(arg.type)
+            elif type(arg) is s.Param:
+                kinds.append("$" + arg.name)
+            else:
+                return None
+        shapes.append((head.name, tuple(kinds)))
+    return shapes
 
 
-def shape_of(head: s.Atom) -> Shape | None:
-    """The types of a fact's arguments, and the names of parameters; None if it has others."""
-    shape: list[str] = []
-    for arg in head.args:
-        if type(arg) is s.Const:
-            shape.append(arg.type)
-        elif type(arg) is s.Param:
-            shape.append("$" + arg.name)
-        else:
-            return None
-    return tuple(shape)
-
-
-def _with_floats(atom: s.Atom, floats: list[int]) -> s.Atom:
+def with_floats(atom: s.Atom, floats: Sequence[int]) -> s.Atom:
+    """The fact with floats for int literals in the columns `floats`."""
     args = list(atom.args)
     for at in floats:
         arg = args[at]

@@ -32,13 +32,12 @@ NONE: Made = frozenset()
 class LevelCost:
     """The cost of binding one more variable: values tried for each binding so far.
 
-    `others`: the number of lists in which each value is looked up; `single`: all values are of one
-    list, so that their number is known; `keyed`: a key leads to the value, so that no list is read.
+    `others`: the number of lists in which each value is looked up; `keyed`: a key leads to the
+    value, so that no list is read.
     """
 
     tried: float
-    others: int
-    single: bool
+    others: int = 0
     keyed: bool = False
 
 
@@ -211,7 +210,7 @@ class Estimates:
         plain = self._levels.get(key)
         if plain is None:
             own = self.pattern.aggregates.get(at)
-            plain = self._plain(at, bound) if own is None else LevelCost(own.cost, 0, False)
+            plain = self._plain(at, bound) if own is None else LevelCost(own.cost)
             self._levels[key] = plain
         if not made or at in self.pattern.aggregates:
             return plain
@@ -228,7 +227,7 @@ class Estimates:
         if found is None:
             length = self._common(at, bound, group, parents, plain.tried)
             others = plain.others + 1 - parents.bit_count()
-            found = LevelCost(length, others, others == 0) if length <= plain.tried else plain
+            found = LevelCost(length, others) if length <= plain.tried else plain
             self._refined[at, bound, group, parents] = found
         return found
 
@@ -239,13 +238,13 @@ class Estimates:
         given = self.formula.given.get(at)
         if given is not None and given.sources & ~bound == 0 and not near:
             least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
-            return LevelCost(least, len(atoms), not atoms)
+            return LevelCost(least, len(atoms))
         if not near:
             walked = self.rows(bit)
             if len(atoms) > 1:  # the smallest root is walked
                 least = min(self.formula.roots(atom, at) for atom in atoms)
                 walked = max(walked, least * self._within(at, bound))
-            return LevelCost(walked, 0, True)
+            return LevelCost(walked)
         cut = self.formula.cut(at, bound)
         length = self._walked(at, bound, cut)
         sampled = length is not None
@@ -255,7 +254,7 @@ class Estimates:
             )
         others = len(atoms) - 1
         keyed = any(self._keyed(atom, atom.mask & bound & ~bit) for atom in near)
-        return LevelCost(length * self._within(at, bound, sampled), others, others == 0, keyed)
+        return LevelCost(length * self._within(at, bound, sampled), others, keyed)
 
     def _keyed(self, atom: PatternAtom, parent: int) -> bool:
         """Whether a bound variable is a key of an atom's rows."""

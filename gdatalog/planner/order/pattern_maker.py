@@ -16,7 +16,7 @@ from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges, RelationStatistics
+from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -64,8 +64,8 @@ def finish(pattern: QueryPattern, comparisons: Comparisons, inputs: PlanInputs) 
     find_twins(pattern)
 
 
-def add_atom(pattern: QueryPattern, atom: AtomState, size: RelationStatistics) -> None:
-    item = atom.item
+def add_atom(pattern: QueryPattern, atom: AtomState) -> None:
+    item, size = atom.item, atom.size
     columns: dict[int, int] = {}
     fixed = set()
     for at, arg in enumerate(item.args):

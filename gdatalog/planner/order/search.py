@@ -114,7 +114,7 @@ class Search(SearchSpace):
     def choice(self, at: int, place: SearchState, enough: float) -> VariableChoice:
         """The cost of binding a variable next; exact only up to `enough`."""
         turn = self.turn(at, place)
-        found = VariableChoice(*self.step_cost(at, place, turn), at)
+        found = self.step_cost(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
             if below.rest and found.total <= enough:
                 found = found.plus(self.best(below), self.share(below, rows))
@@ -137,7 +137,7 @@ class Search(SearchSpace):
             turn = self.turn(at, place)
             name = self.pattern.names[at]
             order.rank[name] = len(order.rank)
-            order.work += self.step_cost(at, place, turn)[1] * scale
+            order.work += self.step_cost(at, place, turn).work * scale
             # For an aggregate, count the rows that pass the tests of its value.
             rows = turn.rows if at in self.pattern.aggregates else turn.after
             order.estimates[name] = rows * scale
@@ -288,7 +288,7 @@ def _extended(search: SearchSpace, prefix: Prefix, allowed: int) -> list[Prefix]
 
 def _with(search: SearchSpace, prefix: Prefix, at: int) -> Prefix:
     turn = search.turn(at, prefix.place)
-    own = VariableChoice(*search.step_cost(at, prefix.place, turn), at)
+    own = search.step_cost(at, prefix.place, turn)
     following, rows = turn.next, turn.rows
     parts = turn.parts
     if parts and not following.rest:

@@ -97,9 +97,8 @@ class SearchSpace(ABC):
         late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
         return place.rest & reduce(or_, late, 0)
 
-    def step_cost(self, at: int, place: SearchState, turn: Extension) -> tuple[float, float, float]:
-        """The cost of binding a variable, without later ones: its cost, values tried, and the cost
-        of building indexes."""
+    def step_cost(self, at: int, place: SearchState, turn: Extension) -> VariableChoice:
+        """The cost of binding a variable, without later ones."""
         estimates = self.estimates
         level = estimates.level(at, place.path, place.made)
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * level.others)
@@ -108,7 +107,7 @@ class SearchSpace(ABC):
         cost += turn.extra
         # The work of an aggregate is counted when its branch is planned.
         work = 0.0 if at in self.pattern.aggregates else turn.tried
-        return cost, work, self._index(at, place.path)
+        return VariableChoice(cost, work, self._index(at, place.path), at)
 
     @abstractmethod
     def branch(self, place: SearchState) -> VariableChoice:
@@ -141,7 +140,8 @@ class SearchSpace(ABC):
         elif (
             pattern.bag
             and not left
-            and level.single
+            and not level.others
+            and at not in pattern.aggregates
             and not bit & pattern.live
             and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
         ):
