@@ -127,7 +127,8 @@ def test_what_costs_nothing_special_has_no_hint() -> None:
 
 
 def test_compiling() -> None:
-    assert hint(ran(JOINED, compiling=0.7)).startswith("compiling took 700 ms of it; the code is cached")
+    told = hint(ran(JOINED, compiling=0.7))
+    assert told.startswith("compiling took 700 ms of it; the code is cached")
 
 
 def test_copying_to_a_device() -> None:
