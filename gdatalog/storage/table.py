@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -348,18 +347,25 @@ def integers(values: Array, place: DataPlace) -> Array:
     return np.ascontiguousarray(values.astype(dtype, copy=False))
 
 
+class _Borrowed:
+    """The memory of an array, with a reference to its owner."""
+
+    def __init__(self, values: Array, keeper: object) -> None:
+        self.__array_interface__ = values.__array_interface__
+        self.kept = values, keeper
+
+
 def borrowed(values: Array, keeper: object) -> Array:
     """The same array, which keeps `keeper` alive; its contents must not change.
 
     pandas 3 guarantees that: it copies shared data before a change.
     """
-    memory = SimpleNamespace(__array_interface__=values.__array_interface__, kept=(values, keeper))
-    return np.asarray(memory)
+    return np.asarray(_Borrowed(values, keeper))
 
 
 def is_borrowed(values: Array) -> bool:
     """Whether `borrowed` made the array, so that it need not be copied."""
-    return isinstance(values.base, SimpleNamespace)
+    return isinstance(values.base, _Borrowed)
 
 
 def floats(values: Array, place: DataPlace) -> Array:
