@@ -260,8 +260,8 @@ def _size(session: Session, name: str) -> str:
 
 @command(
     "rules", "undo", "", "revert the last change",
-    more="A change is a rule, a fact, a declaration, .load, .read, .drop or .clear. Repeat it to "
-    "revert earlier ones.",
+    more="A change is a rule, a fact, a declaration, .load, .read, .drop or .clear. "
+    "Repeat .undo to revert earlier ones.",
 )  # fmt: skip
 def _undo(repl: Conversation, words: list[str]) -> None:
     what = repl.history.take_back(repl)
