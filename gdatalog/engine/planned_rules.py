@@ -15,7 +15,8 @@ from gdatalog.records import dataclass
 @dataclass(frozen=True, slots=True)
 class PlannedRules:
     """`plans`: for each rule of the stratum its plan over all rows, and if it is recursive its plan
-    over new rows. `schemas`: those of relations that a rewriting has added."""
+    over new rows; none if a run gets its plans from elsewhere. `schemas`: those of relations that a
+    rewriting has added."""
 
     stratum: Stratum
     plans: tuple[tuple[RulePlan, RulePlan | None], ...]
@@ -33,7 +34,7 @@ class PlannedRules:
     @property
     def every(self) -> list[tuple[CheckedRule, RulePlan]]:
         """Each rule with its plans."""
-        rules = zip(self.stratum.rules, self.plans, strict=True)
+        rules = zip(self.stratum.rules, self.plans, strict=False)
         return [(rule, plan) for rule, plans in rules for plan in plans if plan is not None]
 
     @property
@@ -44,7 +45,7 @@ class PlannedRules:
     @property
     def later(self) -> Iterator[tuple[CheckedRule, RulePlan]]:
         """The recursive rules with their plans over new rows."""
-        for rule, (_, later) in zip(self.stratum.rules, self.plans, strict=True):
+        for rule, (_, later) in zip(self.stratum.rules, self.plans, strict=False):
             if later is not None:
                 yield rule, later
 

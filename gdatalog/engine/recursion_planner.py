@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from gdatalog.account import default_limit
 from gdatalog.engine.context import Operator, StratumInputs
@@ -10,7 +11,7 @@ from gdatalog.engine.derived import count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.host_tries import too_large
-from gdatalog.engine.operators import bitmap_rounds, lattice, linear, partitioned, worklist
+from gdatalog.engine.operators import bitmap_rounds, linear, partitioned, worklist
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.counted import Counted
 from gdatalog.engine.operators.fallback import WithFallback
@@ -27,8 +28,16 @@ from gdatalog.planner.rewrite.linear_recursion import first_of
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
-# Compiled fixpoints without rounds. The first one that applies is composed with rounds.
-COMPILED = (partitioned, lattice, worklist)
+
+def compiled(draft: StratumDraft) -> Iterator[Any]:
+    """Compiled fixpoints without rounds, each the module of an operator. The first one that applies
+    is composed with rounds."""
+    yield partitioned
+    if draft.optima:
+        from gdatalog.engine.operators import lattice  # imports the printer
+
+        yield lattice
+    yield worklist
 
 
 def plan_recursion(
@@ -85,7 +94,7 @@ def _ways(
 
 def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
     (first, bitmaps), found, cluster = _rounds(draft), None, draft.context.cluster
-    for way in COMPILED:
+    for way in compiled(draft):
         found = way.applies(draft)
         if found is not None:
             if draft.context.device is CPU and way is not worklist:
@@ -103,6 +112,14 @@ def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
 
 def split_rounds(draft: StratumDraft) -> SemiNaive:
     """Rounds, of rules that are split to project variables away early if that pays."""
+    parts = split_stratum(draft)
+    if parts is None:
+        return SemiNaive(draft.planned)
+    return SemiNaive(StratumDraft(parts.stratum, draft.inputs, parts.schemas).planned, parts.notes)
+
+
+def split_stratum(draft: StratumDraft) -> SplitStratum | None:
+    """The stratum with split rules, cached; None if splitting gains nothing."""
     stratum, inputs, way = draft.stratum, draft.inputs, draft.context.knobs.dead_variables
 
     def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
@@ -110,10 +127,7 @@ def split_rounds(draft: StratumDraft) -> SemiNaive:
             stratum, inputs.schemas, lambda name: relation(name).statistics, way
         )
 
-    parts = inputs.plans.parted(stratum, way, inputs.relation, make)
-    if parts is None:
-        return SemiNaive(draft.planned)
-    return SemiNaive(StratumDraft(parts.stratum, inputs, parts.schemas).planned, parts.notes)
+    return inputs.plans.parted(stratum, way, inputs.relation, make)
 
 
 def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
