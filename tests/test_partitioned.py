@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine import device
-from gdatalog.engine.fixpoint import partitioned
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.operators import partitioned
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle
@@ -316,7 +317,10 @@ def test_known_rows_are_not_followed(seed: int, hashed: bool) -> None:
         db["E"] = some + more
         session = db.workspace.session(parse(""))
         (stratum,) = session.checked.strata
-        fixpoint = partitioned.PartitionedStratum(stratum, session.evaluation.inputs())
+        inputs = session.evaluation.inputs()
+        operator = partitioned.applies(StratumDraft(stratum, inputs))
+        assert operator is not None
+        fixpoint = operator.prepared(inputs)
         # What the new edges give at once, with the old rows before them.
         first = [*more, *((x, z) for x, y in old for w, z in more if w == y)]
         rows = tuple(np.array(column, dtype=np.int32) for column in zip(*first, strict=True))
