@@ -23,8 +23,8 @@ def markdown(
 ) -> str:
     """The whole report."""
     shown = [f"![{what}]({name})\n" for name, what in pictures]
-    parts = [_head(cases, facts, command), _ratios(cases), *shown, _how(facts)]
-    parts += [*_suites(cases), _notes(cases, left_out)]
+    parts = [_head(cases, facts, command), _ratios(cases), _busy(facts), *shown]
+    parts += [_notes(cases, left_out), _how(facts), *_suites(cases)]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
 
@@ -69,10 +69,18 @@ def _ratios(cases: Sequence[Case]) -> str:
                 _times(ours, theirs, "warm"),
                 _times(ours, _least(sides, "cold"), "cold"),
             ]
-            cells += [seconds(ours.warm), seconds(theirs.warm) if theirs is not None else ""]
+            cells += [seconds(ours.warm), _warm(ours, theirs) if theirs is not None else ""]
             lines.append(f"| {what} | {' | '.join(cells)} |")
             what = ""
     return "\n".join(lines) + "\n" if len(lines) > 7 else ""
+
+
+def _busy(facts: Facts) -> str:
+    load = float(facts.get(LOAD, 0))
+    if load <= BUSY:
+        return ""
+    before = f"load {load:g} before the run"
+    return f"Others used the machine too ({before}), so seconds and ratios are rough.\n"
 
 
 def _others(case: Case) -> dict[str, list[Figure]]:
@@ -103,10 +111,6 @@ def _times(ours: Figure, theirs: Figure | None, clock: Clock) -> str:
 
 def _how(facts: Facts) -> str:
     told = ", ".join(f"{key}: {value}" for key, value in facts.items())
-    load = float(facts.get(LOAD, 0))
-    busy = f"""
-Others used the machine too (load {load:g} before the run): seconds may be too long, ratios less so.
-"""
     return f"""## How it was measured
 
 All sides of a case gave the same answer, ran in turns, each in a process of its own, on as many
@@ -118,7 +122,7 @@ cold ones, its code cache empty. *peak*: the most resident memory during a warm 
 10^6 bytes, and *over idle*: how much of it was not there before that run. *x gdatalog*: how many
 times gdatalog's time a side needs. `*`: stopped after {CAP:g} s, and counts as that. `°`: not run
 anew; seen on such a machine earlier (slow peers are run once: `make bench-again` runs them all).
-{busy if load > BUSY else ""}
+
 {told}.
 """
 
