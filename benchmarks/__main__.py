@@ -13,11 +13,11 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 
 from benchmarks import resident
-from benchmarks.machine import BUSY, LOAD, machine, wait_until_quiet
+from benchmarks.machine import BUSY, LOAD, Facts, machine, wait_until_quiet
 from benchmarks.pictures import draw
 from benchmarks.records import Case, missed
 from benchmarks.remembered import Remembered
-from benchmarks.report import Facts, markdown
+from benchmarks.report import markdown
 from benchmarks.setting import Setting
 
 # In the order in which they run: when the time is over the rest is left out.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from benchmarks.machine import BUSY, LOAD
+from benchmarks.machine import Facts, named, rough
 from benchmarks.records import CAP, Case, Figure, seconds
 
-Facts = Mapping[str, str | int | float]
 Clock = Literal["warm", "cold"]
 Pictures = Sequence[tuple[str, str]]  # files, and what they show
 _COLUMNS = ("side", "warm s", "x gdatalog", "cold s", "compiling s", "peak MB", "over idle MB")
@@ -23,7 +22,7 @@ def markdown(
 ) -> str:
     """The whole report."""
     shown = [f"![{what}]({name})\n" for name, what in pictures]
-    parts = [_head(cases, facts, command), _ratios(cases), _busy(facts), *shown]
+    parts = [_head(cases, facts, command), _ratios(cases), rough(facts), *shown]
     parts += [_notes(cases, left_out), _how(facts), *_suites(cases)]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
@@ -34,20 +33,9 @@ def _head(cases: Sequence[Case], facts: Facts, command: str) -> str:
     return f"""# {what} beside other engines
 
 The same work by gdatalog and by others, with the same answers, on
-{_machine(facts)}.
+{named(facts)}.
 `{command}` repeats it on your machine.
 """
-
-
-def _machine(facts: Facts) -> str:
-    """
-    >>> _machine({"processor": "Some CPU", "cores": 2, "memory GiB": 24})
-    'Some CPU, 2 cores, 24 GiB of memory'
-    """
-    told = [str(facts.get("processor", "this machine"))]
-    told += [f"{facts['cores']} cores"] if "cores" in facts else []
-    told += [f"{facts['memory GiB']} GiB of memory"] if "memory GiB" in facts else []
-    return ", ".join(told)
 
 
 def _ratios(cases: Sequence[Case]) -> str:
@@ -73,14 +61,6 @@ def _ratios(cases: Sequence[Case]) -> str:
             lines.append(f"| {what} | {' | '.join(cells)} |")
             what = ""
     return "\n".join(lines) + "\n" if len(lines) > 7 else ""
-
-
-def _busy(facts: Facts) -> str:
-    load = float(facts.get(LOAD, 0))
-    if load <= BUSY:
-        return ""
-    before = f"load {load:g} before the run"
-    return f"Others used the machine too ({before}), so seconds and ratios are rough.\n"
 
 
 def _others(case: Case) -> dict[str, list[Figure]]:
