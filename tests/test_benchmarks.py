@@ -410,6 +410,17 @@ def test_what_is_asked_for_is_told_to_those_who_work_on_gdatalog_alone() -> None
     assert "1.5 s" not in text and "asked" not in text and "met" not in text.split()
 
 
+def test_published_pages_say_the_machine_first_and_have_no_targets() -> None:
+    pages = sorted((Path(__file__).parent.parent / "docs" / "benchmarks").rglob("README.md"))
+    assert len(pages) == 4
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        head = text.partition("\n## ")[0]
+        assert "repeats it on your" in head and "GiB of memory" in head, page
+        for target in ("met**", "| met |", "| asked |", "asked for", "mean little"):
+            assert target not in text, (page, target)
+
+
 @pytest.mark.parametrize(
     ("loads", "args", "waits", "written"),
     [

@@ -31,6 +31,9 @@ def installed(folder: Path, version: str, *files: str) -> None:
     told.mkdir(parents=True)
     (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: gdatalog\nVersion: {version}\n")
     (told / "RECORD").write_text("".join(f"{name},,\n" for name in files))
+    for name in files:  # newer Pythons list only what is there
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
 
 
 def pages() -> Iterator[Path]:
@@ -45,6 +48,8 @@ def test_the_project_has_the_name_that_is_told() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["name"] == distribution.NAME != distribution.FORMER
     assert project["project"]["scripts"].keys() == {"gdatalog"}
+    assert "GPU" in project["project"]["description"] and "gpu" in project["project"]["keywords"]
+    assert any("GPU" in told for told in project["project"]["classifiers"])
     assert gdatalog.__version__ == distribution.VERSION
     assert project["tool"]["hatch"]["version"]["path"] == "gdatalog/distribution.py"
 
@@ -69,9 +74,8 @@ def test_nothing_says_to_install_the_other_package() -> None:
 
 
 def test_the_other_package_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = ("gdatalog/__init__.py", "gdatalog/cli.py", "gdatalog-0.3.6.dist-info/RECORD")
-    installed(tmp_path, "0.3.6", *theirs)
-    monkeypatch.syspath_prepend(tmp_path)
+    installed(tmp_path / "lib", "0.3.6", "gdatalog/__init__.py", "gdatalog/cli.py")
+    monkeypatch.syspath_prepend(tmp_path / "lib")
     told = doctor.doctor()
     assert told.findings[1] == doctor.Finding(
         "other package",
@@ -84,8 +88,8 @@ def test_the_other_package_is_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_clone_that_was_installed_under_the_former_name_harms_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(tmp_path, "0.2.0", "_gdatalog.pth", "../../../bin/gdatalog")
-    monkeypatch.syspath_prepend(tmp_path)
+    installed(tmp_path / "lib", "0.2.0", "_gdatalog.pth", "../bin/gdatalog")
+    monkeypatch.syspath_prepend(tmp_path / "lib")
     assert distribution.beside() is None
 
 
