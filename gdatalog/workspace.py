@@ -18,6 +18,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.devices import ASKED, LaterGpu
 from gdatalog.engine.facts import Files, Folders, all_readable, read_text
 from gdatalog.engine.facts.inputs import extended
 from gdatalog.engine.metrics import Metrics
@@ -75,14 +76,30 @@ class Workspace:
         self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
         self.knobs = Knobs()  # its strategy is the default of calls
         self.device: Device = CPU
+        self.later: LaterGpu | None = None  # the GPU that "auto" may open
         self.cluster: Cluster | None = None
         self.untrusted = False  # whether programs are untrusted
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
-        self.why = "asked for"  # the reason for the device
+        self._why = ASKED
         self.metrics = Metrics(lasting=False)  # of the last session
         self._remembered: Memory = {}
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
+
+    @property
+    def device_name(self) -> str:
+        """Where queries run, for users."""
+        gpu = None if self.cluster is not None or self.later is None else self.later.device
+        return self.device.name if gpu is None else f"{self.device.name} and {gpu.name}"
+
+    @property
+    def why(self) -> str:
+        """The reason for the device."""
+        return self._why if self.cluster is not None or self.later is None else self.later.why
+
+    @why.setter
+    def why(self, why: str) -> None:
+        self._why = why
 
     @property
     def stored(self) -> dict[str, Relation]:
@@ -97,6 +114,8 @@ class Workspace:
         self.closed = True
         self.clear()
         self.device.close()
+        if self.later is not None:
+            self.later.close()
         if self.cluster is not None:
             self.cluster.close()
 
@@ -199,7 +218,7 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        there = device_ops(self.device.ops)
+        there = device_ops(self._device_for(data).ops)
 
         def made() -> Relation:
             xp = None if there is None else there.xp
@@ -221,8 +240,17 @@ class Workspace:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = cancellable(looked_at, made, None)
         if not relation.store.on_host:
-            self.device.hold(relation)
+            self._device_for(data).hold(relation)
         return relation
+
+    def _device_for(self, data: Any) -> Device:
+        """The device that keeps data: under "auto" a GPU for enough data that lies on one."""
+        if self.later is None or self.cluster is not None:
+            return self.device
+        from gdatalog.storage.raw import bytes_on_device
+
+        pays = bytes_on_device(data) >= self.tuning.gpu_bytes
+        return (self.later.open() if pays else None) or self.device
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
@@ -446,6 +474,7 @@ class Workspace:
             self.cluster,
             self.chunk_rows,
             self.tuning,
+            later=self.later if self.cluster is None else None,
         )
         with self.metrics.spending():
             return Session(
