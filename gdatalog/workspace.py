@@ -218,7 +218,8 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        there = device_ops(self._device_for(data).ops)
+        device = self._device_for(data)
+        there = device_ops(device.ops)
 
         def made() -> Relation:
             xp = None if there is None else there.xp
@@ -240,7 +241,7 @@ class Workspace:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = cancellable(looked_at, made, None)
         if not relation.store.on_host:
-            self._device_for(data).hold(relation)
+            device.hold(relation)
         return relation
 
     def _device_for(self, data: Any) -> Device:

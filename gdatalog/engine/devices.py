@@ -25,11 +25,12 @@ from gdatalog.records import dataclass
 if TYPE_CHECKING:
     from gdatalog.engine.device import Device
 
+ASKED = "asked for"
 NO_GPU = "there is no NVIDIA GPU"
 NOT_USED = "the GPU is not used: {}; gdatalog --doctor tells more"
 LATER = "large work runs on a GPU, if one is usable"  # it is not opened yet
 OPENED = "large work runs on the GPU"
-ASKED = "asked for"
+PLAIN = (ASKED, NO_GPU, LATER, OPENED)  # nothing is missing
 ALL = "cuda:all"
 _NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 

@@ -73,9 +73,7 @@ def at_hand(data: Any) -> int:
 def bytes_on_device(data: Any) -> int:
     """The bytes of the columns of data that lie on a GPU."""
     if isinstance(data, Mapping):
-        data = [*data.values()]
-    if isinstance(data, list | tuple) and len(data) < LATE:
-        return sum(int(each.nbytes) for each in data if lies_on_device(each))
+        return sum(map(bytes_on_device, data.values()))
     if not lies_on_device(data):
         return 0
     if from_cudf(data) and hasattr(data, "memory_usage"):
