@@ -89,13 +89,18 @@ class Workspace:
     @property
     def device_name(self) -> str:
         """Where queries run, for users."""
-        gpu = None if self.cluster is not None or self.later is None else self.later.device
+        gpu = None if self.auto is None else self.auto.device
         return self.device.name if gpu is None else f"{self.device.name} and {gpu.name}"
+
+    @property
+    def auto(self) -> LaterGpu | None:
+        """The GPU that "auto" may use; with a cluster none, because the workers use theirs."""
+        return self.later if self.cluster is None else None
 
     @property
     def why(self) -> str:
         """The reason for the device."""
-        return self._why if self.cluster is not None or self.later is None else self.later.why
+        return self._why if self.auto is None else self.auto.why
 
     @why.setter
     def why(self, why: str) -> None:
@@ -218,7 +223,8 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        device = self._device_for(data)
+        gpu = None if self.auto is None else self.auto.for_data(data, self.tuning.gpu_bytes)
+        device = gpu or self.device
         there = device_ops(device.ops)
 
         def made() -> Relation:
@@ -243,15 +249,6 @@ class Workspace:
         if not relation.store.on_host:
             device.hold(relation)
         return relation
-
-    def _device_for(self, data: Any) -> Device:
-        """The device that keeps data: under "auto" a GPU for enough data that lies on one."""
-        if self.later is None or self.cluster is not None:
-            return self.device
-        from gdatalog.storage.raw import bytes_on_device
-
-        pays = bytes_on_device(data) >= self.tuning.gpu_bytes
-        return (self.later.open() if pays else None) or self.device
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
@@ -475,7 +472,7 @@ class Workspace:
             self.cluster,
             self.chunk_rows,
             self.tuning,
-            later=self.later if self.cluster is None else None,
+            later=self.auto,
         )
         with self.metrics.spending():
             return Session(

@@ -65,6 +65,7 @@ def test_workers_with_a_gpu_give_the_same(
         monkeypatch.setattr(workers, excuse, ZeroDivisionError)
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         there.workspace.force(spread="replicate")
+        there.workspace.tune(gpu_from=0.0)
         for db in (here, there):
             db["E"] = EDGES
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
@@ -174,7 +175,8 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         for db in (here, there):
             db["E"] = edges
-        there.workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=1 if busy else 10_000)
+        busily = 1 if busy else 10_000
+        there.workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=busily, gpu_from=0.0)
         monkeypatch.setattr(Connection, "gpus", True)
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
         told = str(there.profile(text))

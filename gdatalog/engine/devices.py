@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
-from importlib.util import find_spec
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -76,6 +75,12 @@ class LaterGpu:
                 self.entered(opened.use())
                 log_device(f"cpu and {opened.device.name}", self.why)
         return self.device
+
+    def for_data(self, data: Any, least: int) -> Device | None:
+        """The GPU for data, if at least so many bytes of it lie on one."""
+        from gdatalog.storage.raw import bytes_on_device
+
+        return self.open() if bytes_on_device(data) >= least else None
 
     def use(self) -> AbstractContextManager[None]:
         """A context in which this thread may use the GPU, if it is open."""
@@ -144,6 +149,8 @@ def why_no_gpu() -> str | None:
 
 def has_cupy() -> bool:
     """Whether CuPy seems to be installed."""
+    from importlib.util import find_spec
+
     return "cupy" in sys.modules or find_spec("cupy") is not None
 
 
