@@ -16,6 +16,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.progress import format_bytes
+from gdatalog.storage import row_store, statistics
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
@@ -248,54 +249,62 @@ def test_workers_of_a_cluster_have_the_gpus(connect: Any, opened: list[Gpu]) -> 
 # ------------------------------------------------------------------------------- the same answers
 
 
-def mixed(text: str, data: oracle.Data, defined: set[str], least: float) -> oracle.Relations:
-    """Whatever is expected to look at a few rows runs on the GPU, and so do rows that lie there."""
+def mixed(
+    text: str, data: oracle.Data, defined: set[str], least: float, most: float
+) -> oracle.Relations:
+    """What is expected to look at `least` rows runs on the GPU, and what reads more than `most`
+    bytes that lie there; the rest brings them, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "_loops", lambda plan, context: placing._cost(plan))
-        with auto([], gpu_from=least, gpu_bytes=16) as db:
+        patch.setattr(statistics, "FETCHED", 0)
+        patch.setattr(row_store, "FEW", 0)
+        with auto([], gpu_from=least, gpu_bytes=most) as db:
             return oracle.answers(db, text, data, defined)
 
 
-def ways(
-    text: str, data: oracle.Data, defined: set[str], _: Any, *, least: float
+def drawn_in(
+    text: str, data: oracle.Data, defined: set[str], _: Any, *, least: float, most: float
 ) -> oracle.Relations:
-    return mixed(text, data, defined, least)
+    return mixed(text, data, defined, least, most)
 
 
-def run_example(example: Example, least: float) -> None:
+def run_example(example: Example, least: float, most: float) -> None:
     if example.fails:
         with pytest.raises(gd.EvaluationError):
-            mixed(example.program, example.data, oracle._heads(example), least)
+            mixed(example.program, example.data, oracle._heads(example), least, most)
         return
-    found = mixed(example.program, example.data, set(example.expected), least)
+    found = mixed(example.program, example.data, set(example.expected), least, most)
     assert {name: canonical(rows) for name, rows in found.items()} == {
         name: canonical(rows) for name, rows in example.expected.items()
     }
 
 
+MOST = 1e9  # bytes, which nothing has
+
+
 @pytest.mark.parametrize("example", (CORNERS + EXAMPLES)[::25], ids=str)
 def test_some_examples(example: Example) -> None:
-    run_example(example, 3.0)
+    run_example(example, 3.0, MOST)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("least", [0.0, 2.5, 6.0])
+@pytest.mark.parametrize(("least", "most"), [(0.0, MOST), (2.5, MOST), (6.0, MOST), (2.5, 1.0)])
 @pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
-def test_examples(example: Example, least: float) -> None:
-    run_example(example, least)
+def test_examples(example: Example, least: float, most: float) -> None:
+    run_example(example, least, most)
 
 
 @pytest.mark.slow
 @oracle.share(5)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
-    for least in (3.0, 30.0):
-        oracle.agrees_in(partial(ways, least=least), drawn)
+    for least, most in ((3.0, MOST), (30.0, MOST), (30.0, 1.0)):
+        oracle.agrees_in(partial(drawn_in, least=least, most=most), drawn)
 
 
 @pytest.mark.slow
 @oracle.share(5)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
-    for least in (3.0, 5_000.0):
-        oracle.agrees_in(partial(ways, least=least), drawn)
+    for least, most in ((3.0, MOST), (5_000.0, MOST), (5_000.0, 1.0)):
+        oracle.agrees_in(partial(drawn_in, least=least, most=most), drawn)
