@@ -74,6 +74,31 @@ def test_workers_with_a_gpu_give_the_same(
     assert set(used) == ({"cpu"} if "cat" in text else {"auto"})
 
 
+def test_workers_take_the_cpu_for_little_work(
+    threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They open a GPU under "auto" only for what pays there; under "cuda" always."""
+    asked: list[str] = []
+
+    def own(name: str) -> OpenDevice:
+        asked.append(name)
+        return OpenDevice(CPU, "for a test")
+
+    monkeypatch.setattr(workers, "own_device", own)
+    monkeypatch.setattr(Connection, "gpus", True)
+    closure = CLOSURES[1] + " ?- p(x, y)."
+    for device, named in (("auto", {"cpu"}), ("cuda", {"cuda"})):
+        with gd.connect(device=device, cluster=threads) as db:
+            db["E"] = EDGES
+            db.workspace.force(spread="replicate")
+            assert len(db.query(QUERIES[3])) > 0
+            db.workspace.force(spread="auto")
+            db.workspace.tune(partitioned_from=0, partitions_spread_from=0, tiles_from=0)
+            assert len(db.query(closure)) == 24 * 24
+        assert set(asked) == named
+        asked.clear()
+
+
 @needs_compiler
 @pytest.mark.host
 def test_a_trie_is_copied_once() -> None:

@@ -241,7 +241,7 @@ def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> 
 def test_workers_of_a_cluster_have_the_gpus(connect: Any, opened: list[Gpu]) -> None:
     db = connect(gpu_from=100.0)
     assert db.workspace.auto is not None
-    db.workspace.cluster = object()  # type: ignore[assignment]
+    db.workspace.cluster = object()
     assert db.workspace.auto is None and db.workspace.device_name == "cpu"
     db.workspace.cluster = None
 
