@@ -95,7 +95,7 @@ class Workspace:
     @property
     def auto(self) -> LaterGpu | None:
         """The GPU that "auto" may use; with a cluster none, because the workers use theirs."""
-        return self.later if self.cluster is None else None
+        return self.later if self.cluster is None and self.device is CPU else None
 
     @property
     def why(self) -> str:
