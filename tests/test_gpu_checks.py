@@ -255,6 +255,19 @@ def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFi
     assert machine.looks == 1
 
 
+def test_a_gpu_that_fails_while_auto_opens_it(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise gd.DeviceError("opening cuda:0 failed on the GPU: cudaErrorDevicesUnavailable")
+
+    monkeypatch.setattr(devices, "_opened", fails)
+    with gd.connect() as db:
+        assert db.workspace.later is not None and db.workspace.later.open() is None
+        assert "opening cuda:0 failed on the GPU: cudaErrorDevices" in db.workspace.why
+        assert db.device == "cpu"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
 def test_without_cupy_auto_says_so_at_once(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="gdatalog")

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.engine import plainly_none
-from gdatalog.errors import DeviceError, UsageError, meant
+from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
@@ -66,12 +66,11 @@ class LaterGpu:
         """Opens the GPU at the first call; None if it cannot be used."""
         if self._use is None:
             opened = self._opening()
-            self._use = opened.use
             if opened.device.name == "cpu":
-                self.why = opened.why
+                self.why, self._use = opened.why, opened.use
                 log_device("cpu", self.why)
             else:
-                self.device, self.why = opened.device, OPENED
+                self.device, self.why, self._use = opened.device, OPENED, opened.use
                 self.entered(opened.use())
                 log_device(f"cpu and {opened.device.name}", self.why)
         return self.device
@@ -192,9 +191,12 @@ def usable(memory: int | None = None) -> OpenDevice:
     if plainly_none():
         return _cpu(NO_GPU)
     problem = _trouble(0)
-    if problem is None:
+    if problem is not None:
+        return _cpu(NOT_USED.format(problem[0]))
+    try:
         return _opened((0,), "a GPU is there", memory)
-    return _cpu(NOT_USED.format(problem[0]))
+    except Error as failure:
+        return _cpu(NOT_USED.format(failure.message))
 
 
 @cache
