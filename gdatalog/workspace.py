@@ -166,7 +166,7 @@ class Workspace:
         old workers are read again, from `files` with their options."""
         before = self.cluster, self.device, self.why
         self.cluster = new
-        if new is not None and self.device is not CPU:
+        if new is not None and (self.device is not CPU or self.later is not None):
             self.device, self.why = CPU, "GPUs are for the workers"
         try:
             again = {name: self.relation_of(name, *file) for name, file in files.items()}

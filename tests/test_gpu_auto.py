@@ -239,12 +239,21 @@ def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> 
     assert (0, 50, 51) in both and (0, 50) in {*db["s"].fetchall()}
 
 
+class Workers:
+    """A cluster that nobody asks."""
+
+    def close(self) -> None:
+        pass
+
+
 def test_workers_of_a_cluster_have_the_gpus(connect: Any, opened: list[Gpu]) -> None:
     db = connect(gpu_from=100.0)
     assert db.workspace.auto is not None
-    db.workspace.cluster = object()
-    assert db.workspace.auto is None and db.workspace.device_name == "cpu"
-    db.workspace.cluster = None
+    db.workspace.move_to(Workers(), {})  # type: ignore[arg-type]
+    assert db.workspace.auto is None
+    assert (db.device, db.workspace.why) == ("cpu", "GPUs are for the workers")
+    db.workspace.move_to(None, {})
+    assert db.workspace.auto is not None and db.workspace.why == LATER
 
 
 # ------------------------------------------------------------------------------- the same answers
