@@ -130,6 +130,11 @@ def check_stratum(plan: StratumPlan) -> None:
     _demand(len(set(ways)) == len(ways), "a strategy follows itself")
     for rule in (*plan.before, *plan.rules):
         check_rule_plan(rule)
+    left = any(rule.left for rule in (*plan.before, *plan.rules))
+    _demand(not left or plan.device != "cpu", "only a device leaves rules to the CPU")
+    _demand(not left or not plan.recursive, "a recursive stratum runs as a whole")
+    alone = plan.workers is None and plan.shared is None
+    _demand(plan.why is None or alone, "only the CPU and one GPU are chosen from")
     _demand(not any(rule.recursive_on for rule in plan.before), "what runs before is recursive")
     heads = names | {rule.relation for rule in plan.rules}  # projections add relations
     follows = set().union(*(rule.recursive_on for rule in plan.rules))

@@ -45,11 +45,24 @@ def plan_stratum(
     `limit`: at most this many rows of its one relation are needed. `counted`: if it is partitioned,
     only the number of rows of each value is needed.
     """
-    context = inputs.context
     copy = None if limit is not None or any(inputs.seeds.values()) else copy_of(stratum)
     if copy is not None:
-        plan = st.StratumPlan(stratum.relations, False, copy, device=context.device.name)
+        plan = st.StratumPlan(stratum.relations, False, copy, device=inputs.context.device.name)
         return Ready(plan, stratum, inputs, (), RUNNERS)
+    if inputs.context.later is None:
+        return _on_its_device(stratum, inputs, limit, counted)
+    from gdatalog.engine.placing import placed
+
+    def planned(inputs: StratumInputs) -> Ready:
+        return _on_its_device(stratum, inputs, limit, counted)
+
+    return placed(stratum, inputs, planned, limit is None)
+
+
+def _on_its_device(
+    stratum: Stratum, inputs: StratumInputs, limit: int | None, counted: bool
+) -> Ready:
+    context = inputs.context
     encoded = None if limit is not None else encode(stratum, inputs)
     if encoded is not None:
         coded = _planned(encoded.stratum, encoded.inputs, None, counted)

@@ -214,7 +214,7 @@ class StratumPlan:
     before the first strategy.
 
     The stratum runs on this machine's `device`, on several devices (`shared`), or on a cluster's
-    `workers`.
+    `workers`. `why`: the reason for the device, where the planner chose between the CPU and a GPU.
     """
 
     relations: tuple[str, ...]
@@ -226,6 +226,13 @@ class StratumPlan:
     device: str = "cpu"
     shared: Shared | None = None
     workers: OnWorkers | None = None
+    why: str | None = None
+
+    @property
+    def chosen(self) -> str | None:
+        """The device and why it was chosen, if it was."""
+        where = "the CPU" if self.device == "cpu" else self.device
+        return None if self.why is None else f"on {where}: {self.why}"
 
     @property
     def placement(self) -> str:
@@ -250,7 +257,8 @@ class StratumPlan:
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         """A line for each rewrite and strategy; `whole`: including the fallback for expressions
         that compiled loops cannot compute."""
-        parts = [str(rewrite) for rewrite in self.rewrites]
+        parts = [] if self.chosen is None else [self.chosen]
+        parts += map(str, self.rewrites)
         starts = ""  # when the strategy does
         for strategy in () if self.main == Once() else self.strategies:
             parts.append(f"{starts}{strategy}")

@@ -7,8 +7,8 @@ from functools import cached_property, partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
-from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.device import Device
+from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import UNKNOWN
 from gdatalog.engine.fixpoint.ready import Ready
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
@@ -60,11 +60,14 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
-    """A stratum with its plan."""
+    """A stratum with its plan. `device` runs it; `members`: the devices that work together as
+    one."""
 
     stratum: Stratum
     plan: StratumPlan
     rules: tuple[PlannedRule, ...]
+    device: str
+    members: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -74,10 +77,9 @@ class Explanation(Shown):
     Each variable shows how many bindings are expected once it is bound. `tree` has everything as
     plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
 
-    `strata` are in evaluation order. `why` says why that device was chosen. `asked`: the values
-    that parts of relations are evaluated for. `notes`: why magic sets were not used. `indexes`: by
-    their display names. `limit`: the memory limit in bytes, if one was set. `members`: the devices
-    that work together as `device`.
+    `strata` are in evaluation order. `device` names the devices that run them, and `why` says why.
+    `asked`: the values that parts of relations are evaluated for. `notes`: why magic sets were not
+    used. `indexes`: by their display names. `limit`: the memory limit in bytes, if one was set.
 
     >>> import gdatalog as gd
     >>> db = gd.connect(device="cpu")
@@ -107,7 +109,6 @@ class Explanation(Shown):
     notes: Iterable[str]
     indexes: Mapping[str, AskedIndex]
     limit: int | None
-    members: tuple[str, ...]
 
     @cached_property
     def tree(self) -> ReportNode:
@@ -137,7 +138,7 @@ class Explanation(Shown):
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
         by_parts, workers = BY_PARTS.get(type(planned.plan.main)), planned.plan.workers
-        several = len(self.members) > 1 and planned.stratum.recursive
+        several = len(planned.members) > 1 and planned.stratum.recursive
         says_where = several or workers is not None
         return ReportNode(
             "stratum",
@@ -145,17 +146,20 @@ class Explanation(Shown):
             (*planned.plan.lines(), *((planned.plan.placement,) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
+                *facts(device=planned.device if planned.plan.why else None, why=planned.plan.why),
                 ("strategy", str(planned.plan.main)),
                 *(() if workers is None else workers.facts()),
             ),
-            children=tuple(self._rule(plans, by_parts) for plans in rules.values())
+            children=tuple(self._rule(planned, plans, by_parts) for plans in rules.values())
             or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),
         )
 
-    def _rule(self, plans: Sequence[PlannedRule], by_parts: str | None) -> ReportNode:
+    def _rule(
+        self, stratum: PlannedStratum, plans: Sequence[PlannedRule], by_parts: str | None
+    ) -> ReportNode:
         rule = plans[0].rule
         whole = Executor(facts=(("relation", rule.head.name),))
-        found = [self._plan(planned, by_parts) for planned in plans]
+        found = [self._plan(stratum, planned, by_parts) for planned in plans]
         if len(found) == 1:
             ((executor, children),) = found
             return (whole + executor).node("rule", rule_text(rule), children)
@@ -166,22 +170,24 @@ class Explanation(Shown):
         return whole.node("rule", rule_text(rule), parts)
 
     def _plan(
-        self, planned: PlannedRule, by_parts: str | None
+        self, stratum: PlannedStratum, planned: PlannedRule, by_parts: str | None
     ) -> tuple[Executor, tuple[ReportNode, ...]]:
-        plan = planned.plan
-        executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
+        plan, numbers = planned.plan, range(len(planned.plan.joins))
+        executors = [self._executor(stratum, planned, number, by_parts) for number in numbers]
         executor, children = plan_nodes(plan, executors)
         order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
-        return placement(planned, self.device) + Executor(facts=order) + executor, children
+        return placement(planned, stratum.device) + Executor(facts=order) + executor, children
 
-    def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
-        join = plan.joins[number]
+    def _executor(
+        self, stratum: PlannedStratum, planned: PlannedRule, number: int, by_parts: str | None
+    ) -> Executor:
+        plan, join = planned.plan, planned.plan.joins[number]
         if join.given is not None and not join.given.columns:
             executor = _recursive(self.knobs, by_parts)
         else:
-            choice = planned_choice(plan, number, self.knobs, self.tuning, self.members)
+            choice = planned_choice(plan, number, self.knobs, self.tuning, stratum.members)
             executor = chosen(choice, planned=True)
-            if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
+            if stratum.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)
         reason = unprintable(join)
         if reason is None or ("reason", reason) in executor.facts:
@@ -193,7 +199,6 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     """Plans the evaluation of these relations; `why` says why this device was chosen."""
     whole = session.whole_asks()
     context = session.context
-    device = context.device
     parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
     notes: dict[str, None] = {}
     for name in names:
@@ -213,9 +218,11 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         for stratum in evaluation.strata_of(wanted):
             ready = evaluation.planned(stratum)
             rules = tuple(_rule(ready, rule, plan, inputs, at_hand) for rule, plan in ready.planned)
-            strata.append(PlannedStratum(stratum, ready.plan, rules))
+            device = ready.inputs.context.device
+            strata.append(PlannedStratum(stratum, ready.plan, rules, device.name, device.members))
             for _, plan in ready.planned:
-                indexes.update(indexes_of(plan, at_hand, device))
+                own = device if plan.left is None else CPU
+                indexes.update(indexes_of(plan, at_hand, own))
     asked = [
         format_node(fact)
         for part, _ in parts[1:]
@@ -223,13 +230,23 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         if name.endswith("?")
         for fact in facts
     ]
+    why = why if context.later is None else context.later.why  # planning may have opened it
     memory = context.memory
     needed = sum(index.bytes or 0 for index in indexes.values() if not index.there)
     limit = memory if memory != default_limit() or needed > WORTH_A_WORD * memory else None
     return Explanation(
-        tuple(strata), device.name, why, context.knobs, context.tuning, asked, notes, indexes,
-        limit, device.members,
+        tuple(strata), _devices(strata, context), why, context.knobs, context.tuning, asked, notes,
+        indexes, limit,
     )  # fmt: skip
+
+
+def _devices(strata: Sequence[PlannedStratum], context: ExecutionContext) -> str:
+    """The devices that run the strata: the database's, or those that "auto" chose."""
+    if context.later is None:
+        return context.device.name
+    used = {each.device for each in strata}
+    used |= {"cpu" for each in strata for rule in each.rules if rule.left is not None}
+    return " and ".join(sorted(used)) or context.device.name
 
 
 def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
@@ -241,8 +258,8 @@ def _rule(
     ready: Ready, rule: CheckedRule, plan: RulePlan, inputs: StratumInputs, at_hand: RelationOf
 ) -> PlannedRule:
     """A rule with its plan, and where it runs. A cluster runs a fixpoint as a whole."""
-    context = inputs.context
-    left, beyond, spread = context.device.refuses(plan), PlannedPlacement(), None
+    context = ready.inputs.context
+    left, beyond, spread = plan.left or context.device.refuses(plan), PlannedPlacement(), None
     on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
     by_itself = plan.joins and not ready.stratum.recursive
     if on_host is not None:

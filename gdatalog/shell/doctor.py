@@ -206,12 +206,13 @@ def _kernel_cache(clear: bool) -> Iterator[Finding]:
 
 
 def _device() -> Finding:
-    from gdatalog.engine.devices import open_device
+    from gdatalog.engine.devices import usable
 
-    opened = open_device("auto")
+    opened = usable()
     name = opened.device.name
     opened.device.close()
-    return Finding("device", f"{name} ({opened.why})")
+    where = "cpu" if name == "cpu" else f"cpu, and {name} for large work"
+    return Finding("device", f"{where} ({opened.why})")
 
 
 def _cluster(named: Any) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from gdatalog.cluster.workers import CallContext, on_device, rows_here
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import NO_PARTS, Parts
-from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
+from gdatalog.engine.fixpoint.partitioned import OFTEN, PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.metrics import Way
 from gdatalog.errors import MemoryLimitError
@@ -354,7 +354,7 @@ class KeyRangeFixpoint:
     @property
     def _wanted(self) -> int:
         """The number of ranges at first."""
-        if not self.pool.connection.gpus:
+        if not self.pool.connection.gpus or device_for(self.pool, self.splits) == "cpu":
             return PARTS * self.pool.slots
         return (GPU_PARTS if self._far is None else GPU_KNOWN) * self.pool.slots
 
@@ -410,4 +410,6 @@ def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
 
 def device_for(pool: Pool, splits: PartitionedStratum) -> str:
     """The device for a fixpoint's values: the CPU if rules read texts."""
-    return "cpu" if any(map(reads_texts, splits.later)) else pool.connection.device
+    if any(map(reads_texts, splits.later)):
+        return "cpu"
+    return pool.connection.device_for(OFTEN * splits.read_rows, splits.context.tuning)

@@ -25,6 +25,7 @@ from gdatalog.distribution import VERSION, install
 from gdatalog.engine import plainly_none
 from gdatalog.engine.session import cores
 from gdatalog.errors import DeviceError, Error, UsageError, meant
+from gdatalog.plan.tuning import Tuning
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 
@@ -222,6 +223,10 @@ class Connection:
     def gpus(self) -> bool:
         """Whether each worker should have a GPU; only opening one tells for sure."""
         return self.device != "cpu" and all(worker.gpu for worker in self.workers)
+
+    def device_for(self, rows: float, tuning: Tuning) -> str:
+        """The workers' device for work that looks at so many rows; with "auto", the CPU for few."""
+        return "cpu" if self.device == "auto" and rows < tuning.gpu_from else self.device
 
     def again(self) -> None:
         """Looks at the workers again."""

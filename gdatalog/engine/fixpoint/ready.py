@@ -103,13 +103,14 @@ def _by_strategies(ready: Ready) -> Relations:
     metrics = context.metrics
     began, runs = len(metrics.strata), len(metrics.runs)
     left = next((one.reason for one in plan.rewrites if isinstance(one, OnTheHost)), None)
-    how = [str(rewrite) for rewrite in plan.rewrites]
+    how = [*([] if plan.chosen is None else [plan.chosen]), *map(str, plan.rewrites)]
     for strategy in plan.strategies:
         runner = partial(ready.runners[type(strategy)], strategy, ready)
         fallback = strategy.fallback
         found = runner() if fallback is None else attempt(runner, fallback.when, context)
         assert found is not None
         if not isinstance(found, CONDITIONS):
+            metrics.devices.append(context.device.name)
             for record in metrics.strata[began:]:
                 record.how = (*how, *record.how, *getattr(strategy, "projections", ()))
             for run in metrics.runs[runs:]:
