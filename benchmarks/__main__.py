@@ -9,14 +9,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 from benchmarks import resident
-from benchmarks.machine import BUSY, LOAD, machine, wait_until_quiet
+from benchmarks.machine import BUSY, LOAD, Facts, machine, wait_until_quiet
 from benchmarks.pictures import draw
-from benchmarks.records import Case, asks
+from benchmarks.records import Case, missed
 from benchmarks.remembered import Remembered
-from benchmarks.report import Facts, markdown
+from benchmarks.report import markdown
 from benchmarks.setting import Setting
 
 # In the order in which they run: when the time is over the rest is left out.
@@ -53,9 +54,10 @@ def main() -> int:
         None if options.suites or options.small or options.only else OUT
     )
     if options.redraw:
-        seen = json.loads((OUT / "results.json").read_text())
+        folder: Path = out or OUT
+        seen = json.loads((folder / "results.json").read_text())
         cases = [Case.from_dict(case) for case in seen["cases"]]
-        _write(cases, seen["machine"], seen["left out"], out or OUT)
+        _write(cases, seen["machine"], seen["left out"], folder, seen["command"])
         return 0
     facts = machine()
     if not options.small:
@@ -67,10 +69,16 @@ def main() -> int:
             print(f"{out} keeps the report that it has; --out writes this one", file=sys.stderr)
             out = None
     cases, left_out = _run(options, idle)
-    report = _write(cases, facts, left_out, out) if out else markdown(cases, facts, left_out, [])
+    command = _command(options)
+    if out is None:
+        report = markdown(cases, facts, left_out, [], command)
+    else:
+        report = _write(cases, facts, left_out, out, command)
     print(report)
+    for line in (told := list(missed(cases))):
+        print(line, file=sys.stderr)
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
-    return 1 if wrong or any(ask.met is False for ask in asks(cases)) else 0
+    return 1 if wrong or told else 0
 
 
 def _run(options: Namespace, idle: bool) -> tuple[list[Case], list[str]]:
@@ -91,12 +99,25 @@ def _run(options: Namespace, idle: bool) -> tuple[list[Case], list[str]]:
     return [*cases, *resident.run(cases)], setting.left_out
 
 
-def _write(cases: list[Case], facts: Facts, left_out: Sequence[str], out: Path) -> str:
+def _command(options: Namespace) -> str:
+    """What repeats a run, in a clone."""
+    if options.suites or options.only:
+        told = ["python -m benchmarks", *options.suites]
+        told += [f"--only {quote(options.only)}"] if options.only else []
+        told += ["--full"] if options.full else []
+        return " ".join(told)
+    return "make bench-full" if options.full else "make bench"
+
+
+def _write(
+    cases: list[Case], facts: Facts, left_out: Sequence[str], out: Path, command: str
+) -> str:
     """The report, the pictures and the figures themselves, into a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    report = markdown(cases, facts, left_out, draw(cases, out))
+    report = markdown(cases, facts, left_out, draw(cases, out), command)
     (out / "README.md").write_text(report)
     data = {
+        "command": command,
         "machine": facts,
         "left out": list(left_out),
         "cases": [case.to_dict() for case in cases],
@@ -127,7 +148,7 @@ def _options() -> Namespace:
     parser.add_argument("--huge", action="store_true", help="random graphs of 100M edges too")
     parser.add_argument("--again", action="store_true", help="slow peers are not taken from memory")
     parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
-    parser.add_argument("--redraw", action="store_true", help="from the figures that are there")
+    parser.add_argument("--redraw", action="store_true", help="from the figures in the folder")
     options = parser.parse_args()
     unknown = set(options.suites) - set(SUITES)
     if unknown:

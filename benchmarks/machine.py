@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import sleep
@@ -15,6 +15,7 @@ from benchmarks.sides import THREADS
 
 OURS = ("numpy", "llvmlite", "numba", "pandas", "pyarrow")
 
+Facts = Mapping[str, str | int | float]
 LOAD, BUSY = "load before", 1.0  # above that, figures are not to be trusted
 PAUSE = 5.0  # seconds between two looks at the load
 
@@ -58,6 +59,24 @@ def machine() -> dict[str, str | int | float]:
         "python": platform.python_version(),
         **_versions(),
     }
+
+
+def named(facts: Facts) -> str:
+    """
+    >>> named({"processor": "Some CPU", "cores": 2, "memory GiB": 24})
+    'Some CPU, 2 cores, 24 GiB of memory'
+    """
+    told = [str(facts.get("processor", "this machine"))]
+    told += [f"{facts['cores']} cores"] if "cores" in facts else []
+    told += [f"{facts['memory GiB']} GiB of memory"] if "memory GiB" in facts else []
+    return ", ".join(told)
+
+
+def rough(facts: Facts) -> str:
+    """What to say of figures from a machine that was busy; nothing of others."""
+    load = float(facts.get(LOAD, 0))
+    text = f"Others used the machine too (load {load:g} before the run), so times are rough.\n"
+    return text if load > BUSY else ""
 
 
 def same_machine() -> str:

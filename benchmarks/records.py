@@ -60,13 +60,13 @@ class Case:
         return next((figure for figure in self.figures if figure.side == side), None)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The figures, without what is asked of them."""
+        return {key: value for key, value in asdict(self).items() if key != "asks"}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Case:
         figures = [Figure(**figure) for figure in data["figures"]]
-        asks = [Ask(**ask) for ask in data["asks"]]
-        return Case(**{**data, "figures": figures, "asks": asks, "notes": tuple(data["notes"])})
+        return Case(**{**data, "figures": figures, "notes": tuple(data["notes"])})
 
 
 def faster(
@@ -120,6 +120,10 @@ def seconds(value: float | None) -> str:
     return f"{value:.0f}"
 
 
-def asks(cases: Iterable[Case]) -> Iterator[Ask]:
+def missed(cases: Iterable[Case]) -> Iterator[str]:
+    """What does not hold, for those who work on gdatalog: a line for each."""
     for case in cases:
-        yield from case.asks
+        for ask in case.asks:
+            if ask.met is False:
+                against = f" of {ask.against}" if ask.against else ""
+                yield f"missed: {ask.work}: {ask.wanted}{against}; seen: {ask.seen}"

@@ -1,58 +1,110 @@
-"""What was seen, as Markdown: what is asked for, every figure, and what the figures do not say."""
+"""What was seen, as Markdown: how many times as fast, every figure, what the figures do not say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
-from benchmarks.machine import BUSY, LOAD
-from benchmarks.records import CAP, Case, Figure, asks, seconds
+from benchmarks.machine import Facts, named, rough
+from benchmarks.records import CAP, Case, Figure, seconds
 
-Facts = Mapping[str, str | int | float]
+Clock = Literal["warm", "cold"]
 Pictures = Sequence[tuple[str, str]]  # files, and what they show
-_COLUMNS = ("side", "warm s", "x ours", "cold s", "compiling s", "peak MB", "over idle MB")
+_COLUMNS = ("side", "warm s", "x gdatalog", "cold s", "compiling s", "peak MB", "over idle MB")
 
 
 def markdown(
-    cases: Sequence[Case], facts: Facts, left_out: Sequence[str], pictures: Pictures
+    cases: Sequence[Case],
+    facts: Facts,
+    left_out: Sequence[str],
+    pictures: Pictures,
+    command: str = "make bench",
 ) -> str:
     """The whole report."""
     shown = [f"![{what}]({name})\n" for name, what in pictures]
-    parts = [_head(facts), _asked(cases), *shown, *_suites(cases), _notes(cases, left_out)]
+    parts = [_head(cases, facts, command), _ratios(cases), rough(facts), *shown]
+    parts += [_notes(cases, left_out), _how(facts), *_suites(cases)]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
 
-def _head(facts: Facts) -> str:
-    told = ", ".join(f"{key}: {value}" for key, value in facts.items())
-    load = float(facts.get(LOAD, 0))
-    busy = "\n**Others were at work on the machine: these figures mean little.**\n"
-    return f"""# Benchmarks
-{busy if load > BUSY else ""}
-Made by `make bench`. All sides of a case gave the same answer, ran in turns, each in a process
-of its own, on as many threads; seconds are medians.
+def _head(cases: Sequence[Case], facts: Facts, command: str) -> str:
+    suites = {case.suite for case in cases if case.figures}
+    what = suites.pop().capitalize() if len(suites) == 1 else "gdatalog"
+    return f"""# {what} beside other engines
 
-*warm*: the data is loaded and indexed. *cold*: from data in memory to the answer, with tables
-and indexes, without compilation. *compiling*: what the very first call took longer than later
-cold ones, its code cache empty. *peak*: the most resident memory during a warm run, in MB of
-10^6 bytes, and *over idle*: how much of it was not there before that run. *x ours*: how many
-times our time a side needs. `*`: stopped after {CAP:g} s, and counts as that. `°`: not run anew;
-seen on such a machine earlier (slow peers are run once: `make bench-again` runs them all).
-Nothing here ran on a GPU.
-
-{told}.
+The same work by gdatalog and by others, with the same answers, on
+{named(facts)}.
+`{command}` repeats it on your machine.
 """
 
 
-def _asked(cases: Sequence[Case]) -> str:
+def _ratios(cases: Sequence[Case]) -> str:
     lines = [
-        "## What is asked for",
+        "## How many times as fast",
         "",
-        "| work | against | asked | seen | |",
-        "| --- | --- | ---: | ---: | --- |",
+        "2x: gdatalog takes half the time of the other engine. *warm*: the data is loaded and",
+        "indexed; *cold*: from data in memory to the answer.",
+        "",
+        "| work | beside | warm | cold | gdatalog, warm s | theirs, warm s |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for ask in asks(cases):
-        met = {None: "", True: "met", False: "**not met**"}[ask.met]
-        lines.append(f"| {ask.work} | {ask.against} | {ask.wanted} | {ask.seen} | {met} |")
-    return "\n".join(lines) + "\n" if len(lines) > 4 else ""
+    for case in cases:
+        what = case.what
+        for name, sides in _others(case).items():
+            ours, theirs = case.figures[0], _least(sides, "warm")
+            cells = [
+                name,
+                _times(ours, theirs, "warm"),
+                _times(ours, _least(sides, "cold"), "cold"),
+            ]
+            cells += [seconds(ours.warm), _warm(ours, theirs) if theirs is not None else ""]
+            lines.append(f"| {what} | {' | '.join(cells)} |")
+            what = ""
+    return "\n".join(lines) + "\n" if len(lines) > 7 else ""
+
+
+def _others(case: Case) -> dict[str, list[Figure]]:
+    """The figures of each other engine, however it was used."""
+    found: dict[str, list[Figure]] = {}
+    if case.figures and _ours(case.figures[0]) and case.figures[0].usable:
+        for figure in case.figures[1:]:
+            if figure.usable and not _ours(figure):
+                found.setdefault(figure.side.partition(",")[0], []).append(figure)
+    return found
+
+
+def _ours(figure: Figure) -> bool:
+    return figure.side.startswith("ours")
+
+
+def _least(sides: Sequence[Figure], clock: Clock) -> Figure | None:
+    timed = [figure for figure in sides if getattr(figure, clock) is not None]
+    return min(timed, key=lambda figure: float(getattr(figure, clock)), default=None)
+
+
+def _times(ours: Figure, theirs: Figure | None, clock: Clock) -> str:
+    own = getattr(ours, clock)
+    if theirs is None or not own:
+        return ""
+    return f"{'more than ' if theirs.stopped else ''}{getattr(theirs, clock) / own:.3g}x"
+
+
+def _how(facts: Facts) -> str:
+    told = ", ".join(f"{key}: {value}" for key, value in facts.items())
+    return f"""## How it was measured
+
+All sides of a case gave the same answer, ran in turns, each in a process of its own, on as many
+threads; seconds are medians. The table above has the fastest way of each other engine.
+
+*warm*: the data is loaded and indexed. *cold*: from data in memory to the answer, with tables and
+indexes, without compilation. *compiling*: what the very first call took longer than later
+cold ones, its code cache empty. *peak*: the most resident memory during a warm run, in MB of
+10^6 bytes, and *over idle*: how much of it was not there before that run. *x gdatalog*: how many
+times gdatalog's time a side needs. `*`: stopped after {CAP:g} s, and counts as that. `°`: not run
+anew; seen on such a machine earlier (slow peers are run once: `make bench-again` runs them all).
+
+{told}.
+"""
 
 
 def _suites(cases: Sequence[Case]) -> Iterator[str]:
@@ -89,9 +141,8 @@ def _answer(answer: object) -> str:
 
 
 def _side(first: Figure, figure: Figure) -> str:
-    if figure.trouble and not figure.stopped:
-        return f"{figure.side}: {figure.trouble}"
-    return figure.side
+    side = f"gdatalog{figure.side.removeprefix('ours')}" if _ours(figure) else figure.side
+    return f"{side}: {figure.trouble}" if figure.trouble and not figure.stopped else side
 
 
 def _warm(first: Figure, figure: Figure) -> str:
@@ -100,7 +151,7 @@ def _warm(first: Figure, figure: Figure) -> str:
 
 
 def _times_ours(first: Figure, figure: Figure) -> str:
-    if figure is first or not figure.warm or not first.warm or not first.side.startswith("ours"):
+    if figure is first or not figure.warm or not first.warm or not _ours(first):
         return ""
     return f"{figure.warm / first.warm:.3g}"
 

@@ -9,6 +9,7 @@ db.query("tr(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y < z.").df()
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.distribution import VERSION as __version__  # noqa: F401
 from gdatalog.errors import (
     DataError,
     DeviceError,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
     from gdatalog.shell.doctor import doctor
-
-__version__ = "0.2.0"
 
 __all__ = [
     "DataError",

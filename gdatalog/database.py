@@ -52,6 +52,8 @@ class Database(PatternQueries):
         self.memory_limit = start.memory_limit
         self._watch = Watch()
         self._lock = DeviceTurn(start.use, self._watch)
+        if start.later is not None:
+            start.later.entered = self._lock.enter
         if start.cluster is not None:
             self._behind()
 
@@ -82,8 +84,9 @@ class Database(PatternQueries):
 
     @property
     def device(self) -> str:
-        """Where queries run: "cpu", or a GPU as "cuda:0"."""
-        return self.workspace.device.name
+        """Where queries run: "cpu", or a GPU as "cuda:0"; "cpu and cuda:0" once `device="auto"` has
+        opened a GPU for large work."""
+        return self.workspace.device_name
 
     @property
     def cluster(self) -> Any:

@@ -29,8 +29,9 @@ def connect(
     """A new, empty database.
 
     `device` says where queries run: "cpu", "cuda" (or "cuda:1"), several GPUs together
-    ("cuda:0,1", "cuda:all"), or "auto", which uses a GPU if there is a usable one. `db.device`
-    names the choice, and `gd.doctor()` says what is missing for a GPU.
+    ("cuda:0,1", "cuda:all"), or "auto": the CPU, and a usable GPU for large work, which opens it.
+    `db.device` names the devices, `db.explain` says what runs where and why, and `gd.doctor()` says
+    what is missing for a GPU.
     `memory_limit` ("8GiB", or bytes) bounds the memory of a query. Larger data goes to temporary
     files in `temp_directory` (default: the system's folder); with "" there are no such files, and
     a query that needs more memory is an error. `threads` is the number of threads of compiled

@@ -7,15 +7,23 @@ know whether they run a query.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import default_limit
 from gdatalog.cancellation import Watch
-from gdatalog.engine.devices import NO_GPU, kind_of, open_device, plainly_cpu
+from gdatalog.engine.devices import (
+    LATER,
+    LaterGpu,
+    kind_of,
+    log_device,
+    open_device,
+    usable,
+    why_no_gpu,
+)
 from gdatalog.engine.session import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.records import dataclass
@@ -48,7 +56,10 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
 
 @dataclass(eq=False)
 class Start:
-    """The checked arguments of `connect`. Looks for a GPU at once, if there may be one."""
+    """The checked arguments of `connect`. Opens a GPU at once if it is asked for by name.
+
+    `later`: the GPU that "auto" opens when the first work pays there.
+    """
 
     device: str
     limit: str | int | None
@@ -72,11 +83,13 @@ class Start:
         self.memory_limit = default_limit() if self._limit is None else self._limit
         self._kind = kind_of(self.device)
         # With a cluster, the workers use the GPUs.
-        self._device = self.device if self.cluster is None else "cpu"
-        plainly = plainly_cpu(self._device)
-        self._opened = None if plainly else open_device(self._device, self._limit)
-        if self._kind == "auto" and self.cluster is None:
-            self._log()
+        here = "cpu" if self.cluster is not None else self._kind
+        self._opened = open_device(self.device, self._limit) if here == "cuda" else None
+        self._why, self.later = None, None
+        if here == "auto":
+            self._why = why_no_gpu()
+            self.later = None if self._why else LaterGpu(partial(usable, self._limit))
+            log_device("cpu", self._why or LATER)
         self._threads = threads_of(self.threads)
         self.timeout = seconds_of(self.timeout)
         self._temporary = folder_of(self.temp_directory)
@@ -84,6 +97,8 @@ class Start:
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
         """Returns a context in which a thread uses the device."""
+        if self.later is not None:
+            return self.later.use
         return nullcontext if self._opened is None else self._opened.use
 
     def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
@@ -99,10 +114,11 @@ class Start:
             workspace.untrusted = True
             workspace.force(strategy="levelwise")
         workspace.timeout = self.timeout
+        workspace.later = self.later
         if self._opened is not None:
             workspace.device, workspace.why = self._opened.device, self._opened.why
-        elif self._device == "auto":
-            workspace.why = NO_GPU
+        elif self._why is not None:
+            workspace.why = self._why
         if self.cluster is not None:
             from gdatalog.cluster import spread_over
 
@@ -110,12 +126,3 @@ class Start:
                 self.cluster, self.memory_limit, self._threads, self._kind
             )
         return workspace
-
-    def _log(self) -> None:
-        if "logging" not in sys.modules:
-            return  # logging is not used
-        import logging
-
-        opened = self._opened
-        name, why = ("cpu", NO_GPU) if opened is None else (opened.device.name, opened.why)
-        logging.getLogger("gdatalog").info("device: %s (%s)", name, why)

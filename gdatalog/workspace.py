@@ -18,6 +18,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.devices import ASKED, LaterGpu
 from gdatalog.engine.facts import Files, Folders, all_readable, read_text
 from gdatalog.engine.facts.inputs import extended
 from gdatalog.engine.metrics import Metrics
@@ -75,14 +76,35 @@ class Workspace:
         self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
         self.knobs = Knobs()  # its strategy is the default of calls
         self.device: Device = CPU
+        self.later: LaterGpu | None = None  # the GPU that "auto" may open
         self.cluster: Cluster | None = None
         self.untrusted = False  # whether programs are untrusted
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
-        self.why = "asked for"  # the reason for the device
+        self._why = ASKED
         self.metrics = Metrics(lasting=False)  # of the last session
         self._remembered: Memory = {}
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
+
+    @property
+    def device_name(self) -> str:
+        """Where queries run, for users."""
+        gpu = None if self.auto is None else self.auto.device
+        return self.device.name if gpu is None else f"{self.device.name} and {gpu.name}"
+
+    @property
+    def auto(self) -> LaterGpu | None:
+        """The GPU that "auto" may use; with a cluster none, because the workers use theirs."""
+        return self.later if self.cluster is None and self.device is CPU else None
+
+    @property
+    def why(self) -> str:
+        """The reason for the device."""
+        return self._why if self.auto is None else self.auto.why
+
+    @why.setter
+    def why(self, why: str) -> None:
+        self._why = why
 
     @property
     def stored(self) -> dict[str, Relation]:
@@ -97,6 +119,8 @@ class Workspace:
         self.closed = True
         self.clear()
         self.device.close()
+        if self.later is not None:
+            self.later.close()
         if self.cluster is not None:
             self.cluster.close()
 
@@ -142,7 +166,7 @@ class Workspace:
         old workers are read again, from `files` with their options."""
         before = self.cluster, self.device, self.why
         self.cluster = new
-        if new is not None and self.device is not CPU:
+        if new is not None and (self.device is not CPU or self.later is not None):
             self.device, self.why = CPU, "GPUs are for the workers"
         try:
             again = {name: self.relation_of(name, *file) for name, file in files.items()}
@@ -199,7 +223,9 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        there = device_ops(self.device.ops)
+        gpu = None if self.auto is None else self.auto.for_data(data, self.tuning.gpu_bytes)
+        device = gpu or self.device
+        there = device_ops(device.ops)
 
         def made() -> Relation:
             xp = None if there is None else there.xp
@@ -221,7 +247,7 @@ class Workspace:
                 looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = cancellable(looked_at, made, None)
         if not relation.store.on_host:
-            self.device.hold(relation)
+            device.hold(relation)
         return relation
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
@@ -446,6 +472,7 @@ class Workspace:
             self.cluster,
             self.chunk_rows,
             self.tuning,
+            later=self.auto,
         )
         with self.metrics.spending():
             return Session(

@@ -130,6 +130,12 @@ def check_stratum(plan: StratumPlan) -> None:
     rules = [rule for _, rule in plan.rules]
     for rule in rules:
         check_rule_plan(rule)
+    left = any(rule.left for rule in rules)
+    placed = plan.placed
+    _demand(not left or placed is not None, "only a device leaves rules to the CPU")
+    _demand(not left or not plan.recursive, "a recursive stratum runs as a whole")
+    alone = plan.workers is None and plan.shared is None
+    _demand(placed is None or alone, "only the CPU and one GPU are chosen from")
     heads = names | {rule.relation for rule in rules}  # projections add relations
     follows = set().union(*(rule.recursive_on for rule in rules))
     _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")

@@ -137,7 +137,7 @@ def test_dask_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for cluster in ("local", "tcp://127.0.0.1:8786"):
         assert said(cluster) == (
             "device error: a cluster cannot be used: Dask is not installed\n"
-            '  hint: pip install "gdatalog[cluster]"'
+            "  hint: in a clone of gdatalog: python -m pip install '.[cluster]'"
         )
 
 

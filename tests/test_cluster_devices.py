@@ -65,12 +65,38 @@ def test_workers_with_a_gpu_give_the_same(
         monkeypatch.setattr(workers, excuse, ZeroDivisionError)
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         there.workspace.force(spread="replicate")
+        there.workspace.tune(gpu_from=0.0)
         for db in (here, there):
             db["E"] = EDGES
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
         told = str(there.profile(text))
         assert ("with GPUs" in told) == ("on GPUs" in told) == ("cat" not in text)
     assert set(used) == ({"cpu"} if "cat" in text else {"auto"})
+
+
+def test_workers_take_the_cpu_for_little_work(
+    threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They open a GPU under "auto" only for what pays there; under "cuda" always."""
+    asked: list[str] = []
+
+    def own(name: str) -> OpenDevice:
+        asked.append(name)
+        return OpenDevice(CPU, "for a test")
+
+    monkeypatch.setattr(workers, "own_device", own)
+    monkeypatch.setattr(Connection, "gpus", True)
+    closure = CLOSURES[1] + " ?- p(x, y)."
+    for device, named in (("auto", {"cpu"}), ("cuda", {"cuda"})):
+        with gd.connect(device=device, cluster=threads) as db:
+            db["E"] = EDGES
+            db.workspace.force(spread="replicate")
+            assert len(db.query(QUERIES[3])) > 0
+            db.workspace.force(spread="auto")
+            db.workspace.tune(partitioned_from=0, partitions_spread_from=0, tiles_from=0)
+            assert len(db.query(closure)) == 24 * 24
+        assert set(asked) == named
+        asked.clear()
 
 
 @needs_compiler
@@ -174,7 +200,8 @@ def test_a_fixpoint_is_followed_on_the_workers_gpus(
     with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
         for db in (here, there):
             db["E"] = edges
-        there.workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=1 if busy else 10_000)
+        busily = 1 if busy else 10_000
+        there.workspace.tune(partitioned_from=0, tiles_from=0, tiles_busy=busily, gpu_from=0.0)
         monkeypatch.setattr(Connection, "gpus", True)
         assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
         told = str(there.profile(text))

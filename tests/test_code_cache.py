@@ -192,7 +192,7 @@ def test_all_that_makes_code_is_part_of_a_files_name(
             with changed.open("a") as file:
                 file.write("# changed\n")
             note()
-        patch.setattr("gdatalog.__version__", "77.0")
+        patch.setattr("gdatalog.distribution.VERSION", "77.0")
         note()
         patch.setattr(machine, "version", lambda: "99.1")
         note()

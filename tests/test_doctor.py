@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import gdatalog as gd
+from gdatalog.distribution import install
 from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli, doctor
 
@@ -75,7 +76,7 @@ def test_a_gpu_without_cupy(monkeypatch):
     found = seen(monkeypatch, probe)
     assert found["GPU driver"].found == "570.1, supports CUDA up to 12.8"
     assert found["GPU"].found == "cuda:0 NVIDIA H200, 140.4 GiB, compute capability 9.0"
-    assert found["CuPy"].cure == "python -m pip install 'gdatalog[cuda12]'"
+    assert found["CuPy"].cure == install("cuda12")
     assert "GPU query" not in found
     assert cli.run(["--doctor"]) == 1
 
@@ -141,7 +142,7 @@ def test_an_installation_that_is_broken(monkeypatch):
     monkeypatch.setattr("gdatalog.opening.query", fails)
     found = {finding.name: finding for finding in gd.doctor().findings}["query"]
     assert found.found == "fails: ImportError: half an installation"
-    assert found.cure == "reinstall gdatalog, and report this"
+    assert found.cure == f"{install()}; if that does not help, report this"
 
 
 def test_a_compiler_that_does_not_work(monkeypatch):
@@ -156,4 +157,4 @@ def test_a_compiler_that_does_not_work(monkeypatch):
     told = found["compiled query"].found
     assert re.match(r"fails: RuntimeWarning: .*: LLVM says no \(its LLVM IR is in .*\)$", told)
     Path(told.rpartition(" in ")[2].rstrip(")")).unlink()
-    assert found["compiled query"].cure == "reinstall gdatalog, and report this"
+    assert found["compiled query"].cure == f"{install()}; if that does not help, report this"

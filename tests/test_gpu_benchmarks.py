@@ -20,9 +20,11 @@ from benchmarks.gpu.clocks import Clocked, under_half
 from benchmarks.gpu.forced import NEVER, Forced, NoGpu, Ours, device_of, gpu_driver
 from benchmarks.gpu.hand import KERNELS, TEAMS, Hand
 from benchmarks.gpu.made import Edges, oriented, rmat, wu
+from benchmarks.gpu.report import ratios
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
 from benchmarks.patterns import P1, P3, clique
+from benchmarks.records import Case, Figure
 from gdatalog.errors import Error
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.group import DeviceGroup
@@ -286,7 +288,7 @@ def test_every_suite_runs(tmp_path: Path) -> None:
     setting = Setting(driver, HostDriver, small=True, budget=0.0)
     cases = program.run(setting, list(program.SUITES))
     assert setting.reasons == []
-    program.write(setting, cases, {"GPU": "none"}, tmp_path)
+    program.write(cases, {"GPU": "none"}, setting.left_out, setting.reasons, tmp_path)
     told = [(c.what, f.side, f.trouble) for c in cases for f in c.figures if f.trouble]
     assert told == []
     assert {case.suite for case in cases} >= {"cliques", "random graphs", "compiling"}
@@ -294,7 +296,33 @@ def test_every_suite_runs(tmp_path: Path) -> None:
     assert {"sort", "merge", "the depth-first kernel"} < parts
     assert any(part.startswith("expand, case") for part in parts)
     report = (tmp_path / "README.md").read_text()
-    assert "## What is asked for" in report and "Other people's numbers" in report
+    assert report.startswith("# gdatalog on a GPU\n") and "Other people's numbers" in report
+    assert report.index("## How many times as fast") < report.index("## How it was measured")
+    assert "met**" not in report
+    assert program.main(["--redraw", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "README.md").read_text() == report
+
+
+def test_a_report_compares_what_gdatalog_chooses_with_the_cpu_and_with_kernels_by_hand() -> None:
+    figures = [
+        Figure("tile as chosen", 0.004, kernels=0.002, answer=5),
+        Figure("tile 1", 0.001, kernels=0.0005, answer=5),
+        Figure("by hand: k4, 8 lanes", 0.003, kernels=0.001, answer=5),
+        Figure("by hand: k4, 16 lanes", 0.002, kernels=0.0015, answer=5),
+        Figure("CPU, all cores", 0.02, answer=5),
+        Figure("sort-merge", 0.001, answer=5),
+    ]
+    case = Case("cliques", "P2, G", figures)
+    again = Case("tile 1 and the CPU", "P2, G", figures[:2])
+    unlike = Case("random graphs", "K4, G", figures[1:])
+    threads = [Figure("as chosen", 0.001), Figure("CPU, two threads", 0.1)]
+    table = ratios([case, again, unlike, Case("recursion", "closure, G", threads)])
+    assert [line for line in table if line.startswith("| ")][1:] == [
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| P2, G | 5x | 0.25x | 0.5x | 4.00 |",
+        "| closure, G | 100x (two threads) |  |  | 1.00 |",
+    ]
+    assert ratios([unlike]) == []
 
 
 @pytest.fixture

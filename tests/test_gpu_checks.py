@@ -20,6 +20,7 @@ from gdatalog.cancellation import Watch
 from gdatalog.codegen import cache
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
+from gdatalog.engine.devices import LATER, OPENED
 from gdatalog.gpu_ops import cupy_driver, probe
 from gdatalog.gpu_ops.probe import Card, Probe, checks, trouble
 from gdatalog.shell import cli
@@ -33,8 +34,8 @@ DRIVER = Probe(hardware=True, library=True)
 CARDS = replace(DRIVER, driver="570.1", cuda=(12, 8), cards=(CARD,))
 WELL = replace(CARDS, packages=(CUPY12,), built=12, nvrtc=(12, 9))
 NEW = replace(CARDS, cuda=(13, 0))
-INSTALL12 = "python -m pip install 'gdatalog[cuda12]'"
-INSTALL13 = "python -m pip install 'gdatalog[cuda13]'"
+INSTALL12 = "python -m pip install '.[cuda12]'"
+INSTALL13 = "python -m pip install '.[cuda13]'"
 UNINSTALL12 = "python -m pip uninstall -y cupy-cuda12x"
 UNINSTALL13 = "python -m pip uninstall -y cupy-cuda13x"
 
@@ -144,10 +145,15 @@ def test_a_gpu_of_a_number_that_is_not_there() -> None:
 # ------------------------------------------------------------------------------- opening
 
 
+def chosen(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of the device."""
+    return [message for message in caplog.messages if message.startswith("device: ")]
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A machine with files of a driver, of which a probe says what the test wants."""
-    state = SimpleNamespace(seen=WELL, looks=0, opened=[])
+    state = SimpleNamespace(seen=WELL, looks=0, opened=[], cupy=True)
 
     def look(number: int = 0) -> Probe:
         state.looks += 1
@@ -167,26 +173,42 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         finally:
             state.inside = False
 
-    state.use = use
+    state.use, state.inside = use, False
     monkeypatch.setattr(probe, "look", look)
     monkeypatch.setattr(probe, "look_at_driver", lambda: state.seen)
     monkeypatch.setattr(devices, "_opened", opened)
     monkeypatch.setattr(devices, "plainly_none", lambda: False)
+    monkeypatch.setattr(devices, "has_cupy", lambda: state.cupy)
     devices._trouble.cache_clear()
     yield state
     devices._trouble.cache_clear()
 
 
-def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_opens_a_gpu_when_work_pays_and_says_so(
+    machine: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", logger="gdatalog")
     with gd.connect() as db:
-        assert db.device == "cuda:0"
-        assert repr(db) == "<gdatalog.Database on cuda:0: empty>"
-    assert caplog.messages == ["device: cuda:0 (a GPU is there)"]
+        assert db.query("p(1). ?- p(x).").fetchall() == [(1,)]
+        assert (db.device, db.workspace.why) == ("cpu", LATER)
+        assert repr(db) == "<gdatalog.Database on cpu: empty>"
+        assert machine.looks == 0 and machine.opened == []
+        assert chosen(caplog) == [f"device: cpu ({LATER})"]
+        with db.call():
+            assert db.workspace.later is not None and db.workspace.later.open() is not None
+            assert machine.inside  # the rest of the call works on it
+        assert not machine.inside
+        assert (db.device, db.workspace.why) == ("cpu and cuda:0", OPENED)
+        assert repr(db) == "<gdatalog.Database on cpu and cuda:0: empty>"
+        with db.call():
+            assert machine.inside
+    assert chosen(caplog) == [f"device: cpu ({LATER})", f"device: cpu and cuda:0 ({OPENED})"]
+    assert machine.opened == [(0, None)] and machine.looks == 1
+    machine.opened.clear()
     assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
     assert machine.looks == 1  # once for each process
     gd.connect(device="cuda:0", memory_limit="1KiB")
-    assert machine.opened == [(0, None), (0, None), (0, None), (0, 1024)]
+    assert machine.opened == [(0, None), (0, None), (0, 1024)]
 
 
 def test_several_gpus_are_asked_for(machine: Any) -> None:
@@ -221,12 +243,40 @@ def test_names_of_no_device(name: str, said: str, cure: str) -> None:
 
 def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="gdatalog")
-    machine.seen = replace(CARDS, broken="ModuleNotFoundError: cupy")
-    assert gd.connect().device == "cpu"
-    (told,) = caplog.messages
-    assert told == (
-        "device: cpu (the GPU is not used: CuPy: not installed; gdatalog --doctor tells more)"
-    )
+    machine.seen = replace(CARDS, packages=(CUPY12,), broken="ImportError: libcudart.so")
+    with gd.connect() as db:
+        assert db.device == "cpu" and db.workspace.later is not None
+        for _ in range(2):
+            assert db.workspace.later.open() is None
+        why = "CuPy: cupy-cuda12x 14.2.0, but its import fails: ImportError: libcudart.so"
+        assert db.workspace.why == f"the GPU is not used: {why}; gdatalog --doctor tells more"
+        assert db.device == "cpu"
+    assert chosen(caplog) == [f"device: cpu ({LATER})", f"device: cpu ({db.workspace.why})"]
+    assert machine.looks == 1
+
+
+def test_a_gpu_that_fails_while_auto_opens_it(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise gd.DeviceError("opening cuda:0 failed on the GPU: cudaErrorDevicesUnavailable")
+
+    monkeypatch.setattr(devices, "_opened", fails)
+    with gd.connect() as db:
+        assert db.workspace.later is not None and db.workspace.later.open() is None
+        assert "opening cuda:0 failed on the GPU: cudaErrorDevices" in db.workspace.why
+        assert db.device == "cpu"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
+def test_without_cupy_auto_says_so_at_once(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="gdatalog")
+    machine.cupy = False
+    with gd.connect() as db:
+        assert db.device == "cpu" and db.workspace.later is None and machine.looks == 0
+        why = "the GPU is not used: CuPy: not installed; gdatalog --doctor tells more"
+        assert db.workspace.why == why
+    assert chosen(caplog) == [f"device: cpu ({why})"]
 
 
 def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
@@ -234,7 +284,7 @@ def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
     with pytest.raises(gd.DeviceError) as caught:
         gd.connect(device="cuda")
     assert caught.value.message == "cuda cannot be used: CuPy: not installed"
-    assert caught.value.hint == INSTALL12
+    assert caught.value.hint == f"in a clone of gdatalog: {INSTALL12}"
     machine.seen = WELL
     with pytest.raises(gd.DeviceError, match="there is no cuda:9"):
         gd.connect(device="cuda:9")
@@ -246,6 +296,7 @@ def test_looking_for_a_gpu_breaks_nothing(machine: Any, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(probe, "look", breaks)
     with gd.connect() as db:
+        assert db.workspace.later is not None and db.workspace.later.open() is None
         assert db.device == "cpu"
         assert "looking for it failed: AttributeError: cuDeviceGet" in db.workspace.why
     with pytest.raises(gd.DeviceError, match="looking for it failed"):
@@ -258,7 +309,7 @@ def test_the_command_line_ends_with_three(machine: Any, capsys: Any) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("device error: cuda cannot be used: CuPy: cupy-cuda13x 14.2.0 is for")
-    assert "hint: python -m pip uninstall -y cupy-cuda13x && python -m pip" in err
+    assert "hint: in a clone of gdatalog: python -m pip uninstall -y cupy-cuda13x &&" in err
     assert cli.run(["--device", "auto", "-c", "?- 1 < 2."]) == 0
 
 

@@ -150,13 +150,20 @@ def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 # ------------------------------------------------------------------------------- a user's view
 
 
-def test_auto_takes_it() -> None:
+def test_auto_takes_it_for_large_work() -> None:
     with gd.connect() as db:
-        assert db.device == "cuda:0"
         db["E"] = [(1, 2), (2, 3), (1, 3)]
-        assert str(db.explain("p(x, y) <- E(x, y).")).startswith("on cuda:0 (a GPU is there),")
-        profile = str(db.profile("p(x, y) <- E(x, y), x < y."))
+        text = "n(count()) <- E(x, y), E(y, z), E(x, z)."
+        assert str(db.explain(text)).startswith("on cpu,")
+        assert " s on cpu, " in str(db.profile(text)) and db.device == "cpu"
+        edges = {(x, (x * x + y * y * y) % 3000) for x in range(3000) for y in range(120)}
+        db["E"] = sorted(edges)
+        expected = gd.query(text, {"E": sorted(edges)}, device="cpu").fetchall()
+        assert str(db.explain(text)).startswith("on cuda:0 (large work runs on the GPU),")
+        assert db.query(text).fetchall() == expected
+        profile = str(db.profile(text))
         assert profile.count(" s on cuda:0, ") == 1 and "on the CPU" not in profile
+        assert db.device == "cpu and cuda:0"
     with pytest.raises(gd.DeviceError, match="there is no cuda:99"):
         gd.connect(device="cuda:99")
 
@@ -168,7 +175,19 @@ def test_the_doctor_is_content() -> None:
     told = {name: finding.found for name, finding in found.items()}
     assert told["GPU query"].startswith("works, in ")
     assert told["compiled GPU query"].startswith("works, in ")
-    assert told["device"] == "cuda:0 (a GPU is there)"
+    assert told["device"] == "cpu, and cuda:0 for large work (a GPU is there)"
+
+
+def test_a_small_query_of_auto_does_not_start_cuda() -> None:
+    text = (
+        "import sys, gdatalog as gd\n"
+        "db = gd.connect()\n"
+        "db['E'] = [(1, 2), (2, 3)]\n"
+        "print(len(db.query('p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). ?- p(x, y).')))\n"
+        "print(db.device, [m for m in sys.modules if m.startswith(('cupy', 'gdatalog.gpu_ops'))])"
+    )
+    done = _python("-c", text)
+    assert done.stdout == "3\ncpu []\n", done.stderr
 
 
 def test_from_another_thread(db: gd.Database) -> None:

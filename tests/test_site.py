@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     if "gdatalog" not in {point.name for point in entry_points(group="pygments.lexers")}:
         # It is not installed, only found: as if it were.
-        told = folder / "told" / f"gdatalog-{gdatalog.__version__}.dist-info"
+        told = folder / "told" / f"gdatalog_engine-{gdatalog.__version__}.dist-info"
         told.mkdir(parents=True)
         (told / "entry_points.txt").write_text(POINTS, encoding="utf-8")
         environment["PYTHONPATH"] += os.pathsep + str(told.parent)

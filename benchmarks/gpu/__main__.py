@@ -14,9 +14,9 @@ from traceback import format_exc
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import NoGpu, gpu_driver
 from benchmarks.gpu.machine import Facts, facts
-from benchmarks.gpu.report import asked, markdown, speeds
+from benchmarks.gpu.report import markdown, ratios
 from benchmarks.gpu.setting import Setting
-from benchmarks.records import Case
+from benchmarks.records import Case, missed
 from gdatalog.errors import Error
 
 # In the order in which they run, and by which share of the time each has to be over.
@@ -39,10 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=MINUTES, help="begin nothing longer")
     parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--out", type=Path, help=f"default: docs/benchmarks/{OUT.name}")
+    parser.add_argument("--redraw", action="store_true", help="from the figures in the folder")
     options = parser.parse_args(arguments)
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    out: Path = options.out or OUT
+    if options.redraw:
+        seen = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        cases = [Case.from_dict(case) for case in seen["cases"]]
+        write(cases, seen["machine"], seen["left out"], seen["reasons"], out)
+        return 0
     try:
         driver = Clocked(gpu_driver())
     except (NoGpu, ImportError, RuntimeError, Error) as reason:
@@ -51,11 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     setting = Setting(driver, gpu_driver, minutes=options.minutes, only=options.only)
     cases = run(setting, options.suites or list(SUITES))
-    out = options.out or OUT
-    write(setting, cases, facts(driver), out)
-    print(
-        "\n".join(["", *speeds(cases), *asked(cases), "", f"the whole report: {out / 'README.md'}"])
-    )
+    write(cases, facts(driver), setting.left_out, setting.reasons, out)
+    told = [*ratios(cases), *missed(cases), "", f"the whole report: {out / 'README.md'}"]
+    print("\n".join(["", *told]))
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
     return 1 if wrong else 0
 
@@ -76,22 +81,28 @@ def run(setting: Setting, suites: Sequence[str]) -> list[Case]:
     return cases
 
 
-def write(setting: Setting, cases: Sequence[Case], told: Facts, out: Path) -> None:
+def write(
+    cases: Sequence[Case],
+    told: Facts,
+    left_out: Sequence[str],
+    reasons: Sequence[str],
+    out: Path,
+) -> None:
     """The report, the pictures and the figures themselves, into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     pictures: list[tuple[str, str]] = []
     if find_spec("matplotlib") is None:
-        setting.reasons.append("no pictures: matplotlib is not installed here")
+        reasons = [*reasons, "no pictures: matplotlib is not installed here"]
     else:
         from benchmarks.gpu.pictures import draw
 
         pictures = draw(cases, out)
-    reasons = list(dict.fromkeys(setting.reasons))
-    report = markdown(cases, told, setting.left_out, pictures, reasons)
+    reasons = list(dict.fromkeys(reasons))
+    report = markdown(cases, told, left_out, pictures, reasons)
     (out / "README.md").write_text(report, encoding="utf-8")
     data = {
         "machine": told,
-        "left out": setting.left_out,
+        "left out": list(left_out),
         "reasons": reasons,
         "cases": [case.to_dict() for case in cases],
     }

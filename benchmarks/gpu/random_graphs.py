@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.gpu.breakdown import dissected
-from benchmarks.gpu.cliques import BREADTH, CPU, tiled
+from benchmarks.gpu.cliques import AUTO, BREADTH, CPU, tiled
 from benchmarks.gpu.forced import Forced
 from benchmarks.gpu.race import Pairwise, Side, ours, race
 from benchmarks.gpu.setting import Setting
@@ -27,6 +27,7 @@ def run(setting: Setting) -> Iterator[Case]:
                 continue
             edges = setting.wu(size, cliques)
             sides: list[Side] = [
+                ours(pattern, AUTO, Forced()),
                 tiled(pattern, 1),
                 tiled(pattern, 32),
                 ours(pattern, BREADTH, Forced("levelwise")),
@@ -37,7 +38,7 @@ def run(setting: Setting) -> Iterator[Case]:
             case.edges = size
             yield case
             if size == max(SIZES) or setting.small:
-                able = [s for s, f in zip(sides, case.figures, strict=True) if not f.trouble]
+                able = [s for s, f in zip(sides, case.figures, strict=True) if not f.trouble][1:]
                 for part in dissected(setting, case.what, edges, able):
                     yield replace(part, notes=("one run with a clock at every border",))
             setting.forget()

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.gpu import cliques, published
+from benchmarks.gpu import cliques, published, random_graphs, recursion
 from benchmarks.gpu.machine import Facts
 from benchmarks.gpu.race import best, clock, ms
-from benchmarks.records import Ask, Case, Figure, asks
+from benchmarks.records import Case, Figure
 
-HEAD = """# Benchmarks on a GPU
+HOW = """## How it was measured
 
-Made by `make bench-gpu`. All sides of a case gave the same answer before any was timed; times are
-medians, in milliseconds, of runs after that first one, with the data resident.
+All sides of a case gave the same answer before any was timed; times are medians, in milliseconds,
+of runs after that first one, with the data resident. The first table compares with the CPU and with
+pairwise joins by the clock on the wall, and with kernels by hand by the GPU's own clocks; it has
+the fastest kernel by hand.
 
 *wall*: from asking to the answer in Python, all waited for: parsing, planning, launches. *kernels*:
 the GPU's own clocks around each kernel (empty where array functions did part of the work).
 *first*: the very first answer: loading, tries, compilation. *compiling*: what compilation took of
 that. *peak MB*: what CuPy's pool held at the most in a run, and *over*: how much of it was not
-there before.
-*few blocks*: the share of the kernels' time in which fewer than half of the blocks worked, which is
-at least the share in which fewer than half of the SMs did. *of best*: the best side's time as a
-share of this one's, by the GPU's clocks where there are some. `*`: stopped, and counts as that.
+there before. *few blocks*: the share of the kernels' time in which fewer than half of the blocks
+worked, which is at least the share in which fewer than half of the SMs did. *of best*: the best
+side's time as a share of this one's, by the GPU's clocks where there are some. `*`: stopped, and
+counts as that.
 """
-SHORTEST = 1e-3  # seconds: what takes less has hardly begun when it ends
-_WATCHED = (cliques.AUTO, "tile 32")
 _NAMES = (
     "side", "wall", "kernels", "of best", "first", "compiling", "peak MB", "over", "few blocks"
 )  # fmt: skip
+_CHOSEN = (cliques.AUTO, recursion.GPU)  # our sides, as gdatalog chooses: no other is compared
+_CPUS = {cliques.CPU: "", recursion.CORES: " (two threads)"}
 
 
 def markdown(
@@ -38,9 +40,11 @@ def markdown(
     reasons: Sequence[str],
 ) -> str:
     told = ", ".join(f"{key}: {value}" for key, value in facts.items())
-    parts = [HEAD, f"{told}.\n", "## What is asked for\n", *asked(cases), ""]
-    parts += speeds(cases)
+    parts = [_head(facts), *ratios(cases)]
     parts += [f"![{what}]({name})\n" for name, what in pictures]
+    parts += [HOW, f"{told}.\n"]
+    short = speeds(cases)
+    parts += ["## Cliques, by executor\n", *short] if short else []
     for suite in dict.fromkeys(case.suite for case in cases):
         shown = [case for case in cases if case.suite == suite and case.figures]
         if shown:
@@ -56,31 +60,51 @@ def markdown(
     return "\n".join(parts).rstrip() + "\n"
 
 
-def asked(cases: Sequence[Case]) -> list[str]:
-    """The short table: what is asked for, and what was seen."""
-    found = [*asks(cases), *_stragglers(cases)]
-    if not found:
-        return ["Nothing that was run is asked for."]
-    lines = ["| work | asked | seen | |", "| --- | ---: | --- | --- |"]
-    for ask in found:
-        met = {None: "", True: "met", False: "**not met**"}[ask.met]
-        lines.append(f"| {ask.work} | {ask.wanted} | {ask.seen} | {met} |")
-    return lines
+def _head(facts: Facts) -> str:
+    there = f", {facts['GPU memory GiB']} GiB of memory" if "GPU memory GiB" in facts else ""
+    cores = f", {facts['cores']} cores" if "cores" in facts else ""
+    return f"""# gdatalog on a GPU
+
+The same work on a GPU and beside it, with the same answers, on
+{facts.get("GPU", "this machine")}{there}, and its host ({facts.get("processor", "a CPU")}{cores}).
+`make bench-gpu` repeats it on your machine.
+"""
 
 
-def _stragglers(cases: Sequence[Case]) -> Iterator[Ask]:
-    """The work in which few blocks were busy for the longest share of its time."""
-    seen = [
-        (figure.idle, figure, case)
-        for case in cases
-        for figure in case.figures
-        if case.suite == cliques.SUITE and figure.idle is not None and figure.side in _WATCHED
-        if (figure.kernels or 0.0) >= SHORTEST
+def ratios(cases: Sequence[Case]) -> list[str]:
+    """How many times as fast as others the GPU is; a line for each case that has others."""
+    lines: dict[str, str] = {}
+    for case in cases:
+        hand = [f.side for f in case.figures if f.side.startswith("by hand")]
+        own = best(case, _CHOSEN)
+        if own is None or case.what in lines:
+            continue
+        cells = [
+            _times(own, best(case, tuple(_CPUS)), wall=True),
+            _times(own, best(case, [random_graphs.PAIRWISE]), wall=True),
+            _times(own, best(case, hand), wall=False),
+        ]
+        if any(cells):
+            lines[case.what] = f"| {case.what} | {' | '.join(cells)} | {ms(own.warm)} |"
+    if not lines:
+        return []
+    return [
+        "## How many times as fast\n",
+        "2x: the GPU takes half the time of the CPU (all cores, unless it says how many threads),",
+        "of sort-merge joins on the same GPU, or of a CUDA kernel written for that work alone.",
+        "",
+        "| work | the CPU | pairwise joins | a kernel by hand | GPU, wall ms |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        *lines.values(),
+        "",
     ]
-    if seen:
-        share, figure, case = max(seen, key=lambda one: one[0])
-        told = f"{100 * share:.0f} % of {ms(figure.kernels)} ms: {case.what}, {figure.side}"
-        yield Ask("time with fewer than half of the blocks at work, at most", "", "", told, None)
+
+
+def _times(own: Figure, other: Figure | None, wall: bool) -> str:
+    mine, theirs = (f and (f.warm if wall else clock(f)) for f in (own, other))
+    if other is None or not mine or not theirs:
+        return ""
+    return f"{theirs / mine:.3g}x{_CPUS.get(other.side, '')}"
 
 
 def speeds(cases: Sequence[Case]) -> list[str]:

@@ -9,24 +9,24 @@ from importlib import import_module
 from pathlib import Path
 
 import gdatalog as gd
-from benchmarks.machine import BUSY, LOAD, machine
+from benchmarks.machine import machine, named, rough
 from benchmarks.papers.bench import Bench, Row, markdown
 
 PAPERS = ("wu", "cuts", "t_dfs", "gamma", "kudu")
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "papers"
-BUSY_NOTE = "\n**Others were at work on the machine: seconds mean little.**\n"
 _HEAD = """# The tables of papers
 
-Made by `{command}`: the work of Wu et al. (2014), cuTS, T-DFS, GAMMA and
-Kudu, at the scale that fits one machine. Figures of the papers are of other machines, and are not
-here.
+The work of Wu et al. (2014), cuTS, T-DFS, GAMMA and Kudu by gdatalog, at the scale that fits one
+machine, on {device}.
+`{command}` repeats it on yours. Figures of the papers are of other machines,
+and are not here.
 
 *cold*: from data in memory to the answer, with planning, compilation and indexes; *warm*: the best
 of the runs after that. *MiB*: by how much memory grew, at the most, while it was first asked.
 *checked by*: the second way by which the count was found; "enumeration" is the same engine without
 sums of simpler counts. Runs were stopped after {cap:g} s.
-{device}
-{busy}
+
+{rough}
 {machine}
 """
 
@@ -65,8 +65,8 @@ def main(
     report = "\n".join([
         _HEAD.format(
             command=" ".join(command),
-            device="Nothing ran on a GPU." if options.device == "cpu" else f"On {options.device}.",
-            busy=BUSY_NOTE if float(facts[LOAD]) > BUSY else "",
+            device=named(facts) if options.device == "cpu" else f"{options.device}, {named(facts)}",
+            rough=rough(facts),
             machine=told + ".",
             cap=options.cap,
         ).rstrip(),

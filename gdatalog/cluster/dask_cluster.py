@@ -171,7 +171,8 @@ class DaskCluster:
             return None
         if fits_nowhere(plan, inputs):
             return "partitioned", False
-        gpus, tuning = self.connection.gpus, context.tuning
+        tuning = context.tuning
+        gpus = self.connection.gpus and self.connection.device_for(cost, tuning) != "cpu"
         least = tuning.spread_gpus_from if gpus else tuning.spread_from
         patient = cost < least or limit is not None
         if patient and (cost < context.tuning.spread_never or context.device is not CPU):
@@ -281,7 +282,10 @@ def fits_workers(
 
 def _on_gpus(pool: Pool, draft: StratumDraft) -> bool:
     """Whether a partitioned fixpoint starts on the workers' GPUs."""
-    gpus = pool.connection.gpus and device_for(pool, draft.later) != "cpu"
+    gpus = (
+        pool.connection.gpus
+        and device_for(pool, draft.later, draft.read_rows, draft.context.tuning) != "cpu"
+    )
     return gpus and draft.read_rows >= draft.context.tuning.tiles_from
 
 

@@ -26,6 +26,7 @@ from threading import RLock
 from time import time
 from types import ModuleType
 
+from gdatalog import distribution
 from gdatalog.records import dataclass
 
 MOST_BYTES, MOST_FILES = 64 << 20, 8000
@@ -138,7 +139,7 @@ def home() -> Path:
 
 
 def _version() -> str:
-    return f"code-{sys.modules['gdatalog'].__version__}"
+    return f"code-{distribution.VERSION}"
 
 
 def own(path: Path) -> Path:

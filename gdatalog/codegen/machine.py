@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import llvmlite.binding as llvm
 
+from gdatalog import distribution
 from gdatalog.codegen import CompileError, Function, LoopError
 from gdatalog.codegen import cache as code_cache
 from gdatalog.codegen.llvm_numbers import entry, parameters, quoted, result_type
@@ -253,7 +253,7 @@ def surroundings() -> str:
     for folder in (HELPERS, HELPERS.parent):
         for path in sorted(folder.glob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    versions = (sys.modules["gdatalog"].__version__, version(), *processor())
+    versions = (distribution.VERSION, version(), *processor())
     digest.update(repr(versions).encode())
     return digest.hexdigest()[:20]
 

@@ -9,6 +9,7 @@ from gdatalog.calls import Limits
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.prepared import Plans
@@ -29,7 +30,8 @@ class ExecutionContext:
     """What stays the same for a whole execution: a call of a database, or a task of a worker.
 
     `force_chunk`: how many rows a level has at once; None: as many as memory allows. `limit_sizes`:
-    the number of rows at which `.limitsize` stops a relation.
+    the number of rows at which `.limitsize` stops a relation. `later`: the GPU that plans may
+    choose instead of the CPU, under `device="auto"`.
     """
 
     limits: Limits
@@ -41,6 +43,7 @@ class ExecutionContext:
     force_chunk: int | None = None
     tuning: Tuning = Tuning()
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
+    later: LaterGpu | None = None
 
     @property
     def memory(self) -> int:

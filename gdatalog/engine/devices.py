@@ -1,13 +1,14 @@
-"""Opens devices by name; "auto" is a usable GPU, else the CPU.
+"""Opens devices by name; for "auto", a GPU when the first work pays there.
 
-On a machine that plainly has no GPU, nothing of CUDA is imported, because short queries must be
-quick.
+Opening a GPU takes seconds, so nothing of CUDA is imported before; on a machine that plainly has no
+GPU, never.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
@@ -17,14 +18,18 @@ from weakref import WeakSet
 
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
 from gdatalog.engine import plainly_none
-from gdatalog.errors import DeviceError, UsageError, meant
+from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.engine.device import Device
 
-NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
+NO_GPU = "there is no NVIDIA GPU"
+NOT_USED = "the GPU is not used: {}; gdatalog --doctor tells more"
+LATER = "large work runs on a GPU, if one is usable"  # it is not opened yet
+OPENED = "large work runs on the GPU"
+PLAIN = (ASKED, NO_GPU, LATER, OPENED)  # nothing is missing
 ALL = "cuda:all"
 _NAME = re.compile(r"cuda(?::(?:\d+(?:,\d+)*|all))?")
 
@@ -38,17 +43,70 @@ class OpenDevice:
     use: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
+class LaterGpu:
+    """The first GPU, for `device="auto"`: opened when the first work pays there.
+
+    `device`: the GPU, once it is opened. `why`: what "auto" has chosen so far, for users.
+    """
+
+    def __init__(
+        self,
+        opening: Callable[[], OpenDevice],
+        entered: Callable[[AbstractContextManager[None]], None] = lambda use: None,
+    ) -> None:
+        """`opening` opens the GPU, or returns the CPU and the reason. `entered` gets the context in
+        which the present call goes on once the GPU is opened."""
+        self.device: Device | None = None
+        self.why = LATER
+        self.entered = entered
+        self._opening = opening
+        self._use: Callable[[], AbstractContextManager[None]] | None = None
+
+    def open(self) -> Device | None:
+        """Opens the GPU at the first call; None if it cannot be used."""
+        if self._use is None:
+            opened = self._opening()
+            if opened.device.name == "cpu":
+                self.why, self._use = opened.why, opened.use
+                log_device("cpu", self.why)
+            else:
+                self.device, self.why, self._use = opened.device, OPENED, opened.use
+                self.entered(opened.use())
+                log_device(f"cpu and {opened.device.name}", self.why)
+        return self.device
+
+    def for_data(self, data: Any, least: int) -> Device | None:
+        """The GPU for data, if at least so many bytes of it lie on one."""
+        from gdatalog.storage.raw import bytes_on_device
+
+        return self.open() if bytes_on_device(data) >= least else None
+
+    def use(self) -> AbstractContextManager[None]:
+        """A context in which this thread may use the GPU, if it is open."""
+        return nullcontext() if self.device is None or self._use is None else self._use()
+
+    def close(self) -> None:
+        if self.device is not None:
+            self.device.close()
+
+
+def log_device(name: str, why: str) -> None:
+    """Tells Python's logging, if it is in use, what "auto" has chosen."""
+    if "logging" in sys.modules:
+        import logging
+
+        logging.getLogger("gdatalog").info("device: %s (%s)", name, why)
+
+
 def open_device(name: str, memory: int | None = None) -> OpenDevice:
-    """`memory`: the bytes that a GPU may keep between queries, if the user sets them.
+    """Opens "cpu", or any "cuda". `memory`: the bytes that a GPU may keep between queries, if the
+    user sets them.
 
     >>> open_device("cpu").device.name
     'cpu'
     """
-    kind = kind_of(name)
-    if kind == "cpu":
+    if kind_of(name) == "cpu":
         return _cpu(ASKED)
-    if kind == "auto":
-        return _usable(memory)
     if name == ALL:  # the first if there is none, which then counts as missing
         from gdatalog.gpu_ops.probe import look_at_driver
 
@@ -79,9 +137,20 @@ def numbers_of(name: str) -> tuple[int, ...]:
     return numbers
 
 
-def plainly_cpu(name: str) -> bool:
-    """Whether a device is known to be the CPU without probing for GPUs."""
-    return name == "cpu" or (name == "auto" and plainly_none())
+def why_no_gpu() -> str | None:
+    """Why "auto" opens no GPU, as far as files tell; None if it may. Imports nothing."""
+    if plainly_none():
+        return NO_GPU
+    if sys.platform == "linux" and not has_cupy():  # where files tell that there is a GPU
+        return NOT_USED.format("CuPy: not installed")
+    return None
+
+
+def has_cupy() -> bool:
+    """Whether CuPy seems to be installed."""
+    from importlib.util import find_spec
+
+    return "cupy" in sys.modules or find_spec("cupy") is not None
 
 
 def kind_of(name: str) -> str:
@@ -117,14 +186,17 @@ def _cpu(why: str) -> OpenDevice:
     return OpenDevice(CPU, why)
 
 
-def _usable(memory: int | None) -> OpenDevice:
+def usable(memory: int | None = None) -> OpenDevice:
     """The first GPU, or the CPU if that GPU cannot be used."""
     if plainly_none():
         return _cpu(NO_GPU)
     problem = _trouble(0)
-    if problem is None:
+    if problem is not None:
+        return _cpu(NOT_USED.format(problem[0]))
+    try:
         return _opened((0,), "a GPU is there", memory)
-    return _cpu(f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
+    except Error as failure:
+        return _cpu(NOT_USED.format(failure.message))
 
 
 @cache
@@ -191,6 +263,11 @@ class DeviceTurn:
                 hint="open a database of its own in the child, or start processes by "
                 'multiprocessing.get_context("spawn")',
             )
+
+    def enter(self, use: AbstractContextManager[None]) -> None:
+        """Enters a context until the present call ends."""
+        if self._used:
+            self._used[0].enter_context(use)
 
     def hurried(self) -> DeviceTurn:
         """Acquires the lock; stops the call of another thread that holds it."""

@@ -132,7 +132,8 @@ class StratumDraft:
 
         def planned(least: int | None) -> RulePlan:
             making, values = partial(make, least=least), context.scope.params
-            return inputs.plans.plan(rule, first, inputs.relation, making, values, least)
+            device = context.device.name
+            return inputs.plans.plan(rule, first, inputs.relation, making, values, least, device)
 
         # Statistics of rows on the host do not count as device memory.
         here = nullcontext() if on_cpu else on_the_host(context.limits)

@@ -52,6 +52,7 @@ class RuleRun:
     moved: int = 0
     bytes: int = 0
     executors: dict[int, ExecutorChoice] = field(default_factory=dict)  # by the number of the join
+    device: str | None = None  # where it ran
     left: str | None = None  # why it ran on the CPU although the device is another
     spread: Spread | None = None  # over the workers of a cluster
     scanned: dict[str, int] = field(default_factory=dict)  # rows of scanned relations
@@ -279,6 +280,12 @@ class Metrics:
     began: float = field(default_factory=perf_counter)
     spread: int = 0  # rules and fixpoints that a cluster ran
     workers: int = 0  # of that cluster
+    devices: list[str] = field(default_factory=list)  # of the strata that ran
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """How many rules and fixpoints a cluster ran, and how many strata this process did."""
+        return self.spread, len(self.devices)
 
     def done_by(self, workers: int) -> None:
         """Records that a cluster ran a rule or a fixpoint."""

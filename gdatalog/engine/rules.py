@@ -48,7 +48,9 @@ def run_rule(
     """
     found: Derived | None = None
     with measured(report, stats):
-        reason = context.device.refuses(plan)
+        reason = plan.left or context.device.refuses(plan)
+        if report is not None:
+            report.device = context.device.name if reason is None else "cpu"
         if reason is None:
             try:
                 if not in_cells:
@@ -70,6 +72,7 @@ def run_rule(
         if found is None:
             if report is not None:
                 report.left, report.in_cells, report.in_pages = reason, None, None
+                report.device = "cpu"
             here = replace(context, device=CPU)
             found = _rows(PlanRun(plan, on_host or sources, here, report, lasting, stats), limit)
     for what in ("answers", "aggregates", "blocks"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gdatalog.engine.context import Operator
+from gdatalog.engine.operators.placed import Placed
 from gdatalog.plan import RulePlan
-from gdatalog.plan.placement import WorkerPlacement
+from gdatalog.plan.placement import Shared, WorkerPlacement
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 
@@ -51,10 +52,20 @@ class StratumPlan:
         return next(filter(None, found), "")
 
     @property
+    def placed(self) -> Placed | None:
+        """The choice between the CPU and a GPU, if there was one."""
+        return self.root if isinstance(self.root, Placed) else None
+
+    @property
+    def shared(self) -> Shared | None:
+        """The devices that share a partitioned fixpoint."""
+        found = (getattr(each, "shared", None) for each in self.leaves)
+        return next(filter(None, found), None)
+
+    @property
     def placement(self) -> str:
         """This machine's device, several devices, or a cluster's workers."""
-        shared = next(filter(None, (getattr(each, "shared", None) for each in self.leaves)), None)
-        return str(self.workers or shared or f"on {self.device}")
+        return str(self.workers or self.shared or f"on {self.device}")
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         """A line for each operator; `whole`: including what runs if compiled loops do not suit."""

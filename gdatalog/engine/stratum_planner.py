@@ -8,6 +8,7 @@ from gdatalog.engine.operators import Relations, codes, copy, once
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.codes import OnCodes
 from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.plan.tuning import CONDITIONS, Unsuited
@@ -25,17 +26,30 @@ def plan_stratum(
     device = inputs.context.device
     name = device.members[0] if stratum.recursive else device.name
     root = _root(stratum, inputs, counted, excluded)
+    name = root.device if isinstance(root, Placed) else name
     return StratumPlan(stratum.relations, stratum.recursive, root, name)
 
 
 def _root(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
-    whole = inputs.limit is None
-    if whole and excluded != "copy" and not any(inputs.seeds.values()):
+    if inputs.limit is None and excluded != "copy" and not any(inputs.seeds.values()):
         copied = copy.applies(stratum)
         if copied is not None:
             again = WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
             return copied if copied.whole else again
-    if whole and excluded != "codes":
+
+    def plan(inputs: StratumInputs) -> Operator:
+        return _evaluated(stratum, inputs, counted, excluded)
+
+    if inputs.context.later is None:
+        return plan(inputs)
+    from gdatalog.engine.placing import placed
+
+    return placed(stratum, inputs, plan)
+
+
+def _evaluated(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
+    """The operator for the device of the inputs."""
+    if inputs.limit is None and excluded != "codes":
         encoded = codes.encoding(stratum, inputs)
         if encoded is not None:
             then = _rules(encoded.stratum, encoded.inputs, counted, excluded)
@@ -63,6 +77,8 @@ def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
             read = {atom.name for rule in stratum.rules for atom in atoms(rule)}
             below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
             inputs.plans.note(condition, stratum, below)
+    if not isinstance(plan.root, Placed):
+        inputs.context.metrics.devices.append(inputs.context.device.name)
     assert not isinstance(found, CONDITIONS), "no condition was asked for"
     return found
 

@@ -175,6 +175,7 @@ class StratumRun:
             if report is None:
                 return
             if number == 0:
+                report.device = self.context.device.name
                 report.rows, report.seconds = sum(rows.values()), way.seconds
                 report.add_costs(way.costs)
                 report.bytes = self.record.peak
@@ -213,7 +214,8 @@ class StratumRun:
         """Runs a rule; `parts`: the relations to build tries from, if these are others."""
         inputs, context = self.inputs, self.context
         limits = context.limits
-        room = context.device.room(max(0, context.memory - limits.account.total))
+        device = context.device if plan.left is None else CPU
+        room = device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         report = report or context.metrics.run_of(plan)
         rule = self.rule_of(plan) if stats is None else stats.rule
@@ -235,7 +237,8 @@ class StratumRun:
                 found = context.cluster.rule(plan, here, inputs, limit, report, stats)
             if strategy is not None:
                 context = replace(context, knobs=replace(context.knobs, strategy=strategy))
-            resident, in_cells = self._resident(plan.otherwise or plan, parts)
+            whole = plan if plan.left is not None else plan.otherwise or plan
+            resident, in_cells = self._resident(whole, parts)
             if in_cells and plan.otherwise is not None:  # sums read whole indexes
                 plan = plan.otherwise
             found = found or run_rule(
@@ -256,7 +259,7 @@ class StratumRun:
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected
         to need them."""
-        on_cpu = self.context.device is CPU
+        on_cpu = self.context.device is CPU or plan.left is not None
         if on_cpu or self.stratum.recursive or plan.terms or not self._all_finished(plan):
             return None, False
         from gdatalog.engine.host_tries import too_large

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gdatalog.distribution import install
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 
@@ -195,7 +196,6 @@ _CURES = {
     "LD_LIBRARY_PATH: it does not support this GPU",
     "CUDA_ERROR_UNKNOWN": "sudo modprobe nvidia-uvm, or restart the machine",
 }
-_INSTALL = "python -m pip install"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,12 +289,10 @@ def _cards(probe: Probe, number: int) -> Check:
 
 def _cupy(probe: Probe) -> Check:
     name, wanted = "CuPy", extra(probe.cuda, probe.cards)
-    install = f"{_INSTALL} 'gdatalog[{wanted}]'"
     if not probe.packages and probe.broken is not None:
-        return Check(name, "not installed", install)
+        return Check(name, "not installed", install(wanted))
     shown = " and ".join(f"{package} {version}" for package, version in probe.packages)
-    uninstall = "python -m pip uninstall -y " + " ".join(name for name, _ in probe.packages)
-    again = f"{uninstall} && {install}"
+    again = install(wanted, without=[package for package, _ in probe.packages])
     if len(probe.packages) > 1:
         return Check(name, f"{shown}: they overwrite each other's files", again)
     if probe.broken is not None:
@@ -314,9 +312,9 @@ def _cupy(probe: Probe) -> Check:
 def _compiler(probe: Probe) -> Iterator[Check]:
     name = "GPU compiler"
     major = probe.built or (probe.cuda[0] if probe.cuda is not None else 12)
-    install = f"{_INSTALL} 'gdatalog[cuda{major}]'"
+    cure = install(f"cuda{major}")
     if probe.no_nvrtc is not None:
-        yield Check(name, f"CuPy finds no NVRTC: {probe.no_nvrtc}", install)
+        yield Check(name, f"CuPy finds no NVRTC: {probe.no_nvrtc}", cure)
         return
     if probe.nvrtc is None:
         return
@@ -325,7 +323,7 @@ def _compiler(probe: Probe) -> Iterator[Check]:
         yield Check("a kernel", "compiled and run")
     elif "header" in probe.trial.lower():
         text = "NVRTC is installed, but headers that CuPy includes are missing"
-        yield Check("a kernel", f"{text}: {probe.trial}", install)
+        yield Check("a kernel", f"{text}: {probe.trial}", cure)
     else:
         cure = "check with nvidia-smi that the GPU is idle and healthy; if it is, report this error"
         yield Check("a kernel", f"fails: {probe.trial}", cure)

@@ -342,7 +342,7 @@ class RulePlan:
     aggregates are grouped by `keys`, and `head` is computed from keys and aggregates. With `terms`,
     one for each join, the only aggregate is the signed sum of the joins' counts, and `otherwise` is
     the plan that enumerates the bindings. `within`: counts by one key, each a signed sum, which the
-    joins read as tables by name.
+    joins read as tables by name. `left`: why the CPU runs it, though its stratum runs on a device.
     """
 
     relation: str
@@ -356,6 +356,7 @@ class RulePlan:
     otherwise: RulePlan | None = field(default=None, compare=False, repr=False)
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     within: tuple[RulePlan, ...] = ()
+    left: str | None = None
 
     @property
     def recursive_on(self) -> frozenset[str]:

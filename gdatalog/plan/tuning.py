@@ -69,6 +69,10 @@ class Tuning:
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case
     tiles_busy: int = 128  # larger ones if this many tiles have work
 
+    # What a GPU runs under device="auto", which opens it when the first work pays there.
+    gpu_from: float = 1e7  # rows that compiled loops expect to look at
+    gpu_bytes: int = 1 << 20  # ... or bytes of the rows that lie on the GPU only
+
     # Joins and fixpoints on several devices.
     shared_from: float = 5e7  # expected rows read, from which on devices share a join
     shared_inputs_from: int = 100_000  # the same for the inputs of a partitioned fixpoint

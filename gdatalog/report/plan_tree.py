@@ -7,11 +7,12 @@ from functools import cached_property, partial
 
 from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
-from gdatalog.engine.context import StratumInputs
-from gdatalog.engine.device import Device
+from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.draft import UNKNOWN
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.metrics import RuleRun
+from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
 from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.evaluation import Evaluation
@@ -57,11 +58,14 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
-    """A stratum with its plan."""
+    """A stratum with its plan. `device` runs it; `members`: the devices that work together as
+    one."""
 
     stratum: Stratum
     plan: StratumPlan
     rules: tuple[PlannedRule, ...]
+    device: str
+    members: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -71,10 +75,9 @@ class Explanation(Shown):
     Each variable shows how many bindings are expected once it is bound. `tree` has everything as
     plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
 
-    `strata` are in evaluation order. `why` says why that device was chosen. `asked`: the values
-    that parts of relations are evaluated for. `notes`: why magic sets were not used. `indexes`: by
-    their display names. `limit`: the memory limit in bytes, if one was set. `members`: the devices
-    that work together as `device`.
+    `strata` are in evaluation order. `device` names the devices that run them, and `why` says why.
+    `asked`: the values that parts of relations are evaluated for. `notes`: why magic sets were not
+    used. `indexes`: by their display names. `limit`: the memory limit in bytes, if one was set.
 
     >>> import gdatalog as gd
     >>> db = gd.connect(device="cpu")
@@ -104,7 +107,6 @@ class Explanation(Shown):
     notes: Iterable[str]
     indexes: Mapping[str, AskedIndex]
     limit: int | None
-    members: tuple[str, ...]
 
     @cached_property
     def tree(self) -> ReportNode:
@@ -133,8 +135,8 @@ class Explanation(Shown):
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        parts, workers = by_parts(planned.plan.main), planned.plan.workers
-        several = len(self.members) > 1 and planned.stratum.recursive
+        by, workers = by_parts(planned.plan.main), planned.plan.workers
+        several = len(planned.members) > 1 and planned.stratum.recursive
         says_where = several or workers is not None
         return ReportNode(
             "stratum",
@@ -142,17 +144,21 @@ class Explanation(Shown):
             (*planned.plan.lines(), *((planned.plan.placement,) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
+                *facts(
+                    device=None if planned.plan.placed is None else planned.device,
+                    why=None if planned.plan.placed is None else planned.plan.placed.why,
+                ),
                 ("strategy", str(planned.plan.main)),
                 *(() if workers is None else workers.facts()),
             ),
-            children=tuple(self._rule(plans, parts) for plans in rules.values())
+            children=tuple(self._rule(planned, plans, by) for plans in rules.values())
             or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),
         )
 
-    def _rule(self, plans: Sequence[PlannedRule], by: str) -> ReportNode:
+    def _rule(self, stratum: PlannedStratum, plans: Sequence[PlannedRule], by: str) -> ReportNode:
         rule = plans[0].rule
         whole = Executor(facts=(("relation", rule.head.name),))
-        found = [self._plan(planned, by) for planned in plans]
+        found = [self._plan(stratum, planned, by) for planned in plans]
         if len(found) == 1:
             ((executor, children),) = found
             return (whole + executor).node("rule", rule_text(rule), children)
@@ -162,21 +168,25 @@ class Explanation(Shown):
         )
         return whole.node("rule", rule_text(rule), parts)
 
-    def _plan(self, planned: PlannedRule, parts: str) -> tuple[Executor, tuple[ReportNode, ...]]:
-        plan = planned.plan
-        executors = [self._executor(plan, number, parts) for number in range(len(plan.joins))]
+    def _plan(
+        self, stratum: PlannedStratum, planned: PlannedRule, by: str
+    ) -> tuple[Executor, tuple[ReportNode, ...]]:
+        plan, numbers = planned.plan, range(len(planned.plan.joins))
+        executors = [self._executor(stratum, planned, number, by) for number in numbers]
         executor, children = plan_nodes(plan, executors)
         order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
-        return placement(planned, self.device) + Executor(facts=order) + executor, children
+        return placement(planned, stratum.device) + Executor(facts=order) + executor, children
 
-    def _executor(self, plan: RulePlan, number: int, parts: str) -> Executor:
-        join = plan.joins[number]
+    def _executor(
+        self, stratum: PlannedStratum, planned: PlannedRule, number: int, by: str
+    ) -> Executor:
+        plan, join = planned.plan, planned.plan.joins[number]
         if join.given is not None and not join.given.columns:
-            executor = _recursive(self.knobs, parts)
+            executor = _recursive(self.knobs, by)
         else:
-            choice = planned_choice(plan, number, self.knobs, self.tuning, self.members)
+            choice = planned_choice(plan, number, self.knobs, self.tuning, stratum.members)
             executor = chosen(choice, planned=True)
-            if self.device == "cpu" and not choice.breadth_first and not plan.gathers:
+            if stratum.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)
         reason = unprintable(join)
         if reason is None or ("reason", reason) in executor.facts:
@@ -188,7 +198,6 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     """Plans the evaluation of these relations; `why` says why this device was chosen."""
     whole = session.whole_asks()
     context = session.context
-    device = context.device
     parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
     notes: dict[str, None] = {}
     for name in names:
@@ -204,13 +213,16 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     strata: list[PlannedStratum] = []
     indexes: dict[str, AskedIndex] = {}
     for evaluation, wanted in parts:
-        inputs, at_hand = evaluation.inputs(), partial(_at_hand, evaluation)
+        at_hand = partial(_at_hand, evaluation)
         for stratum in evaluation.strata_of(wanted):
             found, _ = evaluation.planned(stratum)
+            inputs = placed_inputs(found, evaluation.inputs())
+            device = inputs.context.device
             rules = tuple(_rule(found, rule, plan, inputs, at_hand) for rule, plan in found.rules)
-            strata.append(PlannedStratum(stratum, found, rules))
+            strata.append(PlannedStratum(stratum, found, rules, device.name, device.members))
             for _, plan in found.rules:
-                indexes.update(indexes_of(plan, at_hand, device))
+                own = device if plan.left is None else CPU
+                indexes.update(indexes_of(plan, at_hand, own))
     asked = [
         format_node(fact)
         for part, _ in parts[1:]
@@ -218,13 +230,28 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         if name.endswith("?")
         for fact in facts
     ]
+    why = why if context.later is None else context.later.why  # planning may have opened it
     memory = context.memory
     needed = sum(index.bytes or 0 for index in indexes.values() if not index.there)
     limit = memory if memory != default_limit() or needed > WORTH_A_WORD * memory else None
     return Explanation(
-        tuple(strata), device.name, why, context.knobs, context.tuning, asked, notes, indexes,
-        limit, device.members,
+        tuple(strata), _devices(strata, context), why, context.knobs, context.tuning, asked, notes,
+        indexes, limit,
     )  # fmt: skip
+
+
+def placed_inputs(plan: StratumPlan, inputs: StratumInputs) -> StratumInputs:
+    """The inputs for the device that the plan names."""
+    return inputs if plan.placed is None else there(inputs, plan.placed.device)
+
+
+def _devices(strata: Sequence[PlannedStratum], context: ExecutionContext) -> str:
+    """The devices that run the strata: the database's, or those that "auto" chose."""
+    if context.later is None:
+        return context.device.name
+    used = {each.device for each in strata}
+    used |= {"cpu" for each in strata for rule in each.rules if rule.left is not None}
+    return " and ".join(sorted(used)) or context.device.name
 
 
 def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
@@ -237,7 +264,7 @@ def _rule(
 ) -> PlannedRule:
     """A rule with its plan, and where it runs. A cluster runs a fixpoint as a whole."""
     context = inputs.context
-    left, beyond, spread = context.device.refuses(plan), PlannedPlacement(), None
+    left, beyond, spread = plan.left or context.device.refuses(plan), PlannedPlacement(), None
     on_host = of.on_host
     by_itself = plan.joins and not of.recursive
     if on_host:
@@ -271,13 +298,13 @@ def expected_work(plan: RulePlan) -> float:
     return work
 
 
-def _recursive(knobs: Knobs, parts: str) -> Executor:
+def _recursive(knobs: Knobs, by: str) -> Executor:
     """How a recursive rule processes new rows."""
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
-    if parts:
-        text = f"depth-first, {parts}; small work breadth-first, by rounds"
-        return Executor((text,), facts(executor="depth-first", reason=parts))
+    if by:
+        text = f"depth-first, {by}; small work breadth-first, by rounds"
+        return Executor((text,), facts(executor="depth-first", reason=by))
     if knobs.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
     text = "breadth-first, by rounds; depth-first once compiling pays"

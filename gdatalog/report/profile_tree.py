@@ -67,7 +67,7 @@ class Profile(Shown):
         """The profile of what an evaluation has done so far."""
         metrics, limits, account = context.metrics, context.limits, context.limits.account
         return cls(
-            metrics, metrics.seconds, account.peak, result, context.device.name,
+            metrics, metrics.seconds, account.peak, result, _devices(metrics, context),
             dict(account.held), limits.spilled,
         )  # fmt: skip
 
@@ -221,7 +221,8 @@ class Profile(Shown):
     def _executor(self, run: RuleRun, plan: RulePlan, number: int) -> Executor:
         choice = run.executors[number]
         executor = plan_tree.chosen(choice)
-        if choice.breadth_first or plan.gathers or (self.device != "cpu" and run.left is None):
+        on_gpu = (run.device or self.device) != "cpu" and run.left is None
+        if choice.breadth_first or plan.gathers or on_gpu:
             return executor
         return rules.with_dedup(executor, plan.joins[number])
 
@@ -248,7 +249,7 @@ class Profile(Shown):
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
-        placed = plan_tree.placement(run, self.device)
+        placed = plan_tree.placement(run, run.device or self.device)
         as_rows, as_tree = rules.partial_matches(run)
         words = f"{as_rows:,} words as rows, {as_tree:,} as a tree"
         matches = f"partial matches: {words} ({as_rows / max(1, as_tree):.2f}x)"
@@ -285,6 +286,12 @@ class Profile(Shown):
         held = tuple((name, size) for size, name in parts)
         node = ReportNode("memory", "held in the end", (", ".join(texts),), facts=held)
         return (node,) if parts else ()
+
+
+def _devices(metrics: Metrics, context: ExecutionContext) -> str:
+    """The devices that ran the rules: the database's, or those that "auto" chose."""
+    used = {run.device for run in metrics.runs if run.device is not None}
+    return context.device.name if context.later is None or not used else " and ".join(sorted(used))
 
 
 def _and_workers(metrics: Metrics) -> str:

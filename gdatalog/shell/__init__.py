@@ -13,7 +13,7 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
 
-from gdatalog import __version__
+from gdatalog.distribution import VERSION
 from gdatalog.errors import Error
 from gdatalog.progress import Progress, amount, duration, format_bytes
 from gdatalog.values import cut, visible, visible_lines, width
@@ -99,9 +99,7 @@ def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
 def banner(device: str = "") -> str:
     """The first line of the prompt."""
     where = f" on {device}" if device else ""
-    return (
-        f"gdatalog {__version__}{where}. A statement ends with a dot. .help helps, Ctrl-D leaves."
-    )
+    return f"gdatalog {VERSION}{where}. A statement ends with a dot. .help helps, Ctrl-D leaves."
 
 
 # The progress line of a long call; it disappears when the call ends.

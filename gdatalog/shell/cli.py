@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import click
 
-from gdatalog import __version__
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
+from gdatalog.distribution import VERSION
 from gdatalog.engine.session import FORMS, STRATEGIES, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
@@ -114,7 +114,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 @click.option(
     "--clear-cache", is_flag=True, help="Delete compiled code, then check as --doctor does."
 )
-@click.version_option(__version__, message="gdatalog %(version)s")
+@click.version_option(VERSION, message="gdatalog %(version)s")
 def command(**given: Any) -> CommandLine:
     connection = {name: given.pop(name) for name in CONNECTION}
     return CommandLine(connection=connection, **given)

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
-from gdatalog import __version__
 from gdatalog.database import Database
+from gdatalog.distribution import VERSION
 from gdatalog.engine.facts import Folders, beside
 from gdatalog.engine.facts.inputs import GivenList
 from gdatalog.engine.session.text_session import Session, parameter
@@ -228,7 +228,7 @@ def saved(
         taken.add(where)
         statements.append(Directive("input", (name,), path=where, options=options))
     params = parameters_of(statements, session.params, session.checked.param_types)
-    lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read restores it."]
+    lines = [f"// Saved by gdatalog {VERSION}. At the prompt, .read restores it."]
     if params:
         named = shlex.quote(os.path.basename(path))
         lines.append(f"// It has parameters: gdatalog {params} {named}")

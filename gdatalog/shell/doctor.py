@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import default_limit
+from gdatalog.distribution import FORMER, NAME, VERSION, beside, install
 from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass
 from gdatalog.values import visible_lines
@@ -82,7 +83,7 @@ def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
 
 
 def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
-    yield Finding("gdatalog", sys.modules["gdatalog"].__version__)
+    yield from _installation()
     yield Finding("Python", f"{platform.python_version()} ({sys.executable})")
     system = f"{platform.system()} {platform.release()}, {platform.machine()}"
     yield Finding("system", system)
@@ -100,6 +101,18 @@ def _findings(clear_cache: bool, cluster: Any) -> Iterator[Finding]:
         yield _query("compiled query", COMPILED, "lftj")
     if cluster is not None:
         yield from _cluster(cluster)
+
+
+def _installation() -> Iterator[Finding]:
+    """The version, and whether another package has overwritten or removed our files."""
+    yield Finding("gdatalog", VERSION)
+    cure = install(without=[FORMER, NAME])
+    other = beside()
+    if other is not None:
+        found = f"{FORMER} {other} is installed too: it and {NAME} overwrite each other's files"
+        yield Finding("other package", found, cure)
+    elif not hasattr(sys.modules["gdatalog"], "__version__"):
+        yield Finding("files", "another package has overwritten or removed some of them", cure)
 
 
 def _package(package: str, needed: bool) -> Iterator[Finding]:
@@ -193,12 +206,13 @@ def _kernel_cache(clear: bool) -> Iterator[Finding]:
 
 
 def _device() -> Finding:
-    from gdatalog.engine.devices import open_device
+    from gdatalog.engine.devices import usable
 
-    opened = open_device("auto")
+    opened = usable()
     name = opened.device.name
     opened.device.close()
-    return Finding("device", f"{name} ({opened.why})")
+    where = "cpu" if name == "cpu" else f"cpu, and {name} for large work"
+    return Finding("device", f"{where} ({opened.why})")
 
 
 def _cluster(named: Any) -> Iterator[Finding]:
@@ -258,7 +272,8 @@ def _asked(name: str, ask: Callable[[], list[tuple[object, ...]]], timed: bool) 
             warnings.simplefilter("error", RuntimeWarning)  # loops that fail to compile
             rows = ask()
     except Exception as problem:
-        return Finding(name, f"fails: {_one_line(problem)}", "reinstall gdatalog, and report this")
+        cure = f"{install()}; if that does not help, report this"
+        return Finding(name, f"fails: {_one_line(problem)}", cure)
     if rows != [(1, 2)]:
         return Finding(name, f"gives {rows} instead of [(1, 2)]", "report this")
     seconds = perf_counter() - started

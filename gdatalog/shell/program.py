@@ -131,13 +131,13 @@ def answer_all(
         say("note: the program has no query, so nothing was evaluated; add `?- ...` or `.output R`")
     metrics = session.context.metrics
     for ask in asked:
-        started, spread = perf_counter(), metrics.spread
+        started, before = perf_counter(), metrics.done
         title = "query" if ask.name.startswith("?") else ask.name
         try:
             with line(title):
                 result = answer(session, ask.name, None if ask.directive else output.limit)
                 len(result)  # include its evaluation in the time
-            time = took(perf_counter() - started, session.done_by(spread))
+            time = took(perf_counter() - started, session.done_by(before))
             _give(session, ask, result, output, time, line(title))
         except Error as error:
             if str(error) not in seen:
@@ -147,7 +147,7 @@ def answer_all(
             if bail or isinstance(error, TimeLimitError):
                 break
         if timing:
-            say(f"{title}: {took(perf_counter() - started, session.done_by(spread))}")
+            say(f"{title}: {took(perf_counter() - started, session.done_by(before))}")
     db.workspace.tell(session)
     return failed
 

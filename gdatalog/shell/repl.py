@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import interrupt_message
-from gdatalog.engine.devices import ASKED, NO_GPU
+from gdatalog.engine.devices import PLAIN
 from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
@@ -47,7 +47,7 @@ class Repl(Conversation):
         if self.interactive:
             say(banner(place_of(self.db)))
             why = self.db.workspace.why
-            if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
+            if self.db.device == "cpu" and why not in PLAIN:
                 say(why)
             # No line editor with --untrusted: it completes paths and keeps a history.
             if can_edit() and not self.db.workspace.untrusted:

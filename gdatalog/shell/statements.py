@@ -150,10 +150,10 @@ def _evaluate(
         if name in session.checked.inline:
             say(f"{name}: inline, expanded where it is read")
             continue
-        spread = session.context.metrics.spread
+        ran = session.context.metrics.done
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))
-        say(f"{name}: {amount(count, 'tuples')}{came} ({seconds:.3f} s, {session.done_by(spread)})")
+        say(f"{name}: {amount(count, 'tuples')}{came} ({seconds:.3f} s, {session.done_by(ran)})")
 
 
 def _came(relation: Relation, before: Relation | None) -> str:

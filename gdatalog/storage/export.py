@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from gdatalog.distribution import install
 from gdatalog.errors import DeviceError
 from gdatalog.storage import pa
 from gdatalog.storage.table import DTYPES, Array, Column, Table, TextColumn, TextSet
@@ -126,7 +127,7 @@ def to_dask(table: Table) -> Any:
     except ImportError as error:
         raise DeviceError(
             "to_dask() needs Dask, which cannot be imported",
-            hint='pip install "gdatalog[cluster]"; df() needs none',
+            hint=f"{install('cluster')}; df() needs none",
         ) from error
     frame = to_pandas(table, given=True)
     parts = max(1, -(-table.length // PARTITION))

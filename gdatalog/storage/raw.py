@@ -16,7 +16,7 @@ from gdatalog.cancellation import LATE, OBJECT, cancellable, current_watch
 from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
-from gdatalog.storage.table import Table, fetched, lies_on_device
+from gdatalog.storage.table import Table, fetched, from_cudf, lies_on_device
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +68,18 @@ def at_hand(data: Any) -> int:
         return len(data)
     except TypeError:  # a generator or stream
         return 0
+
+
+def bytes_on_device(data: Any) -> int:
+    """The bytes of the columns of data that lie on a GPU."""
+    if isinstance(data, Mapping):
+        return sum(map(bytes_on_device, data.values()))
+    if not lies_on_device(data):
+        return 0
+    if from_cudf(data) and hasattr(data, "memory_usage"):
+        usage = data.memory_usage(index=False)
+        return int(usage.sum() if hasattr(usage, "sum") else usage)
+    return int(getattr(data, "nbytes", 0))
 
 
 def raw_of_table(table: Table) -> Raw:

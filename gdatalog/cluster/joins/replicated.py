@@ -68,8 +68,10 @@ class CellScheduler(ABC):
         self.plan, self.join = run.plan, run.plan.joins[number]
         self.name = self.plan.relation
         self.symbols = texts_for(self.pool, [self.plan], run.scope)
-        device = self.pool.connection.device if isinstance(self.symbols, FewTexts) else "cpu"
-        context = CallContext.of(run.context, memory, device=device)
+        cost = sum(join.cost for join in self.plan.joins)
+        device = self.pool.connection.device_for(cost, run.context.tuning)
+        self.device = device if isinstance(self.symbols, FewTexts) else "cpu"
+        context = CallContext.of(run.context, memory, device=self.device)
         if context.knobs.strategy == "auto" and self._compiles():
             context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
         known = len(run.scope.symbols)
@@ -154,7 +156,8 @@ class MorselScheduler(CellScheduler):
         super().__init__(run, number, mode, limit, run.context.memory)
         tries = run.tries(self.join)
         self.tries = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
-        gpus = self.pool.connection.gpus and run.context.device.refuses(self.plan) is None
+        gpus = self.device != "cpu" and self.pool.connection.gpus
+        gpus = gpus and run.context.device.refuses(self.plan) is None
         self.slots = self.pool.slots
         self.cutting = Morsels(self.join, tries, run.scope, self.slots, gpus)
         self.total = self.cutting.total

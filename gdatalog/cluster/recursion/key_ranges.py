@@ -25,12 +25,13 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.metrics import Way
-from gdatalog.engine.operators.partitioned import Key, PartitionedStratum
+from gdatalog.engine.operators.partitioned import OFTEN, Key, PartitionedStratum
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
@@ -306,7 +307,7 @@ class KeyRangeFixpoint:
         placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         table: Any = texts_for(self.pool, splits.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
-        memory, device = memory_of(self.pool, context), device_for(self.pool, splits.later)
+        memory, device = memory_of(self.pool, context), self._device()
         there = CallContext.of(context, memory, device=device)
         task = KeyRangeTask(
             splits.stratum, tuple(splits.keys), own, tuple(splits.later), self.counts, there
@@ -346,6 +347,10 @@ class KeyRangeFixpoint:
                 work.at(done)
         limits.charge("blocks", 0)
         return found
+
+    def _device(self) -> str:
+        splits = self.splits
+        return device_for(self.pool, splits.later, splits.read_rows, splits.context.tuning)
 
     def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the
@@ -413,6 +418,9 @@ def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
     return min(pool.connection.budget * threads, context.memory)
 
 
-def device_for(pool: Pool, plans: Sequence[RulePlan]) -> str:
-    """The device for a fixpoint's values: the CPU if rules read texts."""
-    return "cpu" if any(map(reads_texts, plans)) else pool.connection.device
+def device_for(pool: Pool, plans: Sequence[RulePlan], rows: int, tuning: Tuning) -> str:
+    """The device for a fixpoint's values, whose rules read this many rows: the CPU if they read
+    texts."""
+    if any(map(reads_texts, plans)):
+        return "cpu"
+    return pool.connection.device_for(OFTEN * rows, tuning)

@@ -21,16 +21,18 @@ from weakref import finalize
 
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers import gpus
+from gdatalog.distribution import VERSION, install
 from gdatalog.engine import plainly_none
 from gdatalog.engine.session import cores
 from gdatalog.errors import DeviceError, Error, UsageError, meant
+from gdatalog.plan.tuning import Tuning
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 
 PORT = 8786  # the default port of Dask schedulers
 ANSWER_TIME = 10.0  # seconds to wait for an answer
 LONGEST_GREETING = 1 << 20
-CURE = 'pip install "gdatalog[cluster]"'
+CURE = install("cluster")
 _SCHEMES = ("tcp", "tls", "ucx", "ws", "wss", "inproc")
 _FORMS = 'a Dask client, a scheduler\'s address such as "tcp://host:8786", or "local"'
 _ADDRESS = re.compile(r"(?:(\w+)://)?(\[[^]]+\]|[^:/\[\]]+)(?::(\d+))?(/.*)?")
@@ -222,6 +224,10 @@ class Connection:
         """Whether each worker should have a GPU; only opening one tells for sure."""
         return self.device != "cpu" and all(worker.gpu for worker in self.workers)
 
+    def device_for(self, rows: float, tuning: Tuning) -> str:
+        """The workers' device for work that looks at so many rows; with "auto", the CPU for few."""
+        return "cpu" if self.device == "auto" and rows < tuning.gpu_from else self.device
+
     def again(self) -> None:
         """Looks at the workers again."""
         if self.client.status != "running":
@@ -313,7 +319,6 @@ def _close(own: list[Any]) -> None:
 # Looking at workers.
 
 
-VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this module
 IN_TIME = 30.0  # seconds for the first worker to start: those of a queue may all start late
 USED = 0.6  # share of a worker's memory at which Dask starts to spill
 # A checksum of the package's files; line ends may differ.
@@ -434,14 +439,14 @@ def problem_of(found: Any) -> tuple[str, str] | None:
         told = "gdatalog is not installed there"
         if not missing:
             told = f"gdatalog cannot be imported there: {type(found).__name__}: {found}"
-        return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
+        return told, f"install gdatalog {VERSION} in the Python that it runs in; {CURE}"
     python, version, _, files, *_ = found
     if ".".join(python.split(".")[:2]) != _PYTHON:
         told = f"its Python is {python}, and here it is {sys.version.split()[0]}"
         return told, f"start it with a Python {_PYTHON}"
     if version != VERSION:
         told = f"its gdatalog is {version}, and here it is {VERSION}"
-        return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
+        return told, f"install gdatalog {VERSION} in the Python that it runs in; {CURE}"
     if files != sources():
         told = f"its gdatalog is {version} as here, but its files differ"
         return told, "install the same files there, and restart it"

@@ -53,7 +53,8 @@ class OnCodes:
 
 def encoding(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     """The stratum over codes, the same for planning and running."""
-    if OnCodes not in inputs.made:
-        inputs.made[OnCodes] = encode(stratum, inputs)
-    found: Encoded | None = inputs.made[OnCodes]
+    key = OnCodes, inputs.context.device.name
+    if key not in inputs.made:
+        inputs.made[key] = encode(stratum, inputs)
+    found: Encoded | None = inputs.made[key]
     return found

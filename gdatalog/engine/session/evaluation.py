@@ -316,6 +316,8 @@ class Evaluation:
         here = self.context.device is CPU
         if found is None or not here or any(map(lies_away, found.relations.values())):
             return None
+        if not all(held.store.on_host for held in found.relations.values() if held.types):
+            return None  # a GPU derived them
         news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
         if news is None:
             return None

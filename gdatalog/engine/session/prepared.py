@@ -71,7 +71,9 @@ class Plans:
         """`orders`: cached variable orders of the database."""
         self.orders = orders or Orders()
         # By ids of rules and strata. The values hold these objects, so that no other gets the id.
-        self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[PreparedPlan]]] = {}
+        self._found: dict[
+            tuple[int, bool, int | None, str], tuple[CheckedRule, list[PreparedPlan]]
+        ] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, SplitStratum | None]] = {}
         self._delta_plans: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         self._facts: Recent[tuple[Stratum, Held]] = Recent(MOST_FACTS)  # of strata
@@ -114,13 +116,14 @@ class Plans:
         make: Callable[[RelationOf, list[Looked]], RulePlan],
         values: Mapping[str, Value],
         scans: int | None = None,
+        device: str = "cpu",
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` looks up relations.
 
-        `scans`: the plan scans relations of at least this many rows. Parameters with other values
-        share a plan if their selectivity is similar.
+        `scans`: the plan scans relations of at least this many rows. `device`: it is for this one.
+        Parameters with other values share a plan if their selectivity is similar.
         """
-        _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
+        _, plans = self._found.setdefault((id(rule), first, scans, device), (rule, []))
         plans[:] = [known for known in plans if _same(known[1], relation)]
         for plan, _, before in plans:
             if all(_alike(each, relation, values) for each in before):

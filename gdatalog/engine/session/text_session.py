@@ -362,12 +362,13 @@ class Session:
         finally:
             ahead.stop()
 
-    def done_by(self, before: int) -> str:
-        """Who ran the rules since the metrics counted `before` rules on a cluster: the device, or
-        the cluster's workers."""
+    def done_by(self, before: tuple[int, int]) -> str:
+        """Who ran the rules since the metrics were at `before`: the devices, or the cluster's
+        workers."""
         metrics = self.context.metrics
-        if metrics.spread == before:
-            return self.context.device.name
+        if metrics.spread == before[0]:
+            used = {*metrics.devices[before[1] :]} or {self.context.device.name}
+            return " and ".join(sorted(used))
         return f"cluster, {metrics.workers:,} worker{'s' * (metrics.workers != 1)}"
 
     def whole_asks(self) -> set[str]:

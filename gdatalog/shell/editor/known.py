@@ -56,7 +56,7 @@ def place_of(db: Database) -> str:
 
 def look(db: Database) -> tuple[KnownNames, Status]:
     """Takes a snapshot of a database, without evaluating anything."""
-    from gdatalog.engine.devices import ASKED, NO_GPU
+    from gdatalog.engine.devices import PLAIN
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell import memory_used
     from gdatalog.shell.commands import COMMANDS
@@ -86,7 +86,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
         )
         status = Status(
             place_of(db),
-            "" if workspace.why in (ASKED, NO_GPU) else workspace.why,
+            "" if workspace.why in PLAIN else workspace.why,
             len({*schemas, *broken}),
             len(broken),
             sum(relation.at_most for name, relation in held.items() if name in schemas),

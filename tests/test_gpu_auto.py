@@ -1,0 +1,320 @@
+"""`device="auto"`: large work and what lies on the GPU run there, the rest on the CPU."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import gdatalog as gd
+from gdatalog.engine import placing
+from gdatalog.engine.device import CPU
+from gdatalog.engine.devices import LATER, OPENED, LaterGpu, OpenDevice
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.progress import format_bytes
+from gdatalog.storage import row_store, statistics
+from tests import test_engine_oracle as oracle
+from tests.corners import CORNERS, Example
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, recursive_programs, relational_programs
+from tests.examples import EXAMPLES
+from tests.oracle_values import canonical
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+EDGES = [(a, b) for a in range(12) for b in range(12) if a != b and (a + b) % 3]
+COUNT = "n(count()) <- E(x, y), E(y, z), E(x, z), x < y < z."
+CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+
+
+def auto(opened: list[Gpu], **thresholds: float) -> gd.Database:
+    """A database of a machine with a GPU; `opened` gets it once it is opened."""
+
+    def opening() -> OpenDevice:
+        gpu = Gpu(HostDriver())
+        opened.append(gpu)
+        return OpenDevice(gpu, "for a test", gpu.driver.use)
+
+    db = gd.connect(device="cpu")
+    db.workspace.later = later = LaterGpu(opening, db._lock.enter)
+    db._lock._use = later.use
+    db.workspace.tune(**thresholds)
+    return db
+
+
+@pytest.fixture
+def opened() -> list[Gpu]:
+    return []
+
+
+@pytest.fixture
+def connect(opened: list[Gpu]) -> Iterator[Callable[..., gd.Database]]:
+    made: list[gd.Database] = []
+
+    def connecting(**thresholds: float) -> gd.Database:
+        made.append(auto(opened, **thresholds))
+        made[-1]["E"] = EDGES
+        return made[-1]
+
+    yield connecting
+    for db in made:
+        db.close()
+
+
+def why_of(text: str) -> list[str]:
+    """The lines of an explanation that say where something runs."""
+    return [line.lstrip("│ ") for line in text.splitlines() if line.lstrip("│ ").startswith("on ")]
+
+
+def chosen(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of the device."""
+    return [message for message in caplog.messages if message.startswith("device: ")]
+
+
+def triangles() -> int:
+    edges = set(EDGES)
+    return sum((y, z) in edges and x < y < z for x, y in edges for w, z in edges if w == x)
+
+
+def test_small_work_opens_no_gpu(connect: Any, opened: list[Gpu]) -> None:
+    db = connect()
+    assert db.query(COUNT).fetchall() == [(triangles(),)]
+    assert len(db.query(CLOSURE + " ?- p(x, y).")) == 144
+    explained = db.explain(COUNT)
+    first, where = why_of(str(explained))
+    assert first.startswith("on cpu, strategy auto")
+    assert where.startswith("on the CPU: about ") and where.endswith(" rows to look at")
+    (stratum,) = explained.tree.find("stratum")
+    assert dict(stratum.facts)["device"] == "cpu"
+    assert f"on the CPU: {dict(stratum.facts)['why']}" == where
+    assert " s on cpu, " in str(db.profile(COUNT))
+    assert opened == []
+    assert (db.device, db.workspace.why) == ("cpu", LATER)
+    assert repr(db) == "<gdatalog.Database on cpu: E>"
+
+
+def test_a_large_rule_runs_on_the_gpu(
+    connect: Any, opened: list[Gpu], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="gdatalog")
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    assert db.query(COUNT).fetchall() == [(triangles(),)]
+    assert db.query(COUNT).fetchall() == [(triangles(),)]
+    (gpu,) = opened
+    assert len(gpu.walks._kernels) == 1
+    assert (db.device, db.workspace.why) == ("cpu and cuda:0", OPENED)
+    assert chosen(caplog) == [f"device: cpu and cuda:0 ({OPENED})"]
+    first, where = why_of(str(db.explain(COUNT)))
+    assert first.startswith(f"on cuda:0 ({OPENED}), strategy lftj")
+    assert where.startswith("on cuda:0: about ") and where.endswith(" rows to look at")
+    profile = str(db.profile(COUNT))
+    assert " s on cuda:0, " in profile and where in profile
+    # What is small stays on the CPU, and a limit asks for a part only.
+    assert " s on cpu, " in str(db.profile("s(x) <- E(x, 3)."))
+    assert why_of(str(db.explain("s(x) <- E(x, 3).")))[1] == "on the CPU: about 7 rows to look at"
+    launches = gpu.walks._kernels.copy()
+    assert len(db.query("t(x, y, z) <- E(x, y), E(y, z), E(x, z).", limit=3)) == 3
+    assert gpu.walks._kernels == launches
+
+
+def test_an_explanation_opens_the_gpu_if_the_plan_needs_it(connect: Any, opened: list[Gpu]) -> None:
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    assert str(db.explain(COUNT)).startswith(f"on cuda:0 ({OPENED})")
+    assert len(opened) == 1 and db.device == "cpu and cuda:0"
+
+
+def test_a_gpu_that_cannot_be_used_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="gdatalog")
+    tries: list[int] = []
+
+    def opening() -> OpenDevice:
+        tries.append(1)
+        return OpenDevice(CPU, "the GPU is not used: CuPy: not installed")
+
+    with gd.connect(device="cpu") as db:
+        db.workspace.later = LaterGpu(opening)
+        db.workspace.tune(gpu_from=100.0)
+        db.workspace.force(strategy="lftj")
+        db["E"] = EDGES
+        for _ in range(2):
+            assert db.query(COUNT).fetchall() == [(triangles(),)]
+        where = why_of(str(db.explain(COUNT)))[1]
+        assert where == "on the CPU: the GPU is not used: CuPy: not installed"
+        assert db.device == "cpu" and db.workspace.why == where.removeprefix("on the CPU: ")
+    assert tries == [1]
+    assert chosen(caplog) == ["device: cpu (the GPU is not used: CuPy: not installed)"]
+
+
+def test_a_partitioned_fixpoint_runs_on_the_gpu(connect: Any, opened: list[Gpu]) -> None:
+    db = connect(gpu_from=1000.0, partitioned_from=0)
+    assert len(db.query(CLOSURE + " ?- p(x, y).")) == 144
+    (gpu,) = opened
+    assert gpu.walks._kernels
+    text = str(db.explain(CLOSURE))
+    assert why_of(text)[1] == "on cuda:0: about 180,000 rows to look at"
+    assert "a fixpoint for each x of p" in text
+    # Rounds whose values are not apart stay on the CPU.
+    text = "q(x, y) <- E(x, y). q(x, z) <- q(x, y), q(z, y), x != z."
+    where = why_of(str(db.explain(text)))[1]
+    assert where == "on the CPU: its recursion is not partitioned by a value"
+    text += " ?- q(x, y)."
+    on_cpu = gd.query(text, {"E": EDGES}, device="cpu")
+    assert {*db.query(text).fetchall()} == {*on_cpu.fetchall()}
+
+
+def test_data_on_the_gpu_stays_there_if_it_is_much(connect: Any, opened: list[Gpu]) -> None:
+    xp = HostDriver().xp
+    columns = {
+        "a": xp.asarray([a for a, _ in EDGES]),
+        "b": xp.asarray([b for _, b in EDGES]),
+    }
+    text = "f(y, x) <- D(x, y), x < 6."
+    expected = {(y, x) for x, y in EDGES if x < 6}
+    few, many = connect(), connect(gpu_bytes=64)
+    few["D"] = columns
+    assert few.workspace.stored["D"].store.on_host
+    assert {*few.query(text).fetchall()} == expected
+    assert opened == []
+    many["D"] = columns
+    assert not many.workspace.stored["D"].store.on_host and len(opened) == 1
+    where = why_of(str(many.explain(text)))[1]
+    size = many.workspace.stored["D"].nbytes
+    assert where == f"on cuda:0: {format_bytes(size)} of what it reads lie there"
+    found = many.query(text)
+    assert {*found.fetchall()} == expected
+    # Its own rows and those that a rule derives.
+    many.run("D(x, x) <- E(x, _).")
+    assert {*many["D"].fetchall()} == {*EDGES, *((x, x) for x in range(12))}
+    # More rows on the host than there: these are copied.
+    many["Long"] = [(x, y, x + y) for x in range(60) for y in range(60)]
+    text = "g(x, z) <- Long(x, y, z), D(x, y), x < y."
+    assert why_of(str(many.explain(text)))[1].startswith("on the CPU: about ")
+    edges = {*EDGES, *((x, x) for x in range(12))}
+    assert {*many.query(text).fetchall()} == {(x, x + y) for x, y in edges if x < y}
+
+
+def test_rules_of_one_relation_run_where_each_pays(connect: Any, opened: list[Gpu]) -> None:
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    text = (
+        "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z. t(x, x, 0) <- E(x, 3), x < 9. "
+        "few(x) <- t(x, x, 0). n(count()) <- t(_, _, _)."
+    )
+    explained = db.explain(text)
+    told = str(explained)
+    assert told.startswith(f"on cpu and cuda:0 ({OPENED})")
+    assert told.count("run on the CPU: about ") == 1
+    rules = explained.tree.find("rule")
+    assert [dict(rule.facts)["device"] for rule in rules[:2]] == ["cuda:0", "cpu"]
+    profile = db.profile(text)
+    assert " s on cpu and cuda:0, " in str(profile)
+    own = {dict(rule.facts)["device"] for rule in profile.tree.find("rule")}
+    assert own == {"cpu", "cuda:0"}
+    loops = {(x, x, 0) for x, y in EDGES if y == 3 and x < 9}
+    assert {*db.query(text + " ?- t(x, y, z), x = y.").fetchall()} == loops
+    assert db.query(text + " ?- n(c).").fetchall() == [(triangles() + len(loops),)]
+    assert {*db.query(text + " ?- few(x).").fetchall()} == {(x,) for x, _, _ in loops}
+    assert len(opened) == 1
+
+
+def test_a_view_of_the_gpu_follows_new_rows(connect: Any, opened: list[Gpu]) -> None:
+    db = connect(gpu_from=100.0)
+    db.workspace.force(strategy="lftj")
+    db.run("t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z. s(x, y) <- t(x, y, _).")
+    assert len(db["t"]) == triangles() and len(opened) == 1
+    db.insert("E", [(0, 50), (1, 50), (0, 51), (50, 51)])
+    both = {*db["t"].fetchall()}
+    assert len(both) == triangles() + 1 + ((0, 1) in set(EDGES))
+    assert (0, 50, 51) in both and (0, 50) in {*db["s"].fetchall()}
+
+
+class Workers:
+    """A cluster that nobody asks."""
+
+    def close(self) -> None:
+        pass
+
+
+def test_workers_of_a_cluster_have_the_gpus(connect: Any, opened: list[Gpu]) -> None:
+    db = connect(gpu_from=100.0)
+    assert db.workspace.auto is not None
+    db.workspace.move_to(Workers(), {})  # type: ignore[arg-type]
+    assert db.workspace.auto is None
+    assert (db.device, db.workspace.why) == ("cpu", "GPUs are for the workers")
+    db.workspace.move_to(None, {})
+    assert db.workspace.auto is not None and db.workspace.why == LATER
+
+
+# ------------------------------------------------------------------------------- the same answers
+
+
+def mixed(
+    text: str, data: oracle.Data, defined: set[str], least: float, most: float
+) -> oracle.Relations:
+    """What is expected to look at `least` rows runs on the GPU, and what reads more than `most`
+    bytes that lie there; the rest brings them, however few they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placing, "_loops", lambda plan, context: placing._cost(plan))
+        patch.setattr(statistics, "FETCHED", 0)
+        patch.setattr(row_store, "FEW", 0)
+        with auto([], gpu_from=least, gpu_bytes=most) as db:
+            return oracle.answers(db, text, data, defined)
+
+
+def drawn_in(
+    text: str, data: oracle.Data, defined: set[str], _: Any, *, least: float, most: float
+) -> oracle.Relations:
+    return mixed(text, data, defined, least, most)
+
+
+def run_example(example: Example, least: float, most: float) -> None:
+    if example.fails:
+        with pytest.raises(gd.EvaluationError):
+            mixed(example.program, example.data, oracle._heads(example), least, most)
+        return
+    found = mixed(example.program, example.data, set(example.expected), least, most)
+    assert {name: canonical(rows) for name, rows in found.items()} == {
+        name: canonical(rows) for name, rows in example.expected.items()
+    }
+
+
+MOST = 1e9  # bytes, which nothing has
+
+
+@pytest.mark.parametrize("example", (CORNERS + EXAMPLES)[::25], ids=str)
+def test_some_examples(example: Example) -> None:
+    run_example(example, 3.0, MOST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("least", "most"), [(0.0, MOST), (2.5, MOST), (6.0, MOST), (2.5, 1.0)])
+@pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
+def test_examples(example: Example, least: float, most: float) -> None:
+    run_example(example, least, most)
+
+
+@pytest.mark.slow
+@oracle.share(5)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    for least, most in ((3.0, MOST), (30.0, MOST), (30.0, 1.0)):
+        oracle.agrees_in(partial(drawn_in, least=least, most=most), drawn)
+
+
+@pytest.mark.slow
+@oracle.share(5)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    for least, most in ((3.0, MOST), (5_000.0, MOST), (5_000.0, 1.0)):
+        oracle.agrees_in(partial(drawn_in, least=least, most=most), drawn)
