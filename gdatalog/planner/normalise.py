@@ -319,12 +319,13 @@ def _fails_on(expr: Apply) -> bool:
     kind = expr.args[0].type
     if expr.function in ("to_int", "to_number", "to_float"):
         return kind == "symbol"
-    if expr.function in ("/", "%"):
-        divisor = expr.args[1]
-        return not (isinstance(divisor, Constant) and divisor.value != 0)
+    known = expr.args[-1].value if isinstance(expr.args[-1], Constant) else None
+    if expr.function == "%":
+        return known in (None, 0)
+    if expr.function == "/":
+        return known in (None, 0, -1)  # the least int divided by -1 is outside 64 bits
     if expr.function == "^":
-        power = expr.args[1]
-        return not (isinstance(power, Constant) and int(power.value) >= 0)
+        return known not in (0, 1)
     return True
 
 

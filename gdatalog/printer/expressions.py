@@ -94,6 +94,7 @@ _HELPED = {
     "day": "day_of",
     "bshru": "shift_right_unsigned",
 }
+_PARTIAL = {"/": ("divide", "quotient_fails"), "^": ("power", "power_fails")}
 _REAL = {"%": "fmod", "^": "power"} | {
     name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
 }  # of NumPy
@@ -259,14 +260,16 @@ class ExpressionPrinter:
             return _ValueText(f"-{operands[0]}", atom=False)
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
-        if name in ("/", "%"):
+        if name == "%":
             divisor = self._named(args[1])
             self._check(f"{divisor} == 0")
-            return self._call("divide" if name == "/" else "remainder", (args[0].text, divisor))
-        if name == "^":
-            base, exponent = self._named(args[0]), self._named(args[1])
-            self._check(f"{exponent} < 0 and {base} == 0")
-            return self._call("power", (base, exponent))
+            return self._call("remainder", (args[0].text, divisor))
+        if name in _PARTIAL:
+            function, fails = _PARTIAL[name]
+            both = self._named(args[0]), self._named(args[1])
+            if self._fail is not None:
+                self._check(self._call(fails, both).text)
+            return self._call(function, both)
         if name in _HELPED:
             return self._call(_HELPED[name], [arg.text for arg in args])
         return _ValueText(_INT[name].format(*operands), atom=False)
