@@ -201,6 +201,64 @@ FUNCTIONS = [
         {"S": (("symbol",), [("a",), ("x",)])},
     ),
     Example(
+        "a brace that is no repetition makes a pattern none",
+        r"""
+        a(x) <- S(x), match("fo{x}b.*", x).
+        b(x) <- S(x), !match("fo{x}b.*", x).
+        c(x) <- S(x), !match("{", x).
+        d(x) <- S(x), match("fo\\{x}b{1}z{0,2}[{]{,1}", x).
+        e(x) <- S(x), !match("[{}]{1,}", x).
+        """,
+        {
+            "a": set(),
+            "b": set(),
+            "c": set(),
+            "d": {("fo{x}bz",), ("fo{x}bzz{",)},
+            "e": {("fo{x}bz",), ("fo{x}bzz{",), ("a",)},
+        },
+        {"S": (("symbol",), [("a",), ("fo{x}bz",), ("fo{x}bzz{",), ("{",)])},
+    ),
+    Example(
+        "an invalid pattern in a column, below negations and as a value",
+        """
+        a(p, x) <- P(p), S(x), match(p, x).
+        b(p, x) <- P(p), S(x), !match(p, x).
+        c(x) <- S(x), !(P(p), match(p, x)).
+        d(x) <- S(x), !(P(p), p != "[", match(p, x)).
+        e(x) <- S(x), !(S(y), y != x, !match("[", y)).
+        f(x, y) <- S(x), y = match("[", x).
+        g(p, x) <- P(p), S(x), match(p, x) = false.
+        h(p, x) <- P(p), S(x), !(match(p, x) = true).
+        i(p, x) <- P(p), S(x), (match(p, x) lor true) = true.
+        j(p) <- P(p), !(S(x), match(p, x) != true).
+        k(p) <- P(p), !(S(x), x = "b", match(p, x) != true).
+        l(p, x) <- P(p), S(x), !(match(p, x) ; x = "a").
+        m(match(p, x)) <- P(p), S(x).
+        n(p, c) <- P(p), c = count : { S(x), !match(p, x) }.
+        o(x) <- S(x), P(p), !!match(p, x).
+        q(x) <- S(x), !contains("[", x), !starts_with(x, "[").
+        """,
+        {
+            "a": {("a|x", "a"), ("a|x", "x")},
+            "b": set(),
+            "c": set(),
+            "d": set(),
+            "e": set(),
+            "f": set(),
+            "g": set(),
+            "h": set(),
+            "i": {("a|x", "a"), ("a|x", "x")},
+            "j": {("a|x",)},
+            "k": {("a|x",), ("[",)},
+            "l": set(),
+            "m": {(True,)},
+            "n": {("a|x", 0), ("[", 0)},
+            "o": {("a",), ("x",)},
+            "q": {("a",), ("x",)},
+        },
+        {"S": (("symbol",), [("a",), ("x",)]), "P": (("symbol",), [("[",), ("a|x",)])},
+    ),
+    Example(
         "timestamps compare by time",
         """
         a(x) <- T(x), x < @1970-01-02T12:00:00.

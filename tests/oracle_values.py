@@ -215,6 +215,9 @@ def substring(text, start, length):
 def matches(pattern, text):
     for name, members in (("digit", "0-9"), ("alpha", "a-zA-Z"), ("alnum", "a-zA-Z0-9")):
         pattern = pattern.replace(f"[:{name}:]", members)
+    without = re.sub(r"\\.|\[[^]]*\]|\{\d+(,\d*)?\}|\{,\d*\}", "", pattern)
+    if "{" in without:
+        raise Void
     try:
         return re.fullmatch(pattern, text) is not None
     except re.error:

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
-from gdatalog.cpu_ops.texts import on_texts
+from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.printer import fill
@@ -316,7 +316,7 @@ class ExpressionPrinter:
             return _ValueText(self.rank(self._print(expr.args[0]).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
-        if name == "match" and not _is_fixed(expr.args[0]):
+        if expr.function in MATCHING and not _is_fixed(expr.args[0]):
             raise Unprintable("match() with a pattern that is not the same for all rows")
         varying = {arg for arg in expr.args if not _is_fixed(arg)}
         if len(varying) > 1:
