@@ -221,10 +221,7 @@ class ExpressionPrinter:
         return len(self.constants) - 1
 
     def _compare(self, op: str, left: _ValueText, right: _ValueText, of: Expr) -> _ValueText:
-        if of.type == "float" and "float" in (left.form, right.form):
-            left, right = self._float(left), self._float(right)
-        else:
-            left, right = self._key(left), self._key(right)
+        left, right = self._key(left), self._key(right)
         if of.type == "symbol" and op in ORDER:
             left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
