@@ -15,6 +15,15 @@ from gdatalog.records import dataclass
 
 TypeName = Literal["int", "float", "symbol", "bool", "timestamp"]
 TYPE_NAMES: tuple[TypeName, ...] = ("int", "float", "symbol", "bool", "timestamp")
+# The types by the names that other languages have for them; a `.type` of such a name wins.
+TYPE_SYNONYMS: dict[str, TypeName] = {
+    **dict.fromkeys(("string", "String", "str", "text", "varchar"), "symbol"),
+    **dict.fromkeys(("integer", "long", "bigint", "uint", "i32", "i64", "u32", "u64"), "int"),
+    **dict.fromkeys((f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "int"),
+    **dict.fromkeys(("double", "real", "float32", "float64", "f32", "f64"), "float"),
+    "boolean": "bool",
+    "datetime": "timestamp",
+}
 Value = int | float | str | bool
 
 

@@ -346,5 +346,36 @@ EXAMPLES = [
         {"a": {(0, 3)}, "b": {(1, 2, 3), (2, 3, 3), (3, 1, 1)}},
         EDGES,
     ),
+    Example(
+        "relations that need a row of themselves first are empty",
+        """
+        path(x, z) <- E(x, y), path(y, z).
+        ends(z) <- path(_, z).
+        some(x, z) <- E(x, _), ends(z).
+        none(x, y) <- E(x, y), !path(x, _), !ends(y).
+        even(x) <- odd(x).
+        odd(x) <- even(x).
+        odd(x) <- even(x), path(x, _).
+        best(max(x)) <- even(x).
+        per(x, count()) <- path(x, _).
+        all(count()) <- path(_, _).
+        sums(n) <- E(_, _), n = count : { even(_) }.
+        found() <- even(_).
+        """,
+        {
+            "path": set(),
+            "ends": set(),
+            "some": set(),
+            "none": {("a", "b")},
+            "even": set(),
+            "odd": set(),
+            "best": set(),
+            "per": set(),
+            "all": {(0,)},
+            "sums": {(0,)},
+            "found": set(),
+        },
+        {"E": (("symbol", "symbol"), [("a", "b")])},
+    ),
     *FUNCTIONS,
 ]

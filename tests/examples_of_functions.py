@@ -8,6 +8,12 @@ from tests.oracle_values import Ts
 DAY = 86_400_000_000_000
 NUMBERS = {"N": (("int",), [(-7,), (-1,), (0,), (2,), (7,)])}
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+WIDE = {
+    "E": (("int", "int"), [(10, 400), (-2, 3), (3, 2)]),
+    "F": (("int",), [(2,)]),
+    "G": (("int", "int"), [(LEAST, -1), (LEAST, 2)]),
+    "H": (("int", "int"), [((1 << 31) - 1, -(1 << 31))]),  # stored in 32 bits
+}
 
 
 def calls(*pairs: tuple[str, object], types: str = "") -> Example:
@@ -38,7 +44,19 @@ FUNCTIONS = [
         ("7 - 2 - 1", 4),
         (f"{GREATEST} + 1", LEAST),
         ("-(0 - 9223372036854775807 - 1)", LEAST),
-        ("(0 - 9223372036854775807 - 1) / -1", LEAST),
+        ("abs(0 - 9223372036854775807 - 1)", LEAST),
+        (f"{GREATEST} * 3", GREATEST - 2),
+        (f"0 - {GREATEST} - 2", GREATEST),
+        (f"{GREATEST} / -1", -GREATEST),
+        ("2^62", 1 << 62),
+        ("(-2)^63", LEAST),
+        ("(-2097152)^3", LEAST),
+        ("3037000499^2", 9223372030926249001),
+        ("(-1)^9223372036854775807", -1),
+        ("10^-400", 0),
+        ("0^0", 1),
+        (f"({LEAST})^1", LEAST),
+        (f"({LEAST})^-1", 0),
         ("(0 - 9223372036854775807 - 1) % -1", 0),
         ("abs(-3)", 3),
         ("1 bshl 65", 2),
@@ -115,6 +133,15 @@ FUNCTIONS = [
             "1 / 0",
             "1 % 0",
             "0 ^ -1",
+            "2^63",
+            "10^400",
+            "3037000500^2",
+            "2097152^3",
+            "(-2)^64",
+            "(-2)^65",
+            "(-2097153)^3",
+            f"({LEAST}) / -1",
+            f"({LEAST})^2",
             "1.0 / 0.0",
             "sqrt(-1.0)",
             "log(-1.0)",
@@ -123,6 +150,45 @@ FUNCTIONS = [
             'to_number("x")',
             'to_float("x")',
         )
+    ),
+    *(
+        Example(f"fails: {rules}", rules, {}, WIDE, fails=True)
+        for rules in (
+            "r(x ^ y) <- E(x, y).",
+            "r(x) <- E(x, y), x ^ y > 3.",
+            "r(x) <- E(x, y), !(x ^ y > 3).",
+            "r(x) <- E(x, y), !E(_, x ^ y).",
+            "r(x) <- E(x, y), E(x ^ y, _).",
+            "r(sum(x ^ y)) <- E(x, y).",
+            "r(n) <- n = max x ^ y : {E(x, y)}.",
+            "r(x) <- F(x).  r(x ^ 2) <- r(x).",
+            "r(x / y) <- G(x, y).",
+            "r(x) <- G(x, y), x / y < 0.",
+            "r(x / -1) <- G(x, _).",
+        )
+    ),
+    Example(
+        "powers and quotients beyond 64 bits are computed only where the tests pass",
+        """
+        p(x, z) <- E(x, y), z = x ^ y, y < 30.
+        q(x) <- E(x, y), !(y < 30, x ^ y > 3).
+        s(n) <- n = sum x ^ y : {E(x, y), y < 30}.
+        r(x) <- F(x).
+        r(x ^ 2) <- r(x), x < 100000.
+        d(z) <- G(x, y), y != -1, z = x / y.
+        w(x + x, -y, abs(x), x * 3) <- G(x, y).
+        h(x + 1, x * x * x, -y, abs(y), y - 1) <- H(x, y).
+        """,
+        {
+            "p": {(-2, -8), (3, 9)},
+            "q": {(-2,), (10,)},
+            "s": {(1,)},
+            "r": {(2,), (4,), (16,), (256,), (65536,), (1 << 32,)},
+            "d": {(LEAST // 2,)},
+            "w": {(0, 1, LEAST, LEAST), (0, -2, LEAST, LEAST)},
+            "h": {(1 << 31, 4611686024869838847, 1 << 31, 1 << 31, -(1 << 31) - 1)},
+        },
+        WIDE,
     ),
     Example(
         "a pattern that is none neither matches nor not-matches",
@@ -133,6 +199,64 @@ FUNCTIONS = [
         """,
         {"a": set(), "b": set(), "c": {("x",)}},
         {"S": (("symbol",), [("a",), ("x",)])},
+    ),
+    Example(
+        "a brace that is no repetition makes a pattern none",
+        r"""
+        a(x) <- S(x), match("fo{x}b.*", x).
+        b(x) <- S(x), !match("fo{x}b.*", x).
+        c(x) <- S(x), !match("{", x).
+        d(x) <- S(x), match("fo\\{x}b{1}z{0,2}[{]{,1}", x).
+        e(x) <- S(x), !match("[{}]{1,}", x).
+        """,
+        {
+            "a": set(),
+            "b": set(),
+            "c": set(),
+            "d": {("fo{x}bz",), ("fo{x}bzz{",)},
+            "e": {("fo{x}bz",), ("fo{x}bzz{",), ("a",)},
+        },
+        {"S": (("symbol",), [("a",), ("fo{x}bz",), ("fo{x}bzz{",), ("{",)])},
+    ),
+    Example(
+        "an invalid pattern in a column, below negations and as a value",
+        """
+        a(p, x) <- P(p), S(x), match(p, x).
+        b(p, x) <- P(p), S(x), !match(p, x).
+        c(x) <- S(x), !(P(p), match(p, x)).
+        d(x) <- S(x), !(P(p), p != "[", match(p, x)).
+        e(x) <- S(x), !(S(y), y != x, !match("[", y)).
+        f(x, y) <- S(x), y = match("[", x).
+        g(p, x) <- P(p), S(x), match(p, x) = false.
+        h(p, x) <- P(p), S(x), !(match(p, x) = true).
+        i(p, x) <- P(p), S(x), (match(p, x) lor true) = true.
+        j(p) <- P(p), !(S(x), match(p, x) != true).
+        k(p) <- P(p), !(S(x), x = "b", match(p, x) != true).
+        l(p, x) <- P(p), S(x), !(match(p, x) ; x = "a").
+        m(match(p, x)) <- P(p), S(x).
+        n(p, c) <- P(p), c = count : { S(x), !match(p, x) }.
+        o(x) <- S(x), P(p), !!match(p, x).
+        q(x) <- S(x), !contains("[", x), !starts_with(x, "[").
+        """,
+        {
+            "a": {("a|x", "a"), ("a|x", "x")},
+            "b": set(),
+            "c": set(),
+            "d": set(),
+            "e": set(),
+            "f": set(),
+            "g": set(),
+            "h": set(),
+            "i": {("a|x", "a"), ("a|x", "x")},
+            "j": {("a|x",)},
+            "k": {("a|x",), ("[",)},
+            "l": set(),
+            "m": {(True,)},
+            "n": {("a|x", 0), ("[", 0)},
+            "o": {("a",), ("x",)},
+            "q": {("a",), ("x",)},
+        },
+        {"S": (("symbol",), [("a",), ("x",)]), "P": (("symbol",), [("[",), ("a|x",)])},
     ),
     Example(
         "timestamps compare by time",

@@ -15,6 +15,7 @@ Its length is that of the language: nothing here is about being quick.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from gdatalog.parser.syntax import (
@@ -202,7 +203,8 @@ class Oracle:
         aggregates = [part for arg in head.args for part in head_aggregates(arg)]
         if not aggregates:
             for env in bindings:
-                yield tuple(self.value(arg, env) for arg in head.args)
+                with suppress(Void):
+                    yield tuple(self.value(arg, env) for arg in head.args)
             return
         keys = list(group_terms(head))
         groups: dict[tuple[Value, ...], tuple[Env, list[Env]]] = {}

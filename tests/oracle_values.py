@@ -45,6 +45,13 @@ def wrap(number: int) -> int:
     return (number + SIGN) % MODULUS - SIGN
 
 
+def whole(number: int) -> int:
+    """The integer, if it fits into 64 bits."""
+    if not -SIGN <= number < SIGN:
+        raise Failure("outside 64 bits")
+    return number
+
+
 def clean(number: float) -> float:
     """The float as it is stored: never NaN, never -0.0."""
     if math.isnan(number):
@@ -78,7 +85,7 @@ def divide(a, b):
     if not both_int(a, b):
         return clean(a / b)
     quotient = abs(a) // abs(b)
-    return wrap(quotient if (a < 0) == (b < 0) else -quotient)
+    return whole(quotient if (a < 0) == (b < 0) else -quotient)
 
 
 def remainder(a, b):
@@ -96,11 +103,9 @@ def power(a, b):
     if a == 0 and b < 0:
         raise Failure("division by zero")
     if both_int(a, b):
-        if b >= 0:
-            return wrap(pow(a, b, MODULUS))
         if abs(a) == 1:
             return a if b % 2 else 1
-        return 0
+        return whole(a ** min(b, 64)) if b >= 0 else 0
     try:
         result = math.pow(a, b)
     except OverflowError:
@@ -210,6 +215,9 @@ def substring(text, start, length):
 def matches(pattern, text):
     for name, members in (("digit", "0-9"), ("alpha", "a-zA-Z"), ("alnum", "a-zA-Z0-9")):
         pattern = pattern.replace(f"[:{name}:]", members)
+    without = re.sub(r"\\.|\[[^]]*\]|\{\d+(,\d*)?\}|\{,\d*\}", "", pattern)
+    if "{" in without:
+        raise Void
     try:
         return re.fullmatch(pattern, text) is not None
     except re.error:

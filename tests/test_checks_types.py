@@ -38,6 +38,24 @@ def test_says(program: str, says: str) -> None:
         ("w(1, 2.5). p(as(x, N)) <- w(x, _). .type N = number", "p", "int"),
         ("w(@2026-01-01). p(year(t), seconds_between(t, t)) <- w(t).", "p", "int float"),
         ("w(1). p(m) <- m = mean x : { w(x) }.", "p", "float"),
+        # names of other languages
+        (
+            ".decl p(a: string, b: int32, c: uint64, d: float64, e: boolean, f: number, g: str) "
+            ".decl q(h: datetime, i: double, j: unsigned, k: integer, l: float32, m: i64)",
+            "p",
+            "symbol int int float bool int symbol",
+        ),
+        (".decl p(a: datetime, b: real, c: String, d: bigint)", "p", "timestamp float symbol int"),
+        (".type string = int .decl p(a: string)", "p", "int"),
+        (".decl p(a: Name) .type Name = int64 .type int64 <: symbol", "p", "symbol"),
+        (".type string .type Any = string | text .decl p(a: Any)", "p", "symbol"),
+        ("w(1). p(as(x, int32)) <- w(x).", "p", "int"),
+        # relations that can have no row
+        ('w("a", "b"). p(x, z) <- w(x, y), p(y, z).', "p", "symbol int"),
+        ("p(x) <- q(x). q(x) <- p(x), q(x).", "q", "int"),
+        ("q(x) <- q(x). p(x, y) <- w(y), (q(x) ; x > 2, q(x)). w(2.5).", "p", "int float"),
+        ("q(x) <- q(x). p(max(x)) <- q(x).", "p", "int"),
+        ("q(x, y) <- q(y, x). p(x) <- q(x, y), y > 2.5.", "p", "float"),
     ],
 )
 def test_types(program: str, relation: str, types: str) -> None:

@@ -63,7 +63,7 @@ def entry(name: str, kind: str, result: str) -> tuple[str, str]:
 
 @cache
 def kernels() -> dict[str, Any]:
-    entries = [entry(name, "i64", "i64") for name in OF_INTS]
+    entries = [entry(name, "i64", "i64") for name in (*OF_INTS, "quotient_fails", "power_fails")]
     entries += [entry(name, "double", "double") for name in OF_FLOATS]
     entries += [entry(name, *types) for name, types in OTHERS.items()]
     entries.append(("lengths", """
@@ -89,6 +89,18 @@ def wanted(function: str, kind: str, name: str, a: Array, b: Array) -> tuple[Arr
     symbols = SymbolTable()
     found, failed = functions.call(function, given, kind, symbols, lambda *_: None)  # type: ignore[arg-type]
     return found, np.ones(len(a), bool) if failed is None else ~failed
+
+
+@pytest.mark.parametrize(("name", "function"), [("quotient_fails", "/"), ("power_fails", "^")])
+def test_what_fails(name: str, function: str) -> None:
+    powers = [value for base in range(2, 70) for power in (2, 3, 7, 21, 62, 63, 64)
+              for value in (base, -base, power)]  # fmt: skip
+    roots = [3_037_000_499, 3_037_000_500, 2_097_152, -2_097_152, -2_097_153]
+    for values in ([*INTS, 0], [*powers, *roots, -1, INT_MIN, INT_MAX]):
+        a, b = pairs(sorted(set(values)), np.int64)
+        failed = functions.call(function, (a, b), "int", SymbolTable(), lambda *_: None)[1]
+        assert failed is not None
+        assert (done(name, "i64", np.int64, a, b) != 0).tolist() == failed.tolist()
 
 
 def pairs(values: Any, dtype: type[Any]) -> tuple[Array, Array]:

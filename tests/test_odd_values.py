@@ -82,3 +82,24 @@ def test_a_new_folder_is_told(tmp_path: Path) -> None:
     assert str(Written.at(f"{new}/tr.csv")) == f"{new}/tr.csv"
     assert str(Written.at(f"{new}/parts/")) == f"{new}/parts/"
     assert str(Written.at("tr.csv")) == "tr.csv"
+
+
+def test_columns_that_nothing_types_get_their_types_later() -> None:
+    """A relation that can have no row has ints where nothing tells; data and queries decide."""
+    with gd.connect(device="cpu") as db:
+        db.run('X("a", "b"). Y(a, c) <- X(a, b), Y(b, c). Z(c) <- Y(_, c).')
+        assert db.query("?- Y(a, c).").dtypes == ("symbol", "int")
+        assert db.query('?- Z(x), x = "z".').dtypes == ("symbol",)
+        assert db.query("?- X(a, b), !Y(a, _).").fetchall() == [("a", "b")]
+        db.run('Y("b", "z").')
+        assert db.query("?- Y(a, c).").dtypes == ("symbol", "symbol")
+        assert db.query("?- Z(x).").fetchall() == [("z",)]
+
+
+def test_an_error_in_an_aggregate_has_the_programs_names() -> None:
+    with gd.connect(device="cpu") as db, pytest.raises(gd.EvaluationError) as caught:
+        db.query("E(10, 400). ?- n = sum x ^ y : { E(x, y) }.")
+    assert caught.value.message == (
+        "the result does not fit into 64 bits: x ^ y with x = 10, y = 400"
+    )
+    assert caught.value.hint == "compute with floats instead: `to_float(x) ^ to_float(y)`"

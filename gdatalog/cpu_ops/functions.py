@@ -22,7 +22,7 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
-from gdatalog.values import INT_MIN, TypeName, Value
+from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
 
 ORDER = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 EQUALITY = {"=": np.equal, "!=": np.not_equal}
@@ -189,28 +189,39 @@ class Functions:
         return found
 
     def _divide(self, a: Array, b: Array) -> Outcome:
-        zero = b == 0
-        return self.quotient(a, self.xp.where(zero, 1, b)), self.found(zero)
+        """Fails where the divisor is 0, and where the least int is divided by -1."""
+        bad = (b == 0) | ((b == -1) & (a == INT_MIN))
+        return self.quotient(a, self.xp.where(bad, 1, b)), self.found(bad)
 
     def _remainder(self, a: Array, b: Array) -> Outcome:
         zero = b == 0
         return self.modulo(a, self.xp.where(zero, 1, b)), self.found(zero)
 
     def _power(self, a: Array, b: Array) -> Outcome:
-        """Wraps. A negative power truncates to 0, except of 1 and -1; of 0 it fails."""
+        """A negative power truncates to 0, except of 1 and -1. Fails outside 64 bits, and for a
+        negative power of 0."""
         xp = self.xp
         a, b = xp.broadcast_arrays(a, b)
-        result, base, rest = xp.ones(a.shape, dtype=xp.int64), a, xp.maximum(b, 0)
-        for _ in range(63):
-            if self.found(rest != 0) is None:
-                break
-            result = xp.where(rest & 1 == 1, result * base, result)
-            base = base * base
+        size = xp.abs(a).view(xp.uint64)  # of the least int too
+        odd, unit = b & 1 == 1, size == 1
+        # 1 and -1 depend on whether the power is odd; the 64th of all others is too large, or 0
+        rest = xp.where(unit, 2 - odd, xp.clip(b, 0, 64))
+        result = xp.ones(a.shape, dtype=xp.uint64)
+        outside = xp.zeros(a.shape, dtype=bool)  # of what has been multiplied
+        wide = outside  # `size` is at least 2^64
+        for _ in range(7):  # bits of 64
+            used = rest & 1 == 1
+            most = ~xp.uint64(0) // xp.maximum(size, xp.uint64(1))
+            outside = outside | (used & (wide | (result > most)))
+            result = xp.where(used, result * size, result)
+            wide = wide | (size >= xp.uint64(1 << 32))
+            size = size * size
             rest = rest >> 1
-        negative = b < 0
-        sign = xp.where(b & 1 == 1, -1, 1)
-        unit = xp.where(a == 1, 1, xp.where(a == -1, sign, 0))
-        return xp.where(negative, unit, result), self.found(negative & (a == 0))
+        below = (a < 0) & odd
+        outside = outside | (result > xp.where(below, xp.uint64(1 << 63), xp.uint64(INT_MAX)))
+        whole = result.view(xp.int64)
+        whole = xp.where((b < 0) & ~unit, 0, xp.where(below, -whole, whole))
+        return whole, self.found(outside | ((b < 0) & (a == 0)))
 
     def _shift_right_unsigned(self, a: Array, b: Array) -> Array:
         unsigned = self.xp.uint64

@@ -39,11 +39,22 @@ _POSIX = {
 }  # fmt: skip
 
 
+# Escapes, classes, repetitions and other braces.
+_PARTS = re.compile(
+    r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:[0-9]+(?:,[0-9]*)?|,[0-9]*)\}|\{", re.DOTALL
+)
+
+
 def _posix(text: str) -> str:
-    """Translates the POSIX classes of a pattern."""
-    return re.sub(
+    """Translates the POSIX classes of a pattern. A brace that is no repetition is an error, as in
+    Soufflé; Python would match it."""
+    made = re.sub(
         r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), text, flags=re.ASCII
     )
+    for part in _PARTS.finditer(made):
+        if part[0] == "{":
+            raise re.error("a brace that is no repetition, such as {2,3}; \\{ matches a brace")
+    return made
 
 
 @lru_cache(maxsize=256)
@@ -61,7 +72,7 @@ def _matches(
     """Which texts match completely; None each if the pattern is invalid. `bounded`: in linear
     time."""
     if bounded:
-        made = linear(_posix(pattern))
+        made = linear(pattern)
         if isinstance(made, LinearPattern):
             return made.full_matches(texts)
         wrong = made
@@ -79,12 +90,13 @@ def _matches(
 
 
 # The results of match functions, from a match that is None if the pattern is invalid. The planner
-# uses all but `match` for negated patterns, and for patterns below a negation.
+# uses all but `match` for negated patterns, below a negation, and for values of `match`.
 MATCHING: dict[str, Callable[[bool | None], bool]] = {
     "match": lambda found: found is True,
     "!match": lambda found: found is False,
     "match?": lambda found: found is not False,
     "!match?": lambda found: found is not True,
+    "is_pattern": lambda found: found is not None,
 }
 
 
@@ -350,7 +362,7 @@ def linear(pattern: str) -> LinearPattern | str:
     if len(pattern) > LONGEST_PATTERN:
         return f"an untrusted pattern has at most {LONGEST_PATTERN:,} characters"
     try:
-        parsed = _parser.parse(pattern)
+        parsed = _parser.parse(_posix(pattern))
         text, states = _sequence(parsed, parsed.state.flags, True)
         found = LinearPattern(rf"\A(?:{text})\z", states)
         found._matches([""])

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.plan import Apply, Expr, Slot
+from gdatalog.plan import Apply, Constant, Expr, Slot
 from gdatalog.plan.format import format_expr
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.on_device import RowOps
 from gdatalog.storage.symbols import SymbolTable
@@ -126,13 +126,40 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Ops, scope: Scope) -> 
     """The error of an expression that fails on the only row of a frontier."""
     culprit = _innermost(expr, frontier, ops, scope)
     why = _WHY.get(culprit.function, "the result is not a number (NaN)")
-    if culprit.function == "^" and culprit.type == "int":
-        why = "division by zero"
     slots = sorted(_slots(culprit), key=lambda slot: slot.name)
     known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
     given = f" with {known}" if known else ""
+    last = frontier.values(culprit.args[-1:], ops, scope)[0][0]
+    culprit = _as_written(culprit)
     hint = f"{_test(culprit)}: what can fail is computed only where the tests pass"
+    if culprit.function in ("/", "^") and culprit.type == "int":
+        divided = last == 0 if culprit.function == "/" else last < 0
+        why = "division by zero" if divided else "the result does not fit into 64 bits"
+        if not divided:
+            hint = f"compute with floats instead: `{format_expr(_of_floats(culprit))}`"
     return EvaluationError(f"{why}: {format_expr(culprit)}{given}", culprit.span, hint=hint)
+
+
+def _as_written(expr: Apply) -> Apply:
+    """The expression with the program's names of variables."""
+
+    def written(arg: Expr) -> Expr:
+        if isinstance(arg, Slot):
+            return Slot(arg.name.split("~")[0] or "...", arg.type)
+        return _as_written(arg) if isinstance(arg, Apply) else arg
+
+    return replace(expr, args=tuple(map(written, expr.args)))
+
+
+def _of_floats(expr: Apply) -> Apply:
+    """The same function of floats."""
+    args = (
+        Constant(float(arg.value), "float")
+        if isinstance(arg, Constant)
+        else Apply("to_float", (arg,), "float")
+        for arg in expr.args
+    )
+    return Apply(expr.function, tuple(args), "float")
 
 
 def values_of(

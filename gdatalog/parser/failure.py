@@ -8,6 +8,7 @@ from gdatalog.errors import ParseError, Span, meant
 from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.records import dataclass
+from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS
 
 _CLOSES = {"(": ")", "{": "}"}
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
@@ -106,7 +107,7 @@ _REFUSED = {
     "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
     "once": ("`.once` is", "`.include` inserts a file in its place"),
 }
-BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
+_TYPES = (*TYPE_NAMES, "number", "unsigned", *TYPE_SYNONYMS)
 FORMS = {
     "decl": ".decl E(src: int, dst: int)",
     "type": ".type Id = int, or .type Var <: symbol",
@@ -150,7 +151,7 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
     if unbalanced is not None:
         return unbalanced
     untyped = token and failure.at > 2 and token.type in ("COMMA", "RPAR")
-    if name == "decl" and before and before.value in BASE_TYPES and untyped:
+    if name == "decl" and before and before.value in _TYPES and untyped:
         return mistake(
             "a column needs a name before its type", before.span, f"as in x: {before.value}"
         )

@@ -6,7 +6,8 @@ and computations that can fail define variables of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
@@ -98,8 +99,7 @@ class Normaliser:
                     found += map(TestItem, tests)
             case s.Test():
                 if literal.expr != s.Const("bool", True):
-                    test = self._side(literal.expr, found)
-                    found.append(TestItem(self._matching(test, "match")))
+                    found.append(self._test(literal.expr, "match", found))
             case s.Not():
                 self._negation(literal, found)
             case _:
@@ -118,7 +118,7 @@ class Normaliser:
         if op == "=":
             found.append(Equation(a, b))
         else:
-            found.append(TestItem(Apply(op, (a, b), "bool", literal.span)))
+            found.append(self._holding(Apply(op, (a, b), "bool", literal.span)))
 
     def _negation(self, literal: s.Not, found: list[Item]) -> None:
         body = literal.body
@@ -131,11 +131,7 @@ class Normaliser:
                 if isinstance(body.expr, s.Const):
                     found.append(TestItem(Constant(not body.expr.value, "bool")))
                     return
-                test = self._side(body.expr, found)
-                if isinstance(test, Apply) and test.function == "match":
-                    found.append(TestItem(self._matching(test, "!match")))
-                else:
-                    found.append(TestItem(Apply("lnot", (test,), "bool", literal.span)))
+                found.append(self._test(body.expr, "!match", found))
                 return
             case s.Compare(rest=((op, right),)) if shared.issuperset(w.variables(body)):
                 self._compare(_NEGATED[op], body.first, right, body, found)
@@ -144,12 +140,23 @@ class Normaliser:
         found.append(NotItem(tuple(self.body(body)), shared))
         self.negative = not self.negative
 
-    def _matching(self, test: Expr, name: str) -> Expr:
-        """With an invalid pattern neither `match` nor its negation holds. Below a negation such a
-        test must count as true, so that no row passes."""
-        if isinstance(test, Apply) and test.function == "match":
-            return replace(test, function=name + "?" if self.negative else name)
-        return test
+    # With an invalid pattern neither `match` nor its negation holds, and as a value it has none. So
+    # tests of it are false. Below a negation they count as true, so that no row passes.
+
+    def _test(self, expr: s.Expr, name: Literal["match", "!match"], found: list[Item]) -> TestItem:
+        """A test that is an expression, or with "!match" its negation."""
+        if isinstance(expr, s.FunctionCall) and expr.name == "match":
+            args = tuple(self._side(arg, found) for arg in expr.args)
+            return TestItem(Apply(name + "?" * self.negative, args, "bool", expr.span))
+        test = self._side(expr, found)
+        return self._holding(Apply("lnot", (test,), "bool", expr.span) if name[0] == "!" else test)
+
+    def _holding(self, test: Expr) -> TestItem:
+        if self.negative:
+            for part in _matches_in(test):
+                invalid = Apply("lnot", (_is_pattern(part),), "bool", part.span)
+                test = Apply("lor", (test, invalid), "bool", part.span)
+        return TestItem(test)
 
     # ------------------------------------------------------------------------- expressions
 
@@ -166,7 +173,9 @@ class Normaliser:
         """An expression that cannot fail: one that can is replaced by a fresh variable."""
         if type(expr) is s.Var:
             return Slot(expr.name, self.type_of(expr.name))
-        converted = self.expression(expr, found)
+        return self._safe(self.expression(expr, found), found)
+
+    def _safe(self, converted: Expr, found: list[Item]) -> Expr:
         if may_fail(converted):
             slot = self._new(converted.type)
             found.append(Equation(slot, converted, may_fail=True))
@@ -184,7 +193,12 @@ class Normaliser:
                 return Parameter(expr.name, self.param_types[expr.name])
             case s.FunctionCall():
                 args = tuple(self.expression(arg, found) for arg in expr.args)
-                return Apply(expr.name, args, _result(expr.name, args), expr.span)
+                call = Apply(expr.name, args, _result(expr.name, args), expr.span)
+                if expr.name == "match":
+                    call = replace(call, args=(self._safe(args[0], found), args[1]))
+                    if not self.negative:
+                        found.append(TestItem(_is_pattern(call)))
+                return call
             case s.Chain():
                 return self._chain(expr, found)
             case s.Aggregate():
@@ -276,6 +290,20 @@ class Normaliser:
         return Slot(name, kind)
 
 
+def _is_pattern(match: Apply) -> Apply:
+    """Whether a match's pattern is valid."""
+    return Apply("is_pattern", (match.args[0],) * 2, "bool", match.span)
+
+
+def _matches_in(expr: Expr) -> Iterator[Apply]:
+    """All calls of `match` in an expression."""
+    if isinstance(expr, Apply):
+        if expr.function == "match":
+            yield expr
+        for arg in expr.args:
+            yield from _matches_in(arg)
+
+
 def _is_ord(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function == "ord"
 
@@ -319,12 +347,13 @@ def _fails_on(expr: Apply) -> bool:
     kind = expr.args[0].type
     if expr.function in ("to_int", "to_number", "to_float"):
         return kind == "symbol"
-    if expr.function in ("/", "%"):
-        divisor = expr.args[1]
-        return not (isinstance(divisor, Constant) and divisor.value != 0)
+    known = expr.args[-1].value if isinstance(expr.args[-1], Constant) else None
+    if expr.function == "%":
+        return known in (None, 0)
+    if expr.function == "/":
+        return known in (None, 0, -1)  # the least int divided by -1 is outside 64 bits
     if expr.function == "^":
-        power = expr.args[1]
-        return not (isinstance(power, Constant) and int(power.value) >= 0)
+        return known not in (0, 1)
     return True
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER, Scope, constant
-from gdatalog.cpu_ops.texts import on_texts
+from gdatalog.cpu_ops.texts import MATCHING, on_texts
 from gdatalog.plan import Apply, Expr, Slot, slots
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.printer import fill
@@ -94,6 +94,7 @@ _HELPED = {
     "day": "day_of",
     "bshru": "shift_right_unsigned",
 }
+_PARTIAL = {"/": ("divide", "quotient_fails"), "^": ("power", "power_fails")}
 _REAL = {"%": "fmod", "^": "power"} | {
     name: name for name in ("floor", "ceil", "sqrt", "exp", "log")
 }  # of NumPy
@@ -220,10 +221,7 @@ class ExpressionPrinter:
         return len(self.constants) - 1
 
     def _compare(self, op: str, left: _ValueText, right: _ValueText, of: Expr) -> _ValueText:
-        if of.type == "float" and "float" in (left.form, right.form):
-            left, right = self._float(left), self._float(right)
-        else:
-            left, right = self._key(left), self._key(right)
+        left, right = self._key(left), self._key(right)
         if of.type == "symbol" and op in ORDER:
             left, right = (_ValueText(self.rank(each.text)) for each in (left, right))
         return _ValueText(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
@@ -259,14 +257,16 @@ class ExpressionPrinter:
             return _ValueText(f"-{operands[0]}", atom=False)
         if name == "-":
             return self._call("minus", [arg.text for arg in args])
-        if name in ("/", "%"):
+        if name == "%":
             divisor = self._named(args[1])
             self._check(f"{divisor} == 0")
-            return self._call("divide" if name == "/" else "remainder", (args[0].text, divisor))
-        if name == "^":
-            base, exponent = self._named(args[0]), self._named(args[1])
-            self._check(f"{exponent} < 0 and {base} == 0")
-            return self._call("power", (base, exponent))
+            return self._call("remainder", (args[0].text, divisor))
+        if name in _PARTIAL:
+            function, fails = _PARTIAL[name]
+            both = self._named(args[0]), self._named(args[1])
+            if self._fail is not None:
+                self._check(self._call(fails, both).text)
+            return self._call(function, both)
         if name in _HELPED:
             return self._call(_HELPED[name], [arg.text for arg in args])
         return _ValueText(_INT[name].format(*operands), atom=False)
@@ -313,7 +313,7 @@ class ExpressionPrinter:
             return _ValueText(self.rank(self._print(expr.args[0]).text))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
-        if name == "match" and not _is_fixed(expr.args[0]):
+        if expr.function in MATCHING and not _is_fixed(expr.args[0]):
             raise Unprintable("match() with a pattern that is not the same for all rows")
         varying = {arg for arg in expr.args if not _is_fixed(arg)}
         if len(varying) > 1:

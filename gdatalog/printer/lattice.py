@@ -145,9 +145,7 @@ class _Nest(StepPrinter):
         super().run(here)
 
     def _stands_beside(self, step: Join) -> bool:
-        if len(step.participants) > 1:
-            return False
-        node = self.paths.node(step.participants[0])
+        node = self.paths.node(step.participants[0])  # a loose trie's levels have no others
         return node.depth > 1 and self.tries[node.trie].loose
 
 

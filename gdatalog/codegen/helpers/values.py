@@ -44,6 +44,12 @@ def times(a: int, b: int) -> Scalar:
 
 
 @inlined
+def quotient_fails(a: int, b: int) -> bool:
+    """Whether a / b is a division by 0, or outside 64 bits."""
+    return b == 0 or (b == -1 and a == ~_ALL_BUT_SIGN)
+
+
+@inlined
 def divide(a: int, b: int) -> int:
     """Truncates. Division by -1 wraps, instead of trapping."""
     if b == -1:
@@ -63,6 +69,23 @@ def remainder(a: int, b: int) -> int:
     if rest != 0 and (a < 0) != (b < 0):
         rest -= b
     return rest
+
+
+@part
+def power_fails(a: int, b: int) -> bool:
+    """Whether a ^ b is outside 64 bits, or a negative power of 0."""
+    if b < 0 or -1 <= a <= 1:
+        return b < 0 and a == 0
+    size = np.uint64(-a) if a < 0 else np.uint64(a)
+    most = np.uint64(_ALL_BUT_SIGN)
+    if a < 0 and b & 1:
+        most += np.uint64(1)
+    most //= size
+    result, rest = np.uint64(1), b
+    while rest > 0 and result <= most:  # at most 63 times
+        result *= size
+        rest -= 1
+    return rest > 0
 
 
 @part

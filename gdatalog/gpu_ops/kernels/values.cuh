@@ -34,6 +34,8 @@ DEVICE i64 magnitude(i64 a) { return a < 0 ? negative(a) : a; }
 DEVICE i64 least_of(i64 a, i64 b) { return b < a ? b : a; }
 DEVICE i64 greatest_of(i64 a, i64 b) { return a < b ? b : a; }
 
+// Whether a / b is a division by 0, or outside 64 bits.
+DEVICE bool quotient_fails(i64 a, i64 b) { return b == 0 || (b == -1 && a == ~ALL_BUT_SIGN); }
 // Truncates. Division by -1 wraps, instead of trapping.
 DEVICE i64 divide(i64 a, i64 b) {
     if (b == -1) return negative(a);
@@ -42,6 +44,16 @@ DEVICE i64 divide(i64 a, i64 b) {
 // Has the sign of the dividend.
 DEVICE i64 remainder(i64 a, i64 b) { return b == -1 || b == 0 ? 0 : a % b; }
 
+// Whether a ^ b is outside 64 bits, or a negative power of 0.
+DEVICE bool power_fails(i64 a, i64 b) {
+    if (b < 0 || (-1 <= a && a <= 1)) return b < 0 && a == 0;
+    const u64 size = (u64)magnitude(a);
+    const u64 most = (((u64)1 << 63) - (a < 0 && b & 1 ? 0 : 1)) / size;
+    u64 result = 1;
+    i64 rest = b;
+    for (; rest > 0 && result <= most; rest--) result *= size;  // at most 63 times
+    return rest > 0;
+}
 // Wraps. A negative power is 0, except a power of 1 or -1.
 DEVICE i64 power(i64 a, i64 b) {
     if (b < 0) {

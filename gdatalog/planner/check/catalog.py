@@ -13,7 +13,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
 from gdatalog.planner.check.walk import reached
 from gdatalog.records import dataclass, field
-from gdatalog.values import TYPE_NAMES, TypeName
+from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
 
 BASE_TYPES: dict[str, TypeName] = {
     **{name: name for name in TYPE_NAMES},
@@ -21,13 +21,12 @@ BASE_TYPES: dict[str, TypeName] = {
     "unsigned": "int",
 }
 
-# Types by their names in other languages.
-OTHER_NAMES: dict[str, TypeName] = {
-    **dict.fromkeys(("string", "str", "text", "varchar", "String", "object"), "symbol"),
-    **dict.fromkeys(("integer", "int64", "int32", "long", "bigint", "uint"), "int"),
-    **dict.fromkeys(("double", "real", "float64", "float32", "decimal"), "float"),
-    **dict.fromkeys(("boolean",), "bool"),
-    **dict.fromkeys(("datetime", "date", "time"), "timestamp"),
+# Types that other languages have, and the nearest one here.
+NEAREST: dict[str, TypeName] = {
+    "object": "symbol",
+    "decimal": "float",
+    "date": "timestamp",
+    "time": "timestamp",
 }
 
 
@@ -46,7 +45,7 @@ class CatalogRelation:
 @dataclass(slots=True)
 class Catalog:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
-    types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
+    types: dict[str, TypeName] = field(default_factory=lambda: BASE_TYPES | TYPE_SYNONYMS)
     directives: list[s.Directive] = field(default_factory=list)
     broken: Mapping[str, Cause] = field(default_factory=dict)
 
@@ -133,9 +132,10 @@ def _declare(name: str, decl: s.Decl, catalog: Catalog, errors: list[Error]) -> 
 
 
 def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
-    hint = did_you_mean(name, catalog.types)
-    if name in OTHER_NAMES:
-        hint = f"it is called `{OTHER_NAMES[name]}` here"
+    declared = (each for each in catalog.types if each not in TYPE_SYNONYMS)
+    hint = did_you_mean(name, declared) or did_you_mean(name, TYPE_SYNONYMS)
+    if name in NEAREST:
+        hint = f"the nearest type here is `{NEAREST[name]}`"
     return NameResolutionError(
         f"there is no type `{name}`",
         span,
@@ -159,6 +159,8 @@ def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> No
             hint = "take another name for one of the two"
             notes = [Note("the other is here", first.span)]
             errors.append(TypeMismatchError(message, decl.span, hint=hint, notes=notes))
+    for name in said.keys() & TYPE_SYNONYMS:
+        del catalog.types[name]
     waiting = [decl for name, decl in said.items() if name not in BASE_TYPES]
     while waiting:
         ready = [d for d in waiting if all(t in catalog.types for t in d.targets)]

@@ -34,6 +34,7 @@ from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.names import NameResolution
+from gdatalog.planner.check.reach import with_rows
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components, stratify
 from gdatalog.planner.check.types import TypeInference
@@ -85,7 +86,7 @@ def examine(
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_lattice(stratum, errors)
     named = {**names_of_columns([rule.head for rule in typed]), **placed}
-    schemas = _schemas(types, named)
+    schemas = _schemas(types, named, facts)
     if errors:
         return None, errors
     schemas |= {name: Schema(name, *values.schema) for name, values in lists.items()}
@@ -166,9 +167,14 @@ def _typed(facts: Sequence[s.Atom], schema: Schema) -> tuple[s.Atom, ...]:
 # -------------------------------------------------------------------------------- schemas
 
 
-def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict[str, Schema]:
+def _schemas(
+    types: TypeInference, named: Mapping[str, tuple[str, ...]], facts: Iterable[str]
+) -> dict[str, Schema]:
     """The columns of every relation; `named` gives their names where no declaration does. An error
-    for each column whose type nothing settles."""
+    for each column whose type nothing settles; if its relation can have no row, it is int.
+
+    `facts`: the relations that have facts.
+    """
     schemas: dict[str, Schema] = {}
     for name in types.columns:
         relation = types.catalog.relations.get(name)
@@ -179,18 +185,36 @@ def _schemas(types: TypeInference, named: Mapping[str, tuple[str, ...]]) -> dict
         columns = named.get(name) or tuple(f"c{at}" for at in range(len(kinds)))
         schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
     if not types.errors:
-        _open_columns(types, schemas)
+        _open_columns(types, schemas, facts)
     return schemas
 
 
-def _open_columns(types: TypeInference, schemas: Mapping[str, Schema]) -> None:
+def _open_columns(
+    types: TypeInference, schemas: Mapping[str, Schema], facts: Iterable[str]
+) -> None:
     """One error for all columns that one declaration would settle."""
-    reported: set[int] = set()
     relations = types.catalog.relations.values()
+    unsettled = [
+        each
+        for each in relations
+        if each.schema is None
+        and not each.broken
+        and (each.arity is None or types.open_columns(each.name))
+    ]
+    if not unsettled:
+        return
+    reported: set[int] = set()
+    rules = [rule for rule, _, _ in types.seen]
+    derived = {rule.head.name for rule in rules}
+    read = {
+        name for each in types.catalog.directives if each.kind == "input" for name in each.names
+    }
+    given = {each.name for each in relations if each.name not in derived or each.schema}
+    reached = with_rows(rules, given.union(read, facts))
     # undefined relations first: declaring them may settle the others
-    for relation in sorted(relations, key=lambda r: r.said == "is defined with"):
+    for relation in sorted(unsettled, key=lambda r: r.said == "is defined with"):
         name, schema = relation.name, schemas[relation.name]
-        if relation.broken or relation.schema is not None:
+        if name not in reached:
             continue
         if relation.arity is None:
             message = f"nothing says which columns `{name}` has"
