@@ -93,15 +93,14 @@ def _ways(
 
 
 def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
-    (first, bitmaps), found, cluster = _rounds(draft), None, draft.context.cluster
-    for way in compiled(draft):
-        found = way.applies(draft)
-        if found is not None:
-            if draft.context.device is CPU and way is not worklist:
-                first = SemiNaive(draft.planned)
-            by_values = counted and isinstance(found, Partitioned)
-            first = way.over(Counted(found) if by_values else found, draft, first)
-            break
+    cluster, here = draft.context.cluster, draft.context.device is CPU
+    tried: Iterator[tuple[Any, Any]] = ((way, way.applies(draft)) for way in compiled(draft))
+    way, found = next((each for each in tried if each[1] is not None), (None, None))
+    whole = here and way not in (None, worklist)  # such strata gain little from split rules
+    first, bitmaps = (SemiNaive(draft.planned), ()) if whole else _rounds(draft)
+    if way is not None:
+        numbers = counted and isinstance(found, Partitioned)
+        first = way.over(Counted(found) if numbers else found, draft, first)
     if cluster is not None:
         fixpoint = found if isinstance(found, Partitioned) else None
         placement = cluster.placement(draft, fixpoint)
