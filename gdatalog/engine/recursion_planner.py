@@ -99,8 +99,10 @@ def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
     whole = here and way not in (None, worklist)  # such strata gain little from split rules
     first, bitmaps = (SemiNaive(draft.planned), ()) if whole else _rounds(draft)
     if way is not None:
-        numbers = counted and isinstance(found, Partitioned)
-        first = way.over(Counted(found) if numbers else found, draft, first)
+        if counted and isinstance(found, Partitioned):
+            first = way.over(Counted(found), draft, first)
+        else:
+            first = way.over(found, draft, first)
     if cluster is not None:
         fixpoint = found if isinstance(found, Partitioned) else None
         placement = cluster.placement(draft, fixpoint)
