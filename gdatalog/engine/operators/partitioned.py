@@ -19,13 +19,8 @@ from gdatalog.calls import GiveUp, LoopRun
 from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import (
-    Derived,
     DistinctBlocks,
-    Seeds,
-    blocks_of,
     count_of,
-    device_ops,
-    laid,
 )
 from gdatalog.engine.device import CPU, shared_by
 from gdatalog.engine.draft import StratumDraft
@@ -230,22 +225,9 @@ class PartitionedStratum(StratumRun):
         order = order_by(self.columns[name], self.inputs.schemas[name].arity)
         return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
-    def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """The rows that a relation has without recursion, if their order is unknown."""
-        schema = self.inputs.schemas[name]
-        filled = [block for part in parts for block in blocks_of(part) if len(block[0])]
-        if not filled:
-            return None
-        blocks, count = [laid(block, self.ops) for block in filled], sum(len(b[0]) for b in filled)
-        ops = device_ops(self.ops)
-        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
-        return self._grouped(name, relation)
-
     # ------------------------------------------------------------------------------- the task
 
-    def task(
-        self, seeds: Groups, known: Groups | None = None, counts: bool = False
-    ) -> PartitionedFixpoint | None:
+    def task(self, seeds: Groups, counts: bool = False) -> PartitionedFixpoint | None:
         """The fixpoint to run; None if its rules cannot be printed."""
         from gdatalog.printer.worklist import Listed
 
@@ -255,12 +237,10 @@ class PartitionedStratum(StratumRun):
             values = xp.ascontiguousarray(found[0].values)
         else:
             values = xp.unique(xp.concatenate([group.values for group in found]))
-        rows_known = [(name, group) for name, group in (known or {}).items() if group is not None]
-        already = {name: group.only(values) for name, group in rows_known}
         refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
         made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
         tries = [made[ref] for ref in refs]
-        held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
+        held = {name: [group] if group else [] for name, group in seeds.items()}
         context = self.context
         arities = {name: self.inputs.schemas[name].arity for name in seeds}
         spans = spans_of(self.recursions, held, arities, self.columns, made, context.scope)
@@ -283,14 +263,11 @@ class PartitionedStratum(StratumRun):
             bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
             written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
             read = _dtypes(group, len(rows))
-            known_too = _dtypes(already[name], len(rows)) if name in already else None
             stamp = bytes_ if stamps else None
-            lists.append(Listed(name, self.columns[name], written, read, known_too, stamp))
+            lists.append(Listed(name, self.columns[name], written, read, stamp))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
             bring(f"seeds_{at}", group, others)
-            if name in already:
-                bring(f"known_{at}", already[name], others)
             if stamps:
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
@@ -353,20 +330,6 @@ class PartitionedStratum(StratumRun):
         rows = {name: relation.length for name, relation in relations.items()}
         self._tell(rows, task, started)
         return relations
-
-    def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, DistinctBlocks] | None:
-        """The rows that follow from new rows, including these, but without the `known` ones.
-
-        New rows may be unsorted and have duplicates. Known rows, which must be closed under the
-        rules, are stamped and not followed.
-        """
-        groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
-        if all(group is None for group in groups.values()):
-            return {name: DistinctBlocks([], 0) for name in self.columns}
-        filled = {name for name, relation in known.items() if relation.length}
-        held = {name: self._grouped(name, known[name]) for name in self.columns if name in filled}
-        task = self.task(groups, held)
-        return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
         """For each relation the number of rows for each value: values and counts. Few of them go to
