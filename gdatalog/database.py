@@ -17,6 +17,7 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 from gdatalog.storage import Findings, LoadOptions, Nulls, checked
+from gdatalog.values import plain
 
 if TYPE_CHECKING:
     from gdatalog.engine.facts import Folders
@@ -184,6 +185,7 @@ class Database(PatternQueries):
         ('src', 'dst')
         """
         options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
+        name = plain(name)
         with self.call(on_progress):
             findings = self.workspace.load(name, self._shared(data), options)
         self.workspace.tell_of(name, findings)
@@ -226,6 +228,7 @@ class Database(PatternQueries):
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
         """
+        name = plain(name)
         with self.call(on_progress):
             from gdatalog.relations import Inserted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import date, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -43,7 +43,15 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
+from gdatalog.values import (
+    INT_MAX,
+    INT_MIN,
+    ParamType,
+    Value,
+    is_unicode,
+    nanoseconds_of,
+    plain,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,18 +396,22 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         return value.type, value
     if isinstance(value, (bool, np.bool_)):
         return "bool", bool(value)
+    if isinstance(value, np.timedelta64):  # a subclass of np.integer
+        raise _no_value(name, value)
     if isinstance(value, (int, np.integer)):
-        if not INT_MIN <= int(value) <= INT_MAX:
-            raise DataError(f"the parameter ${name} does not fit into 64 bits: {value}")
-        return "int", int(value)
+        number = int(plain(value))
+        if not INT_MIN <= number <= INT_MAX:
+            raise DataError(f"the parameter ${name} does not fit into 64 bits: {number}")
+        return "int", number
     if isinstance(value, (float, np.floating)):
-        if value != value:
+        quantity = float(plain(value))
+        if quantity != quantity:
             raise DataError(f"the parameter ${name} is NaN, which is not a value")
-        return "float", float(value)
+        return "float", quantity
     if isinstance(value, str):
         if not is_unicode(value):
             raise DataError(f"the parameter ${name} holds half a surrogate pair: {value!r}")
-        return "symbol", str(value)
+        return "symbol", plain(value)
     if isinstance(value, (date, np.datetime64)):
         if value != value:
             raise DataError(f"the parameter ${name} is NaT, which is not a value")
@@ -410,27 +422,26 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
     if holds_many(value):
         many = GivenList.of(name, value)
         return many.type, many
+    raise _no_value(name, value)
+
+
+def _no_value(name: str, value: object) -> DataError:
     found = "None" if value is None else f"of type {type(value).__name__}"
-    raise DataError(
-        f"the parameter ${name} cannot be {found}",
-        hint="parameters are ints, floats, strings, bools and timestamps, and lists of these",
-    )
+    hint = "parameters are ints, floats, strings, bools and timestamps, and lists of these"
+    if isinstance(value, timedelta | np.timedelta64):
+        hint = f"give a duration's seconds: {name} / np.timedelta64(1, 's')"
+        if isinstance(value, timedelta):
+            hint = f"give a duration's seconds: {name}.total_seconds()"
+    return DataError(f"the parameter ${name} cannot be {found}", hint=hint)
 
 
 def _nanoseconds(value: date | np.datetime64) -> int:
     """A time as nanoseconds since 1970; times without a zone are UTC."""
-    if isinstance(value, np.datetime64):
-        seconds = int(value.astype("datetime64[s]").astype(np.int64))
-        near = abs(seconds) < INT_MAX // 10**9
-        return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    # pandas.Timestamp is a datetime with nanoseconds
-    return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
+    if not isinstance(value, np.datetime64):
+        return nanoseconds_of(value)
+    seconds = int(value.astype("datetime64[s]").astype(np.int64))
+    near = abs(seconds) < INT_MAX // 10**9
+    return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
 
 
 def _afar(
