@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,7 @@ def arrow_type(kind: pa.DataType) -> TypeName | None:
 # Ints may stand between floats, as in the language's literals, if the float equals the int exactly.
 
 _PLAIN = {int, float, str, bool}
+_INFINITE = {"inf": inf, "-inf": -inf}
 
 Kind = TypeName | str | None  # a type, "missing", or None for unsupported values
 
@@ -268,10 +270,15 @@ def _kind(of: type) -> Kind:
 def object_column(
     values: Values, declared: TypeName | None, place: DataPlace, *, json: bool = False
 ) -> Typed:
-    """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp."""
+    """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp, and
+    "inf" and "-inf" for floats."""
     if len(values) == 0:
         return _nothing(declared)
     seen = set(map(type, values))
+    numbers = declared == "float" or (declared is None and not seen.isdisjoint((int, float)))
+    if json and numbers and str in seen:
+        values = _with_infinities(values)
+        seen = set(map(type, values))
     if Decimal in seen:
         values = _without_decimals(values, place)
         seen = set(map(type, values))
@@ -304,6 +311,11 @@ def object_column(
         dtype=np.int64,
         count=len(values),
     )
+
+
+def _with_infinities(values: Values) -> list[object]:
+    """The values of a JSON column of floats, in which texts stand for infinity."""
+    return [_INFINITE.get(value, value) if isinstance(value, str) else value for value in values]
 
 
 def _without_decimals(values: Values, place: DataPlace) -> list[object]:
