@@ -213,7 +213,8 @@ class Database(PatternQueries):
         """Add rows to a relation. If there is no such relation, create it.
 
         If the relation has rules, the rows are base facts beside those that the rules derive, and
-        the returned value says so. Columns match, and missing values are dropped or filled, as in
+        the returned value says so, beside the numbers of new rows (`rows`) and of rows that were
+        `known`. Columns match, and missing values are dropped or filled, as in
         `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
         loading, as in `query`.
 
@@ -221,9 +222,9 @@ class Database(PatternQueries):
         >>> db = gd.connect()
         >>> db["E"] = [(1, 2)]
         >>> db.insert("E", [(2, 3), (1, 2)])
-        E: 2 rows inserted
-        >>> len(db["E"])
-        2
+        E: 1 row inserted, 1 known already
+        >>> db.insert("E", [(1, 2)]).rows, len(db["E"]), len(db["E"].new)
+        (0, 2, 0)
         >>> _ = db.run("path(x, y) <- E(x, y).")
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
@@ -236,9 +237,9 @@ class Database(PatternQueries):
             findings = Findings()
             given = {} if fill is None else fill
             options = checked(LoadOptions(None, None, nulls, given, row_id, findings=findings))
-            count = workspace.add(name, rows, options)
+            new, known = workspace.add(name, rows, options)
             workspace.tell_of(name, findings)
-            return Inserted(name, count, workspace.rules_of(name))
+            return Inserted(name, new, known, workspace.rules_of(name))
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
         """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.

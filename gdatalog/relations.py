@@ -32,14 +32,17 @@ def answer(
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """The result of an insert: the number of rows, and of rules that also define the relation."""
+    """The result of an insert: the number of new rows, of rows that were `known`, and of rules that
+    also define the relation."""
 
     relation: str
     rows: int
+    known: int
     rules: int
 
     def __repr__(self) -> str:
         text = f"{self.relation}: {count(self.rows, 'row')} inserted"
+        text += f", {self.known:,} known already" * bool(self.known)
         beside = f", as base facts beside its {count(self.rules, 'rule')}"
         return text + beside * bool(self.rules)
 

@@ -97,7 +97,8 @@ class Result:
 
     @property
     def new(self) -> Result:
-        """The rows that the last change of the relation added; all rows, if it was recomputed.
+        """The rows that the last change of the relation, or of what its rules read, added; all
+        rows, if it was recomputed.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -108,10 +109,15 @@ class Result:
         >>> _ = db.insert("E", [(3, 4)])
         >>> db["path"].new.sorted().fetchall()
         [(1, 4), (2, 4), (3, 4)]
+        >>> _ = db.insert("E", [(1, 4)])
+        >>> len(db["path"].new)
+        0
         """
         relation = self._relation
-        if not relation.news:
+        if relation.news is None:
             return Result(relation, self._symbols)
+        if not relation.news:
+            return self.head(0)
         first, *others = relation.news
         return Result(first.joined(*others).renamed(relation.columns), self._symbols)
 

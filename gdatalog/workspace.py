@@ -268,8 +268,9 @@ class Workspace:
             message = f"{name} has {count(rules, 'rule')}, which still {add} to these rows"
             self.on_caution(Caution(message, hint=f'db.drop("{name}") drops rules and data'))
 
-    def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
-        """Adds rows to a relation, beside its facts and rules; returns the number of rows."""
+    def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> tuple[int, int]:
+        """Adds rows to a relation, beside its facts and rules; returns how many are new, and how
+        many its data had already."""
         before = self.stored.get(name)
         if before is not None:
             schema: Schema | None = Schema(name, before.columns, before.types)
@@ -282,8 +283,19 @@ class Workspace:
             options = replace(options, first_row_id=int(ids.max()) + 1)
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
+        held = self._size_of_data(name)
         self.change(self.texts, {**self.stored, name: relation}, name)
-        return more.at_most
+        new = self._size_of_data(name) - held
+        return new, more.length - new
+
+    def _size_of_data(self, name: str) -> int:
+        """The number of rows of a relation's data, and of its facts unless it has rules."""
+        if self.texts.facts(name) and not self.rules_of(name):
+            session = self.session(Program(()), lasting=True)
+            if name not in session.validity.broken:
+                return session.relation(name).length
+        stored = self.stored.get(name)
+        return 0 if stored is None else stored.length
 
     def drop(self, names: Collection[str], part: Part = "all") -> None:
         """Drops the rules of relations, their data, or both."""

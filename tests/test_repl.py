@@ -65,6 +65,29 @@ def test_facts_rules_and_queries(talk):
     assert (code, out) == (0, "x\n2\n3\n\nx\n3\n\nx\ty\n2\t3\n\nyes\n\nno\n")
 
 
+def test_facts_that_were_loaded_are_not_new(talk, tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst\n1,2\n2,3\n")
+    _, _, err = talk(
+        ".load e e.csv",
+        "e(1, 2).",
+        "e(2, 3). e(3, 4).",
+        "e(3, 4).",
+        '.decl f(src: int, dst: int) .input f("e.csv")',
+        "f(1, 2). f(7, 8).",
+        "g(1). g(2).",
+        "g(2). g(3).",
+    )
+    told = [line for line in err.splitlines() if "added" in line or "nothing new" in line]
+    assert told == [
+        "e: nothing new, 2 tuples",
+        "e: 1 fact added, 1 known already, 3 tuples",
+        "e: nothing new, 3 tuples",
+        "f: 1 fact added, 1 known already, 3 tuples",
+        "g: 2 facts added, 2 tuples",
+        "g: 1 fact added, 1 known already, 3 tuples",
+    ]
+
+
 def test_a_ground_atom_of_a_relation_with_rules_is_refused(talk):
     code, out, err = talk("e(1).", "p(x) <- e(x).", "p(2).", "p(1)", ".quit")
     assert (code, out) == (1, "")
