@@ -122,6 +122,33 @@ def test_a_piped_command_ends_a_statement_that_lacks_its_dot(talk):
     assert err.count("error: ") == 1 and "<input 2>:1:13: syntax error" in err
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM e;",
+        "select x\nfrom e\nwhere x in (1, 2);",
+        "insert into e values (1, 2), (2, 3);",
+        "insert into e values ('a', 2);",
+        "with t as (select 1) select * from t;",
+        "create table e (a int);",
+        "drop table e;",
+        "select 1;",
+    ],
+)
+def test_sql_is_recognised_at_its_semicolon(talk, text):
+    code, out, err = talk(*text.split("\n"), "1 < 2.")
+    assert (code, out) == (1, "yes\n")
+    assert err.count("this looks like SQL") == 1 and err.count("error") == 1
+
+
+@pytest.mark.parametrize("body", ["from(x), x * 2 = 4;", "from(x), !not_from(x);", "x in {2, 4};"])
+def test_relations_may_be_named_like_words_of_sql(talk, body):
+    code, out, err = talk(
+        "from(2). not_from(3).", f"select(x) <- {body}", "  x = 7, from(x).", "?- select(x)."
+    )
+    assert (code, out.splitlines()[:2]) == (0, ["x", "2"]), err
+
+
 def test_sql_by_habit_does_not_wait_for_a_dot(talk):
     code, out, err = talk("select * from e;", "1 < 2.")
     assert (code, out) == (1, "yes\n")

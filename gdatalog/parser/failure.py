@@ -216,6 +216,15 @@ def sql(tokens: list[Token]) -> Explained | None:
     return error, None
 
 
+def is_sql(tokens: list[Token]) -> bool:
+    """Whether unfinished text is certainly SQL: it ends with a semicolon, and has what no statement
+    has, a value or a name beside a name."""
+    if not tokens or tokens[-1].type != "SEMICOLON" or sql(tokens) is None:
+        return False
+    pairs = zip(tokens, tokens[1:], strict=False)
+    return any(name.type == "NAME" and after.type in VALUES for name, after in pairs)
+
+
 # Hints for keywords between two operands.
 _BETWEEN = {
     "like": 'write contains("part", x), or match("regular expression", x)',
