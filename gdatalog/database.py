@@ -17,7 +17,7 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 from gdatalog.storage import Findings, LoadOptions, Nulls, checked
-from gdatalog.values import plain
+from gdatalog.values import brief, plain
 
 if TYPE_CHECKING:
     from gdatalog.engine.facts import Folders
@@ -97,7 +97,7 @@ class Database(PatternQueries):
         if self.closed:
             return "<gdatalog.Database, closed>"
         where = self.device if self.cluster is None else f"{self.device} and {self.cluster}"
-        return f"<gdatalog.Database on {where}: {', '.join(self.relations) or 'empty'}>"
+        return f"<gdatalog.Database on {where}: {brief(', '.join(self.relations)) or 'empty'}>"
 
     def __enter__(self) -> Database:
         return self

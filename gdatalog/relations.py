@@ -13,7 +13,7 @@ from gdatalog.planner.check.walk import ruled
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
-from gdatalog.values import visible
+from gdatalog.values import brief, visible
 
 if TYPE_CHECKING:
     from gdatalog.engine.session.text_session import Session
@@ -41,7 +41,7 @@ class Inserted:
     rules: int
 
     def __repr__(self) -> str:
-        text = f"{self.relation}: {count(self.rows, 'row')} inserted"
+        text = f"{brief(self.relation)}: {count(self.rows, 'row')} inserted"
         text += f", {self.known:,} known already" * bool(self.known)
         beside = f", as base facts beside its {count(self.rules, 'rule')}"
         return text + beside * bool(self.rules)
@@ -148,4 +148,4 @@ class Relations(Mapping[str, Result]):
         lines = {name: f"{name}: invalid, {cause.why(name)}" for name, cause in broken.items()}
         for name, schema in schemas.items():
             lines[name] = str(RelationEntry(name, schema, None, ""))
-        return "\n".join(visible(lines[name]) for name in sorted(lines)) or "no relations"
+        return "\n".join(visible(brief(lines[name])) for name in sorted(lines)) or "no relations"

@@ -223,6 +223,18 @@ def _seen(found: re.Match[str]) -> str:
     return _ESCAPES.get(character) or (f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}")
 
 
+_LONG_WORD = re.compile(r"\w{101,}")
+
+
+def brief(text: str) -> str:
+    """The text of a message, with long names cut in the middle.
+
+    >>> brief("no relation " + "a" * 500)
+    'no relation aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaaaaaaaaaa'
+    """
+    return _LONG_WORD.sub(lambda found: f"{found[0][:60]}…{found[0][-20:]}", text)
+
+
 def width(text: str) -> int:
     """The width of a text in terminal cells.
 
