@@ -332,7 +332,7 @@ class Database(PatternQueries):
 
             session = self.workspace.open(text, params, strategy=strategy)
             result = answer(session, session.asked(), limit, max_rows)
-            self.workspace.tell(session)
+            self.workspace.tell(session, params)
             return result
 
     def run(
@@ -417,7 +417,7 @@ class Database(PatternQueries):
                 result = outputs[ask.name] = answer(session, ask.name)
                 if not to_stdout(ask.directive):
                     write_relation(ask.directive, ask.name, result, session.files, folders)
-        workspace.tell(session)
+        workspace.tell(session, params)
         return outputs
 
     # -------------------------------------------------------------------------------- plans
@@ -434,7 +434,9 @@ class Database(PatternQueries):
             from gdatalog.report import explain
 
             session = self.workspace.open(text, params, strategy=strategy)
-            return explain(session, [session.asked()], self.workspace.why)
+            plan = explain(session, [session.asked()], self.workspace.why)
+            self.workspace.warn(session.ignored(params or ()))
+            return plan
 
     def profile(
         self,
@@ -456,7 +458,7 @@ class Database(PatternQueries):
             reports = Metrics()
             session = self.workspace.open(text, params, reports=reports, strategy=strategy)
             profile = Profile.after(session.context, answer(session, session.asked()))
-            self.workspace.tell(session)
+            self.workspace.tell(session, params)
             return profile
 
 

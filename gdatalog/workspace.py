@@ -233,9 +233,10 @@ class Workspace:
 
     def tell_of(self, name: str, findings: Findings) -> None:
         """Warns about findings in data that was loaded."""
-        self._warn(findings.cautions(name))
+        self.warn(findings.cautions(name))
 
-    def _warn(self, cautions: Iterable[Caution]) -> None:
+    def warn(self, cautions: Iterable[Caution]) -> None:
+        """Reports warnings."""
         for caution in cautions:
             self.on_caution(caution)
 
@@ -369,7 +370,7 @@ class Workspace:
         if self.untrusted:
             check_length(text, name)
         program, cautions = self._prepared.parse(text, name, bare)
-        self._warn(cautions)
+        self.warn(cautions)
         return program
 
     def parse_file(self, path: str) -> Program:
@@ -477,8 +478,9 @@ class Workspace:
                 self._known if stored is None else None,
             )
 
-    def tell(self, session: Session) -> None:
-        """Reports the warnings of a session."""
-        self._warn(session.cautions)
+    def tell(self, session: Session, given: Params = None) -> None:
+        """Reports the warnings of a session, also about parameters that were `given` for its text
+        and have no effect."""
+        self.warn([*session.cautions, *session.ignored(given or ())])
         if session.lasting:
             self.tell_invalid(session.validity)

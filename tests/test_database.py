@@ -330,6 +330,26 @@ def test_a_parameter_without_a_value(db: gd.Database, text: str) -> None:
     assert caught.value.span is not None and caught.value.span.text == "$x"
 
 
+def test_a_parameter_that_is_not_read_is_told(db: gd.Database) -> None:
+    text = "?- E($from, y), y < $most."
+    known = {"from": 1, "most": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(db.query(text, known)) == 1
+        db.query("?- E(x, y), x in $xs.", {"xs": [1]})
+        db.run("p(x) <- E(x, $end). big(x) <- E(x, y), y > $least.", {"end": 3, "least": 1})
+        assert len(db.query("?- p(x).", {"end": 2})) == 1  # a kept rule reads it
+    told = r"the parameter `\$mots` is not read, and has no effect\n  hint: did you mean `\$most`\?"
+    for call in (db.query, db.explain, db.profile, db.run):
+        with pytest.warns(gd.ProgramWarning, match=told) as caught:
+            call(text.replace("?-", "q(y) <-"), {**known, "mots": 2})
+        assert len(caught) == 1 and caught[0].filename == __file__
+    with pytest.warns(gd.ProgramWarning, match=r"`\$zz` is not read.*\n  hint: parameters are \$a, "):
+        gd.query("p($a, $bc).", None, {"a": 1, "bc": 2, "zz": 3})
+    with pytest.warns(gd.ProgramWarning, match=r"`\$zz` is not read, and has no effect$"):
+        gd.query("p(1).", None, {"zz": 3})
+
+
 def test_a_parameter_is_a_value_and_never_text() -> None:
     text = 'x"). q(1). r("'
     assert gd.query("p($x).", params={"x": text}).fetchall() == [(text,)]

@@ -53,7 +53,7 @@ def run(
         profile = None
         if metrics is not None:
             profile = Profile.after(session.context, results[-1] if results else None)
-        workspace.tell(session)
+        workspace.tell(session, params)
         return results, lines, profile
 
 

@@ -6,7 +6,7 @@ it needs, checks everything together, and evaluates the requested relations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
 from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.session.untrusted import check_program
-from gdatalog.errors import Caution, DataError, Error, UsageError
+from gdatalog.errors import Caution, DataError, Error, UsageError, meant
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
@@ -282,6 +282,22 @@ class Session:
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
         return [*found, *self.context.scope.cautions.values()]
 
+    def ignored(self, given: Iterable[str]) -> list[Caution]:
+        """Warnings about given parameters that neither the text nor a kept rule reads."""
+        known = _parameters(self.seen.outline)
+        unread = [name for name in given if name not in known]
+        if unread:
+            known.update(*(_parameters(kept.outline) for kept in self.texts.seen()))
+        near = {name: meant(str(name), known) for name in unread if name not in known}
+        others = "parameters are " + ", ".join(f"${name}" for name in sorted(known))
+        return [
+            Caution(
+                f"the parameter `${name}` is not read, and has no effect",
+                hint=f"did you mean `${other}`?" if other else others if known else None,
+            )
+            for name, other in near.items()
+        ]
+
     def own_queries(self) -> list[CheckedQuery]:
         """The text's queries, in order."""
         own = {query.span for query in self.seen.asking}
@@ -382,6 +398,13 @@ class Session:
         """The relations that the text's outputs need, which are evaluated in full."""
         asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]
         return self.evaluation.needed(asked) if asked else set()
+
+
+def _parameters(outline: Outline) -> set[str]:
+    """The names of the parameters in a text."""
+    nodes = chain.from_iterable(map(nodes_of, outline.statements))
+    parts = chain.from_iterable(map(walk, nodes))
+    return {part.name for part in parts if isinstance(part, s.Param | s.ListParam)}
 
 
 def schemas_of(stored: Mapping[str, Relation]) -> dict[str, Schema]:
