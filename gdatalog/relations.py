@@ -27,7 +27,17 @@ def answer(
     apply to propositions, which have one row or none."""
     wanted = None if limit is None else max(1, limit)
     result = Result(session.relation(name, wanted, max_rows), session.context.scope.symbols)
-    return result.head(limit) if limit is not None and result.columns else result
+    return limited(result, limit)
+
+
+def limited(result: Result, limit: int | None) -> Result:
+    """At most `limit` rows of a result, which says so if it has as many: there may be more. A
+    proposition has no rows to limit."""
+    if limit is None or not result.columns:
+        return result
+    made = result.head(limit)
+    made.limit = limit if len(made) == limit else result.limit
+    return made
 
 
 @dataclass(frozen=True, slots=True)

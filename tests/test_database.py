@@ -248,6 +248,18 @@ def test_limits(db: gd.Database, text: str, limit: int) -> None:
     assert len(found) == min(limit, 3) and set(found) <= set(EDGES)
 
 
+def test_an_answer_says_that_it_met_a_limit(db: gd.Database) -> None:
+    whole = db.query("?- E(x, y).", limit=4)
+    assert whole.limit is None and whole.format().endswith("\n3 rows")
+    few = db.query("?- E(x, y).", limit=2)
+    for result in (few, few.sorted(), few.sorted("y", descending=True)):
+        assert result.limit == 2 and result.format().endswith("\n2 rows (limit 2)")
+        assert "2 rows (limit 2)</small>" in result._repr_html_()
+    assert few.head(1).limit is None and few[0:1].format().endswith("\n1 row")
+    assert repr(db.query("yes() <- E(1, _).", limit=1)) == "yes"
+    assert repr(db.query('p(x, "a") <- E(x, _).', limit=1).sorted()).endswith("1 row (limit 1)")
+
+
 def test_a_limit_ends_the_work_early() -> None:
     db = gd.connect(memory_limit="4MiB")
     db["n"] = [(i,) for i in range(3000)]
@@ -344,7 +356,9 @@ def test_a_parameter_that_is_not_read_is_told(db: gd.Database) -> None:
         with pytest.warns(gd.ProgramWarning, match=told) as caught:
             call(text.replace("?-", "q(y) <-"), {**known, "mots": 2})
         assert len(caught) == 1 and caught[0].filename == __file__
-    with pytest.warns(gd.ProgramWarning, match=r"`\$zz` is not read.*\n  hint: parameters are \$a, "):
+    with pytest.warns(
+        gd.ProgramWarning, match=r"`\$zz` is not read.*\n  hint: parameters are \$a, "
+    ):
         gd.query("p($a, $bc).", None, {"a": 1, "bc": 2, "zz": 3})
     with pytest.warns(gd.ProgramWarning, match=r"`\$zz` is not read, and has no effect$"):
         gd.query("p(1).", None, {"zz": 3})

@@ -13,7 +13,7 @@ import pytest
 import gdatalog as gd
 
 
-class Colour(str, Enum):
+class Colour(str, Enum):  # noqa: UP042  # `str` of a member is not its value here
     RED = "red"
 
 

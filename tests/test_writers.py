@@ -91,7 +91,9 @@ def strictly(text: str) -> object:
 
 
 def test_infinity_in_json_is_a_text() -> None:
-    table = table_from([(1.5, "inf"), (math.inf, "a"), (-math.inf, "b")], LoadOptions(columns=["x", "t"]))
+    table = table_from(
+        [(1.5, "inf"), (math.inf, "a"), (-math.inf, "b")], LoadOptions(columns=["x", "t"])
+    )
     rows = [{"x": 1.5, "t": "inf"}, {"x": "inf", "t": "a"}, {"x": "-inf", "t": "b"}]
     write_table(table, "r.json")
     write_table(table, "r.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from gdatalog.errors import ParseError, Span, meant
 from gdatalog.parser.tokens import VALUES, Token
@@ -221,8 +222,7 @@ def is_sql(tokens: list[Token]) -> bool:
     has, a value or a name beside a name."""
     if not tokens or tokens[-1].type != "SEMICOLON" or sql(tokens) is None:
         return False
-    pairs = zip(tokens, tokens[1:], strict=False)
-    return any(name.type == "NAME" and after.type in VALUES for name, after in pairs)
+    return any(a.type == "NAME" and b.type in VALUES for a, b in pairwise(tokens))
 
 
 # Hints for keywords between two operands.
