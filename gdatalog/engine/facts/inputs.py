@@ -104,8 +104,8 @@ class Inputs(Mapping[str, Relation]):
         if found is None or len(versions) != len(parts) or None in since:
             found = union(parts)
         else:
-            for rows in (rows for known in since for rows in known or ()):
-                found = extended(found, rows)
+            added = [rows for known in since for rows in known or ()]
+            found = extended(found, union(added)) if added else found
         self.prepared.unions[name] = tuple(part.version for part in parts), found
         return found
 
