@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.account import Costs, time_spent
@@ -196,7 +196,7 @@ def _tell_kept(session: Session) -> None:
         say(f"kept the rules of {', '.join(names)}")
 
 
-def _names_read(statements: Sequence[Statement]) -> dict[str, None]:
+def _names_read(statements: Iterable[Statement]) -> dict[str, None]:
     """The relations that statements read from files."""
     names: dict[str, None] = {}
     for statement in statements:

@@ -299,9 +299,9 @@ class Evaluation:
         if found is None or news is None:
             return None
         if not news:
-            relations = {name: known.unchanged() for name, known in found.relations.items()}
-            self._remember(stratum, relations)
-            return relations
+            same = {name: known.unchanged() for name, known in found.relations.items()}
+            self._remember(stratum, same)
+            return same
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
         facts = zip(stratum.relations, news.facts, strict=True)
         seeds = {name: in_rows(self._new_seeds(name, own, news)) for name, own in facts}
