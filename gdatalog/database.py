@@ -17,6 +17,7 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 from gdatalog.storage import Findings, LoadOptions, Nulls, checked
+from gdatalog.values import brief, plain
 
 if TYPE_CHECKING:
     from gdatalog.engine.facts import Folders
@@ -99,7 +100,7 @@ class Database(PatternQueries):
         if self.closed:
             return "<gdatalog.Database, closed>"
         where = self.device if self.cluster is None else f"{self.device} and {self.cluster}"
-        return f"<gdatalog.Database on {where}: {', '.join(self.relations) or 'empty'}>"
+        return f"<gdatalog.Database on {where}: {brief(', '.join(self.relations)) or 'empty'}>"
 
     def __enter__(self) -> Database:
         return self
@@ -187,6 +188,7 @@ class Database(PatternQueries):
         ('src', 'dst')
         """
         options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
+        name = plain(name)
         with self.call(on_progress):
             findings = self.workspace.load(name, self._shared(data), options)
         self.workspace.tell_of(name, findings)
@@ -214,7 +216,8 @@ class Database(PatternQueries):
         """Add rows to a relation. If there is no such relation, create it.
 
         If the relation has rules, the rows are base facts beside those that the rules derive, and
-        the returned value says so. Columns match, and missing values are dropped or filled, as in
+        the returned value says so, beside the numbers of new rows (`rows`) and of rows that were
+        `known`. Columns match, and missing values are dropped or filled, as in
         `load`; `row_id` continues from the greatest number. `on_progress` gets the progress of
         loading, as in `query`.
 
@@ -222,13 +225,14 @@ class Database(PatternQueries):
         >>> db = gd.connect()
         >>> db["E"] = [(1, 2)]
         >>> db.insert("E", [(2, 3), (1, 2)])
-        E: 2 rows inserted
-        >>> len(db["E"])
-        2
+        E: 1 row inserted, 1 known already
+        >>> db.insert("E", [(1, 2)]).rows, len(db["E"]), len(db["E"].new)
+        (0, 2, 0)
         >>> _ = db.run("path(x, y) <- E(x, y).")
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
         """
+        name = plain(name)
         with self.call(on_progress):
             from gdatalog.relations import Inserted
 
@@ -236,9 +240,9 @@ class Database(PatternQueries):
             findings = Findings()
             given = {} if fill is None else fill
             options = checked(LoadOptions(None, None, nulls, given, row_id, findings=findings))
-            count = workspace.add(name, rows, options)
+            new, known = workspace.add(name, rows, options)
             workspace.tell_of(name, findings)
-            return Inserted(name, count, workspace.rules_of(name))
+            return Inserted(name, new, known, workspace.rules_of(name))
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
         """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.
@@ -331,7 +335,7 @@ class Database(PatternQueries):
 
             session = self.workspace.open(text, params, strategy=strategy)
             result = answer(session, session.asked(), limit, max_rows)
-            self.workspace.tell(session)
+            self.workspace.tell(session, params)
             return result
 
     def run(
@@ -416,7 +420,7 @@ class Database(PatternQueries):
                 result = outputs[ask.name] = answer(session, ask.name)
                 if not to_stdout(ask.directive):
                     write_relation(ask.directive, ask.name, result, session.files, folders)
-        workspace.tell(session)
+        workspace.tell(session, params)
         return outputs
 
     # -------------------------------------------------------------------------------- plans
@@ -433,7 +437,9 @@ class Database(PatternQueries):
             from gdatalog.report import explain
 
             session = self.workspace.open(text, params, strategy=strategy)
-            return explain(session, [session.asked()], self.workspace.why)
+            plan = explain(session, [session.asked()], self.workspace.why)
+            self.workspace.warn(session.ignored(params or ()))
+            return plan
 
     def profile(
         self,
@@ -455,7 +461,7 @@ class Database(PatternQueries):
             reports = Metrics()
             session = self.workspace.open(text, params, reports=reports, strategy=strategy)
             profile = Profile.after(session.context, answer(session, session.asked()))
-            self.workspace.tell(session)
+            self.workspace.tell(session, params)
             return profile
 
 

@@ -28,9 +28,10 @@ from functools import cached_property
 from operator import index
 
 from gdatalog.records import dataclass, field
-from gdatalog.values import visible, visible_lines, width
+from gdatalog.values import brief, visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed
+LONGEST = 4000  # characters of a message
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Span:
         return Span(self.source, self.start, other.end)
 
     def where(self) -> str:
-        return f"{visible(self.source.name)}:{self.line}:{self.column}"
+        return f"{visible(brief(self.source.name))}:{self.line}:{self.column}"
 
     def excerpt(self) -> str:
         """The line with carets below the span (its first line, if it has several)."""
@@ -111,6 +112,12 @@ class Span:
 NOWHERE = Span(SourceText("<none>", ""), 0, 0)
 
 
+def _short(message: str) -> str:
+    """A message without the middle of long names, nor its own if it is very long."""
+    text = brief(message)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1000]} … {text[-900:]}"
+
+
 @dataclass(frozen=True)
 class Note:
     """A second place of an error, such as the other side of a disagreement."""
@@ -120,8 +127,8 @@ class Note:
 
     def format(self) -> str:
         if self.span is None or self.span.source == NOWHERE.source:
-            return f"  note: {visible_lines(self.message)}"
-        message = visible_lines(self.message)
+            return f"  note: {visible_lines(_short(self.message))}"
+        message = visible_lines(_short(self.message))
         return f"  note: {self.span.where()}: {message}\n{self.span.excerpt()}"
 
 
@@ -158,14 +165,14 @@ class Error(Exception):
     def format(self) -> str:
         """Formats this error alone: place, message, the line with carets, notes and hint.
 
-        Control characters are escaped here; `message` keeps them.
+        Control characters are escaped here, and long names cut; `message` keeps them.
         """
-        lines = [f"{self.kind}: {visible(self.message)}"]
+        lines = [f"{self.kind}: {visible(_short(self.message))}"]
         if self.span is not None:
             lines = [f"{self.span.where()}: {lines[0]}", self.span.excerpt()]
         lines += [note.format() for note in self.notes]
         if self.hint:
-            lines.append(f"  hint: {visible(self.hint)}")
+            lines.append(f"  hint: {visible(_short(self.hint))}")
         return "\n".join(lines)
 
     def __str__(self) -> str:

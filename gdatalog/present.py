@@ -29,6 +29,8 @@ class ShownRows(Protocol):
     def columns(self) -> tuple[str, ...]: ...
     @property
     def dtypes(self) -> tuple[str, ...]: ...
+    @property
+    def limit(self) -> int | None: ...
     def __len__(self) -> int: ...
     def table(self) -> Table: ...
     def _part(self, start: int, stop: int) -> Self: ...
@@ -57,7 +59,9 @@ def box_lines(
     `columns` is the terminal's width. For a file it is None, and only very long cells are cut. An
     iterator of its lines, because a file's box is as long as the answer.
     """
-    took = "" if took is None else f" ({took})"
+    told = [f"limit {result.limit:,}"] if result.limit is not None else []
+    told += [] if took is None else [took]
+    took = f" ({', '.join(told)})" if told else ""
     if not result.columns:
         yield ("yes" if result else "no") + took
         return
@@ -140,7 +144,8 @@ def html(result: ShownRows, most: int) -> str:
     first, last = result._picked(most)
     rows = [*_rows(first), *([None, *_rows(last)] if len(last) else [])]
     table = html_table(result.columns, result.dtypes, rows)
-    return f'{table}<small style="{FAINT}">{amount(len(result), "rows")}</small>'
+    limit = "" if result.limit is None else f" (limit {result.limit:,})"
+    return f'{table}<small style="{FAINT}">{amount(len(result), "rows")}{limit}</small>'
 
 
 def html_table(

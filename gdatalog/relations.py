@@ -13,7 +13,7 @@ from gdatalog.planner.check.walk import ruled
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
-from gdatalog.values import visible
+from gdatalog.values import brief, visible
 
 if TYPE_CHECKING:
     from gdatalog.engine.session.text_session import Session
@@ -27,19 +27,32 @@ def answer(
     apply to propositions, which have one row or none."""
     wanted = None if limit is None else max(1, limit)
     result = Result(session.relation(name, wanted, max_rows), session.context.scope.symbols)
-    return result.head(limit) if limit is not None and result.columns else result
+    return limited(result, limit)
+
+
+def limited(result: Result, limit: int | None) -> Result:
+    """At most `limit` rows of a result, which says so if it has as many: there may be more. A
+    proposition has no rows to limit."""
+    if limit is None or not result.columns:
+        return result
+    made = result.head(limit)
+    made.limit = limit if len(made) == limit else result.limit
+    return made
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """The result of an insert: the number of rows, and of rules that also define the relation."""
+    """The result of an insert: the number of new rows, of rows that were `known`, and of rules that
+    also define the relation."""
 
     relation: str
     rows: int
+    known: int
     rules: int
 
     def __repr__(self) -> str:
-        text = f"{self.relation}: {count(self.rows, 'row')} inserted"
+        text = f"{brief(self.relation)}: {count(self.rows, 'row')} inserted"
+        text += f", {self.known:,} known already" * bool(self.known)
         beside = f", as base facts beside its {count(self.rules, 'rule')}"
         return text + beside * bool(self.rules)
 
@@ -145,4 +158,4 @@ class Relations(Mapping[str, Result]):
         lines = {name: f"{name}: invalid, {cause.why(name)}" for name, cause in broken.items()}
         for name, schema in schemas.items():
             lines[name] = str(RelationEntry(name, schema, None, ""))
-        return "\n".join(visible(lines[name]) for name in sorted(lines)) or "no relations"
+        return "\n".join(visible(brief(lines[name])) for name in sorted(lines)) or "no relations"

@@ -19,6 +19,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.storage.rows import (
     Columns,
+    Order,
     concatenate,
     cut,
     order_of,
@@ -67,6 +68,8 @@ class Result:
         self._whole = rows is None
         self._exported: dict[str, Any] | None = None
         self._cursor: Iterator[tuple[Any, ...]] | None = None  # for fetchone and fetchmany
+        # The limit, if the answer has as many rows: there may be more.
+        self.limit: int | None = None
 
     def __len__(self) -> int:
         if self._held is None:
@@ -97,7 +100,8 @@ class Result:
 
     @property
     def new(self) -> Result:
-        """The rows that the last change of the relation added; all rows, if it was recomputed.
+        """The rows that the last change of the relation, or of what its rules read, added; all
+        rows, if it was recomputed.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -108,10 +112,15 @@ class Result:
         >>> _ = db.insert("E", [(3, 4)])
         >>> db["path"].new.sorted().fetchall()
         [(1, 4), (2, 4), (3, 4)]
+        >>> _ = db.insert("E", [(1, 4)])
+        >>> len(db["path"].new)
+        0
         """
         relation = self._relation
-        if not relation.news:
+        if relation.news is None:
             return Result(relation, self._symbols)
+        if not relation.news:
+            return self.head(0)
         first, *others = relation.news
         return Result(first.joined(*others).renamed(relation.columns), self._symbols)
 
@@ -129,7 +138,13 @@ class Result:
         >>> r.sorted("y", descending=True).fetchall()
         [(2, 7), (3, 7), (1, 5)]
         """
-        order = order_of(self.columns, by, descending)
+        made = self._sorted(order_of(self.columns, by, descending))
+        made.limit = self.limit
+        return made
+
+    sort = sorted
+
+    def _sorted(self, order: Order) -> Result:
         relation, (rows, device) = self._relation, self._lying()
         if not rows or not relation.types:
             return self
@@ -149,8 +164,6 @@ class Result:
         )
         places = order_rows(turned(values, order))
         return Result(relation, self._symbols, [tuple(key[places] for key in keys)])
-
-    sort = sorted
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in their current order."""

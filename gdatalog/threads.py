@@ -23,7 +23,7 @@ from importlib.machinery import ModuleSpec
 from queue import SimpleQueue
 from threading import Event, Lock, RLock, Thread, Timer, current_thread, local, main_thread
 from time import sleep
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -262,15 +262,15 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
         came.append(signal.Signals(number))
 
     before: dict[signal.Signals, Any] = {}
-    # The shell also raises from the handler of a timer.
-    for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
-        if callable(signal.getsignal(number)):
-            before.setdefault(number, signal.getsignal(number))
-            signal.signal(number, note)
     try:
+        # The shell also raises from the handler of a timer.
+        for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
+            if callable(signal.getsignal(number)):
+                before.setdefault(number, signal.getsignal(number))
+                signal.signal(number, note)
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in reversed(before.items()):
             signal.signal(number, handler)
         for late in dict.fromkeys(came):
             soon(partial(interrupt_main, late), done)
@@ -305,7 +305,9 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top = name.partition(".")[0]
-        if not _here.within or _here.importing or top in sys.stdlib_module_names or top in _ours:
+        if _here.importing or top in sys.stdlib_module_names or top in _ours:
+            return None
+        if not (_here.within or _asked_by_us()):
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
@@ -318,6 +320,23 @@ class _Finder:
         return None
 
 
+def _asked_by_us() -> bool:
+    """Whether code of this package waits for the import that looks for a module. The answer to an
+    import within another one was given with that one."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _package_of(frame) == "importlib":
+        frame = frame.f_back
+    while frame is not None and _package_of(frame) != "importlib":
+        if _package_of(frame) == "gdatalog" and frame.f_globals is not globals():
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
 def _load_whole(loader: Any) -> None:
     """Makes a module's loader execute it uninterrupted."""
     execute = getattr(loader, "exec_module", None)
@@ -326,13 +345,24 @@ def _load_whole(loader: Any) -> None:
 
     def exec_module(module: ModuleType) -> None:
         vars(loader).pop("exec_module", None)
-        with undisturbed(lambda: not getattr(module.__spec__, "_initializing", False)):
-            _here.importing = True
-            try:
-                with uncollected():
-                    execute(module)
-            finally:
-                _here.importing = False
+
+        def done() -> bool:
+            return not getattr(module.__spec__, "_initializing", False)
+
+        complete = False
+        try:
+            with undisturbed(done):
+                _here.importing = True
+                try:
+                    with uncollected():
+                        execute(module)
+                    complete = True
+                finally:
+                    _here.importing = False
+        except KeyboardInterrupt:
+            if not complete:
+                raise
+            soon(interrupt_main, done)  # it came just behind the import
 
     loader.exec_module = exec_module
 

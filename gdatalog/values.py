@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import category, east_asian_width
 
 from gdatalog.records import dataclass
@@ -49,6 +49,37 @@ _TIMESTAMP = re.compile(
     r"(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
+
+
+def plain(value: Any) -> Any:
+    """An int, float, text or bool of Python itself, from one of a subclass, such as a member of an
+    enumeration: what it holds counts, not what its own `__str__` says.
+
+    >>> from enum import Enum
+    >>> plain(Enum("Size", {"SMALL": "s"}, type=str).SMALL)
+    's'
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else value
+
+
+def nanoseconds_of(value: date) -> int:
+    """A date or time, also pandas', as nanoseconds since 1970; in UTC without a time zone."""
+    if isinstance(value, datetime):
+        zone = UTC if value.utcoffset() is None else value.tzinfo
+        clock = value.hour, value.minute, value.second, value.microsecond
+        moment = datetime(value.year, value.month, value.day, *clock, zone, fold=value.fold)
+    else:
+        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    since = moment - _EPOCH
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    # pandas.Timestamp is a datetime with nanoseconds
+    return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
 
 
 def list_name(shown: str, digest: str) -> str:
@@ -199,6 +230,18 @@ def _seen(found: re.Match[str]) -> str:
         return character
     code = ord(character)
     return _ESCAPES.get(character) or (f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}")
+
+
+_LONG_WORD = re.compile(r"\w{101,}")
+
+
+def brief(text: str) -> str:
+    """The text of a message, with long names cut in the middle.
+
+    >>> brief("no relation " + "a" * 500)
+    'no relation aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…aaaaaaaaaaaaaaaaaaaa'
+    """
+    return _LONG_WORD.sub(lambda found: f"{found[0][:60]}…{found[0][-20:]}", text)
 
 
 def width(text: str) -> int:

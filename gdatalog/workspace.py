@@ -259,9 +259,10 @@ class Workspace:
 
     def tell_of(self, name: str, findings: Findings) -> None:
         """Warns about findings in data that was loaded."""
-        self._warn(findings.cautions(name))
+        self.warn(findings.cautions(name))
 
-    def _warn(self, cautions: Iterable[Caution]) -> None:
+    def warn(self, cautions: Iterable[Caution]) -> None:
+        """Reports warnings."""
         for caution in cautions:
             self.on_caution(caution)
 
@@ -294,8 +295,9 @@ class Workspace:
             message = f"{name} has {count(rules, 'rule')}, which still {add} to these rows"
             self.on_caution(Caution(message, hint=f'db.drop("{name}") drops rules and data'))
 
-    def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
-        """Adds rows to a relation, beside its facts and rules; returns the number of rows."""
+    def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> tuple[int, int]:
+        """Adds rows to a relation, beside its facts and rules; returns how many are new, and how
+        many its data had already."""
         before = self.stored.get(name)
         if before is not None:
             schema: Schema | None = Schema(name, before.columns, before.types)
@@ -308,8 +310,19 @@ class Workspace:
             options = replace(options, first_row_id=int(ids.max()) + 1)
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
+        held = self._size_of_data(name)
         self.change(self.texts, {**self.stored, name: relation}, name)
-        return more.at_most
+        new = self._size_of_data(name) - held
+        return new, more.length - new
+
+    def _size_of_data(self, name: str) -> int:
+        """The number of rows of a relation's data, and of its facts unless it has rules."""
+        if self.texts.facts(name) and not self.rules_of(name):
+            session = self.session(Program(()), lasting=True)
+            if name not in session.validity.broken:
+                return session.relation(name).length
+        stored = self.stored.get(name)
+        return 0 if stored is None else stored.length
 
     def drop(self, names: Collection[str], part: Part = "all") -> None:
         """Drops the rules of relations, their data, or both."""
@@ -383,7 +396,7 @@ class Workspace:
         if self.untrusted:
             check_length(text, name)
         program, cautions = self._prepared.parse(text, name, bare)
-        self._warn(cautions)
+        self.warn(cautions)
         return program
 
     def parse_file(self, path: str) -> Program:
@@ -492,8 +505,9 @@ class Workspace:
                 self._known if stored is None else None,
             )
 
-    def tell(self, session: Session) -> None:
-        """Reports the warnings of a session."""
-        self._warn(session.cautions)
+    def tell(self, session: Session, given: Params = None) -> None:
+        """Reports the warnings of a session, also about parameters that were `given` for its text
+        and have no effect."""
+        self.warn([*session.cautions, *session.ignored(given or ())])
         if session.lasting:
             self.tell_invalid(session.validity)

@@ -22,7 +22,9 @@ class Here:
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
         self.workers = self.threads = {f"worker {number}": 1 for number in range(workers)}
         client = SimpleNamespace(status="running")
-        self.connection = SimpleNamespace(client=client, budget=1 << 40, device="cpu", gpus=False)
+        self.connection = SimpleNamespace(
+            client=client, budget=1 << 40, device_for=lambda rows, tuning: "cpu", gpus=False
+        )
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}

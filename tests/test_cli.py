@@ -224,6 +224,12 @@ def test_parameters(run):
     assert out == 'x\ty\tb\tt\ts\tq\n-7\t2.5\ttrue\t2026-11-20\tto be\t"1\n"\n'
 
 
+def test_a_parameter_that_is_not_read(run):
+    code, out, err = run("-M", "star=1", "-M", "start=2", "-c", "p($start). ?- p(x).")
+    assert (code, out) == (0, "x\n2\n")
+    assert "warning: the parameter `$star` is not read" in err and "did you mean `$start`" in err
+
+
 @pytest.mark.parametrize("text", ["n", "=1", "1n=2", 'q="\\z"'])
 def test_a_parameter_that_is_none(run, text):
     code, out, err = run("-c", "?- 1 < 2.", "-M", text)

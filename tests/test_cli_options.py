@@ -162,6 +162,8 @@ CASES: dict[str, list[Case]] = {
         (["--format", "csv", "-c", '?- x = "a,b".'], 0, r'x\n"a,b"\n', ""),
         (["--format", "tsv", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
         (["--format", "json", "-c", GRAPH], 0, r'\[\n\{"x": 2\},\n\{"x": 3\}\n\]\n', ""),
+        (["--format", "jsonl", "-c", "?- x = -inf."], 0, r'\{"x": "-inf"\}\n', ""),
+        (["--format", "json", "-c", "?- x = inf."], 0, r'\[\n\{"x": "inf"\}\n\]\n', ""),
         (["--format", "jsonl", "-c", GRAPH], 0, r'\{"x": 2\}\n\{"x": 3\}\n', ""),
         (["--format", "markdown", "-c", GRAPH], 0, r"\| x \|\n\|--:\|\n\| 2 \|\n\| 3 \|\n", ""),
         (

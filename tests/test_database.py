@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,18 @@ def test_limits(db: gd.Database, text: str, limit: int) -> None:
     assert len(found) == min(limit, 3) and set(found) <= set(EDGES)
 
 
+def test_an_answer_says_that_it_met_a_limit(db: gd.Database) -> None:
+    whole = db.query("?- E(x, y).", limit=4)
+    assert whole.limit is None and whole.format().endswith("\n3 rows")
+    few = db.query("?- E(x, y).", limit=2)
+    for result in (few, few.sorted(), few.sorted("y", descending=True)):
+        assert result.limit == 2 and result.format().endswith("\n2 rows (limit 2)")
+        assert "2 rows (limit 2)</small>" in result._repr_html_()
+    assert few.head(1).limit is None and few[0:1].format().endswith("\n1 row")
+    assert repr(db.query("yes() <- E(1, _).", limit=1)) == "yes"
+    assert repr(db.query('p(x, "a") <- E(x, _).', limit=1).sorted()).endswith("1 row (limit 1)")
+
+
 def test_a_limit_ends_the_work_early() -> None:
     db = gd.connect(memory_limit="4MiB")
     db["n"] = [(i,) for i in range(3000)]
@@ -303,6 +315,8 @@ def test_parameters(value: Any, kind: str, stored: Any) -> None:
         (1 << 63, "does not fit into 64 bits"),
         (float("nan"), "is NaN"),
         (pd.NaT, "is NaT"),
+        (np.timedelta64(1, "s"), "cannot be of type timedelta64"),
+        (timedelta(1), "cannot be of type timedelta"),
         (np.datetime64("NaT"), "is NaT"),
         (np.datetime64("9999-01-01"), "no time from 1677 to 2262"),
         (datetime(1500, 1, 1), "no time from 1677 to 2262"),
@@ -326,6 +340,28 @@ def test_a_parameter_without_a_value(db: gd.Database, text: str) -> None:
     with pytest.raises(gd.NameResolutionError, match=r"the parameter `\$x` has no value") as caught:
         db.query(text, {"xx": 1})
     assert caught.value.span is not None and caught.value.span.text == "$x"
+
+
+def test_a_parameter_that_is_not_read_is_told(db: gd.Database) -> None:
+    text = "?- E($from, y), y < $most."
+    known = {"from": 1, "most": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(db.query(text, known)) == 1
+        db.query("?- E(x, y), x in $xs.", {"xs": [1]})
+        db.run("p(x) <- E(x, $end). big(x) <- E(x, y), y > $least.", {"end": 3, "least": 1})
+        assert len(db.query("?- p(x).", {"end": 2})) == 1  # a kept rule reads it
+    told = r"the parameter `\$mots` is not read, and has no effect\n  hint: did you mean `\$most`\?"
+    for call in (db.query, db.explain, db.profile, db.run):
+        with pytest.warns(gd.ProgramWarning, match=told) as caught:
+            call(text.replace("?-", "q(y) <-"), {**known, "mots": 2})
+        assert len(caught) == 1 and caught[0].filename == __file__
+    with pytest.warns(
+        gd.ProgramWarning, match=r"`\$zz` is not read.*\n  hint: parameters are \$a, "
+    ):
+        gd.query("p($a, $bc).", None, {"a": 1, "bc": 2, "zz": 3})
+    with pytest.warns(gd.ProgramWarning, match=r"`\$zz` is not read, and has no effect$"):
+        gd.query("p(1).", None, {"zz": 3})
 
 
 def test_a_parameter_is_a_value_and_never_text() -> None:

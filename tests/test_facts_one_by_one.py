@@ -161,7 +161,7 @@ def test_a_fact_that_is_typed_again_is_nothing_new(interactive: bool, capsys: An
             "e: 1 fact added, 1 tuple",
             "e: 1 fact added, 2 tuples",
             "e: nothing new, 2 tuples",
-            "e: 1 fact added, 3 tuples",
+            "e: 1 fact added, 1 known already, 3 tuples",
             "reverted: e(1, 2). (and 1 more)",
             "e: 1 fact added, 3 tuples",
         ]

@@ -324,3 +324,48 @@ def test_a_file_name_adds_no_lines_to_an_error(tmp_path):
 def test_a_terminal_that_is_left_alone_by_print(capsys):
     print(loaded("a\x1b[2Jz").relations)
     assert sys.stdout is not None and "\x1b" not in capsys.readouterr().out
+
+
+LONG = "n" * 190_000
+ABOUT_LONG = [
+    lambda db: db[LONG],
+    lambda db: db.query(f"?- {LONG}(x)."),
+    lambda db: db.query(f"p(${LONG})."),
+    lambda db: db.query("p(1).", strategy=LONG),
+    lambda db: db.run(f"{LONG}(1). {LONG}(1, 2)."),
+    lambda db: db.run(f'{LONG}(1). {LONG}("a").'),
+    lambda db: db.run(f"{LONG}(x) <- !{LONG}(x), a(x). a(1)."),
+    lambda db: db.run(f"a(x, {LONG}) <- b(x). b(1)."),
+    lambda db: db.load(LONG, [(1, None)]),
+    lambda db: db.load("r", {LONG: [1, None]}),
+    lambda db: db.load("r", {"x y " * 60_000: [1, None]}),
+    lambda db: db.load("r", f"{LONG}.csv"),
+    lambda db: db.drop(LONG),
+    lambda db: db.insert("known", [(1, 2)]) and db["known"][LONG],
+    lambda db: gd.connect(device=LONG),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ABOUT_LONG)))
+def test_a_long_name_is_cut_in_messages(number: int) -> None:
+    with gd.connect(device="cpu") as db, pytest.raises(gd.Error) as caught:
+        ABOUT_LONG[number](db)
+    assert len(str(caught.value)) < 12_000
+    assert len(caught.value.format()) > 80  # a part of the name stays
+
+
+def test_a_long_name_is_cut_in_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with gd.connect(device="cpu") as db:
+        told = db.insert(LONG, [(1,)])
+        texts = [repr(told), repr(db), repr(db.relations), str(Caution(f"{LONG} is odd").format())]
+        say(f"{LONG}: 1 tuple")
+        texts.append(capsys.readouterr().err)
+        assert all("nnn…nnn" in text and len(text) < 200 for text in texts)
+        assert list(db) == [LONG]
+
+
+def test_names_that_are_not_that_long_stay_whole() -> None:
+    name = "n" * 100
+    with gd.connect(device="cpu") as db, pytest.raises(gd.NameResolutionError) as caught:
+        db.query(f"?- {name}(x).")
+    assert f"`{name}`" in str(caught.value)

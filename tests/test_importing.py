@@ -6,16 +6,18 @@ import _imp
 import gc
 import importlib
 import signal
+import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gdatalog import cancellation
+from gdatalog import cancellation, threads
 from gdatalog.cancellation import Watch
 from gdatalog.threads import Abandoned, CancellableThread, uncollected, whole_imports
 
@@ -67,6 +69,75 @@ def test_outside_of_calls_nothing_is_changed() -> None:
     with pytest.raises(KeyboardInterrupt):
         importlib.import_module(NAME)
     assert NAME not in sys.modules
+
+
+# A program that is interrupted while a module is imported, in the middle of what it converts first.
+CONVERTING = """
+import signal, sys
+
+import gdatalog as gd
+
+r = gd.query("n(1, 'a'). n(2, 'b'). ?- n(x, t).".replace("'", '"'))
+
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {within!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+            for _ in range(1000):
+                pass
+
+
+assert {within!r} not in sys.modules
+sys.meta_path.insert(0, Interrupting())
+try:
+    {call}
+    for _ in range(10_000_000):
+        pass
+    print("not interrupted")
+except KeyboardInterrupt:
+    pass
+assert not any(isinstance(finder, Interrupting) for finder in sys.meta_path)
+{call}
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "within"),
+    [
+        ("r.df()", "pandas._libs.tslibs"),
+        ("r.df()", "pyarrow.ipc"),
+        ("r.to_arrow()", "pyarrow.ipc"),
+        ("r.__arrow_c_stream__()", "pyarrow.ipc"),
+    ],
+)
+def test_ctrl_c_in_the_first_conversion_of_a_result(call: str, within: str) -> None:
+    """No call of a database runs meanwhile, and the import is done all the same."""
+    text = CONVERTING.format(call=call, within=within)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+@pytest.mark.usefixtures("library")
+def test_ctrl_c_just_behind_an_import_leaves_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes once handlers are restored, and before Python has noted that the import is done."""
+    folder = Path(sys.path[0]) / NAME
+    (folder / "__init__.py").write_text("done = True")
+    whole = threads.undisturbed
+
+    @contextmanager
+    def late(done: Callable[[], bool]) -> Iterator[None]:
+        with whole(done):
+            yield
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(threads, "undisturbed", late)
+    with pytest.raises(KeyboardInterrupt), whole_imports():
+        first = importlib.import_module(NAME)
+        forever()
+    assert sys.modules[NAME] is first
 
 
 def test_a_thread_that_is_ended_finishes_its_import(library: Path) -> None:

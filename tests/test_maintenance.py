@@ -92,7 +92,7 @@ def test_a_closure_goes_on_from_new_edges(lying: None, ways: list[str]) -> None:
     assert len(db["path"]) == 210 + 21 + 22 and ways == ["path run", "path followed"]
     before = db["path"]
     db.insert("E", [(3, 4)])
-    assert db["path"]._relation is before._relation and ways[2:] == []
+    assert db["path"]._relation.store is before._relation.store and ways[2:] == []
 
 
 def test_a_rule_that_reads_it_twice(lying: None, ways: list[str]) -> None:
@@ -445,6 +445,65 @@ def test_what_is_new_is_told(lying: None) -> None:
     assert len(db["path"].new) == 22 + 23
     db["E"] = CHAIN
     assert len(db["path"].new) == 210
+
+
+NOTHING_NEW = """
+path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z).
+low(min(y)) <- path(_, y).
+near(x, min(z)) <- E(x, y), z = y - x. near(x, min(n + 1)) <- E(x, y), near(y, n).
+many(count()) <- path(_, _).
+loose(x) <- E(x, _), !path(x, x).
+any() <- path(_, _).
+same(x, y) <- path(x, y).
+"""
+VIEWS = ("path", "low", "near", "many", "loose", "any", "same")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "levelwise", "lftj"])
+def test_a_change_that_adds_nothing_has_nothing_new(lying: None, strategy: Any) -> None:
+    db = database(NOTHING_NEW, E=[(x, x + 1) for x in range(20)])
+    db.workspace.force(strategy=strategy)
+    for name in VIEWS:
+        assert len(db[name].new) == len(db[name])
+    db.insert("E", [(20, 21)])
+    kept = {name: db[name] for name in ("E", *VIEWS)}
+    news = {name: sorted(result.new.fetchall()) for name, result in kept.items()}
+    assert news["E"] == [(20, 21)] and len(news["path"]) == 21 and len(news["any"]) == 0
+    told = db.insert("E", [(20, 21), (0, 1)])
+    assert (told.rows, told.known, repr(told)) == (0, 2, "E: 0 rows inserted, 2 known already")
+    for name, before in kept.items():  # nothing was added, and earlier answers stay
+        assert db[name].new.fetchall() == [] and len(db[name].new) == 0
+        assert sorted(db[name].fetchall()) == sorted(before.fetchall())
+        assert sorted(before.new.fetchall()) == news[name]
+    db.insert("E", [(0, 2)])  # a new edge between vertices that had a path
+    assert db["path"].new.fetchall() == db["same"].new.fetchall() == db["many"].new.fetchall() == []
+    assert db["E"].new.fetchall() == [(0, 2)]
+    db.insert("E", [(21, 22)])
+    assert len(db["path"].new) == len(db["same"].new) == 22
+    assert db["many"].fetchall() == [(22 * 23 // 2,)]
+
+
+def test_an_insert_tells_new_rows_from_known_ones() -> None:
+    db = gd.connect()
+    assert repr(db.insert("E", [(1, 2), (2, 3)])) == "E: 2 rows inserted"
+    assert repr(db.insert("E", [(1, 2), (3, 4)])) == "E: 1 row inserted, 1 known already"
+    many = [(x, x + 1) for x in range(5000)]
+    told = db.insert("E", many)
+    assert (told.rows, told.known) == (4997, 3)
+    db.run("F(1). F(2).")  # facts are data too
+    assert repr(db.insert("F", [(2,), (3,)])) == "F: 1 row inserted, 1 known already"
+    assert repr(db.insert("F", [(3,)])) == "F: 0 rows inserted, 1 known already"
+    db.run("G(3). F(4). F(1).")  # one fact of F is new
+    assert db["F"].new.fetchall() == [(4,)]
+    db.run("G(4). F(2).")
+    assert db["F"].new.fetchall() == [] and len(db["F"]) == 4
+    assert repr(db.insert("yes", True)) == "yes: 1 row inserted"
+    assert repr(db.insert("yes", True)) == "yes: 0 rows inserted, 1 known already"
+    assert not db["yes"].new and db["yes"]
+    db.run("p(x) <- F(x).")
+    assert repr(db.insert("p", [(1,)])) == "p: 1 row inserted, as base facts beside its 1 rule"
+    known = "p: 0 rows inserted, 1 known already, as base facts beside its 1 rule"
+    assert repr(db.insert("p", [(1,)])) == known
 
 
 @pytest.mark.parametrize("negated", ["!B(x)", "0 = count : { B(x) }"])

@@ -77,6 +77,7 @@ def test_a_name_gets_the_answer(notebook: Cells) -> None:
     assert notebook.run(cell) is None and notebook.displayed == []
     assert notebook.variables["fans"].fetchall() == [("cid",)]
     shown = notebook.run("%%datalog more --show --limit 2\nfan(x) <- follows(x, _).")
+    assert shown.limit == 2 and "(limit 2)" in shown._repr_html_()
     assert shown is notebook.variables["more"] and len(shown) == 2
     assert len(notebook.run("%datalog fan(x)")) == 3  # the limit is the answer's, not the rule's
     outputs = '?- fan("ann").\n.output fan(IO="stdout")'  # the answer is the query's

@@ -146,6 +146,21 @@ def test_a_plan_serves_parameters_that_leave_about_as_much() -> None:
         assert plans(1500) == plans(150_000) == both
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "plans"),
+    [(64, 8, 1), (64, 7, 2), (7, 56, 1), (7, 57, 2)],  # of 64 rows; eight times as many, or more
+)
+def test_a_plan_serves_up_to_eight_times_as_much(first: int, then: int, plans: int) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, y) for x in range(64) for y in range(64)]
+        query = "?- E(x, y), E(y, z), z < $most."
+        for most in (first, then):
+            assert len(db.query(query, {"most": most})) == 64 * 64 * most
+        session = db.workspace.open(query, {"most": first})
+        ((_, made),) = session.text.plans._found.values()
+        assert len(made) == plans
+
+
 def test_constants_in_a_chain_decide_which_end_is_first() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, (7 * x + k) % 5000) for x in range(5000) for k in range(4)]

@@ -65,6 +65,29 @@ def test_facts_rules_and_queries(talk):
     assert (code, out) == (0, "x\n2\n3\n\nx\n3\n\nx\ty\n2\t3\n\nyes\n\nno\n")
 
 
+def test_facts_that_were_loaded_are_not_new(talk, tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst\n1,2\n2,3\n")
+    _, _, err = talk(
+        ".load e e.csv",
+        "e(1, 2).",
+        "e(2, 3). e(3, 4).",
+        "e(3, 4).",
+        '.decl f(src: int, dst: int) .input f("e.csv")',
+        "f(1, 2). f(7, 8).",
+        "g(1). g(2).",
+        "g(2). g(3).",
+    )
+    told = [line for line in err.splitlines() if "added" in line or "nothing new" in line]
+    assert told == [
+        "e: nothing new, 2 tuples",
+        "e: 1 fact added, 1 known already, 3 tuples",
+        "e: nothing new, 3 tuples",
+        "f: 1 fact added, 1 known already, 3 tuples",
+        "g: 2 facts added, 2 tuples",
+        "g: 1 fact added, 1 known already, 3 tuples",
+    ]
+
+
 def test_a_ground_atom_of_a_relation_with_rules_is_refused(talk):
     code, out, err = talk("e(1).", "p(x) <- e(x).", "p(2).", "p(1)", ".quit")
     assert (code, out) == (1, "")
@@ -97,6 +120,33 @@ def test_a_piped_command_ends_a_statement_that_lacks_its_dot(talk):
     code, out, err = talk("e(1).", "p(x) <- e(x),", ".relations", "e(x).")
     assert (code, out) == (1, "e(c0: int)  1\n\nx\n1\n")
     assert err.count("error: ") == 1 and "<input 2>:1:13: syntax error" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM e;",
+        "select x\nfrom e\nwhere x in (1, 2);",
+        "insert into e values (1, 2), (2, 3);",
+        "insert into e values ('a', 2);",
+        "with t as (select 1) select * from t;",
+        "create table e (a int);",
+        "drop table e;",
+        "select 1;",
+    ],
+)
+def test_sql_is_recognised_at_its_semicolon(talk, text):
+    code, out, err = talk(*text.split("\n"), "1 < 2.")
+    assert (code, out) == (1, "yes\n")
+    assert err.count("this looks like SQL") == 1 and err.count("error") == 1
+
+
+@pytest.mark.parametrize("body", ["from(x), x * 2 = 4;", "from(x), !not_from(x);", "x in {2, 4};"])
+def test_relations_may_be_named_like_words_of_sql(talk, body):
+    code, out, err = talk(
+        "from(2). not_from(3).", f"select(x) <- {body}", "  x = 7, from(x).", "?- select(x)."
+    )
+    assert (code, out.splitlines()[:2]) == (0, ["x", "2"]), err
 
 
 def test_sql_by_habit_does_not_wait_for_a_dot(talk):

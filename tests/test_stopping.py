@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -201,3 +203,18 @@ def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -
     assert len(db["E"]) == 20
     with heeding(db.workspace.watch):
         assert len(db.query("?- E(x, y), x < 4.")) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("text", [None, '.include "late.dl"'])
+def test_a_program_that_does_not_come_meets_the_time_limit(
+    tmp_path: Path, text: str | None
+) -> None:
+    os.mkfifo(tmp_path / "late.dl")
+    name = "late.dl"
+    if text is not None:
+        name = "now.dl"
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "gdatalog", "--timeout", "0.1", name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "time limit of 0.1 s" in done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import subprocess
@@ -20,7 +22,7 @@ from test_export import empty, sample, tables
 import gdatalog
 from gdatalog.cpu_ops.arrays import text_kernels_for
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage import writers
+from gdatalog.storage import LoadOptions, writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
@@ -46,10 +48,10 @@ TEXTS = {
     "r.facts": "1\t0.5\té\ttrue\t1970-01-01\n"
     "-9223372036854775808\tinf\t\tfalse\t1970-01-01T00:00:00.000000001\n",
     "r.json": '[\n{"i": 1, "f": 0.5, "s": "é", "b": true, "t": "1970-01-01"},\n'
-    '{"i": -9223372036854775808, "f": Infinity, "s": "", "b": false, '
+    '{"i": -9223372036854775808, "f": "inf", "s": "", "b": false, '
     '"t": "1970-01-01T00:00:00.000000001"}\n]\n',
     "r.jsonl": '{"i": 1, "f": 0.5, "s": "é", "b": true, "t": "1970-01-01"}\n'
-    '{"i": -9223372036854775808, "f": Infinity, "s": "", "b": false, '
+    '{"i": -9223372036854775808, "f": "inf", "s": "", "b": false, '
     '"t": "1970-01-01T00:00:00.000000001"}\n',
 }
 EMPTY = {
@@ -77,6 +79,35 @@ def test_written_tables_are_read_back(name: str, table: Table) -> None:
     again = read_table(f"new/folder/{name}", declared=declared_as(table))
     assert (again.names, again.types, to_rows(again)) == (table.names, table.types, to_rows(table))
     assert os.listdir("new/folder") == [name]
+
+
+def strictly(text: str) -> object:
+    """JSON as it is defined: Python also takes NaN and Infinity."""
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"not JSON: {word}")
+
+    return json.loads(text, parse_constant=refused)
+
+
+def test_infinity_in_json_is_a_text() -> None:
+    table = table_from(
+        [(1.5, "inf"), (math.inf, "a"), (-math.inf, "b")], LoadOptions(columns=["x", "t"])
+    )
+    rows = [{"x": 1.5, "t": "inf"}, {"x": "inf", "t": "a"}, {"x": "-inf", "t": "b"}]
+    write_table(table, "r.json")
+    write_table(table, "r.jsonl")
+    assert strictly(Path("r.json").read_text()) == rows
+    assert list(map(strictly, Path("r.jsonl").read_text().splitlines())) == rows
+    for name in ("r.json", "r.jsonl"):  # with a declaration or without
+        assert to_rows(read_table(name)) == to_rows(table)
+        assert to_rows(read_table(name, declared=declared_as(table))) == to_rows(table)
+    write_table(table_from([(math.inf,)], LoadOptions(columns=["x"])), "all.json")
+    assert read_table("all.json").types == ("symbol",)
+    assert to_rows(read_table("all.json", declared=Decl(("x",), ("float",)))) == [(math.inf,)]
+    Path("odd.json").write_text('[{"x": 1.5}, {"x": "endless"}]')
+    with pytest.raises(DataError, match="found the symbol 'endless'"):
+        read_table("odd.json")
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -18,7 +18,7 @@ from gdatalog.parser.syntax import Query, Rule
 from gdatalog.present import html_table
 from gdatalog.progress import amount, duration
 from gdatalog.records import dataclass
-from gdatalog.relations import answer, catalog
+from gdatalog.relations import answer, catalog, limited
 from gdatalog.report import Profile
 from gdatalog.result import Result
 from gdatalog.shell import ProgressPoll, aligned
@@ -53,7 +53,7 @@ def run(
         profile = None
         if metrics is not None:
             profile = Profile.after(session.context, results[-1] if results else None)
-        workspace.tell(session)
+        workspace.tell(session, params)
         return results, lines, profile
 
 
@@ -65,7 +65,7 @@ def _answer(session: Session, given: Namespace) -> tuple[list[Result], list[str]
         directive = ask.directive
         result = answer(session, ask.name, None if directive else limit)
         if directive is None or to_stdout(directive):
-            results.append(result.head(limit) if limit is not None and result.columns else result)
+            results.append(limited(result, limit))
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:

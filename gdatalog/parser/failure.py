@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from gdatalog.errors import ParseError, Span, meant
 from gdatalog.parser.tokens import VALUES, Token
@@ -215,6 +216,14 @@ def sql(tokens: list[Token]) -> Explained | None:
         if token.type == "SEMICOLON" and at + 1 < len(tokens) and new_line(token, tokens[at + 1]):
             return error, token.end
     return error, None
+
+
+def is_sql(tokens: list[Token]) -> bool:
+    """Whether unfinished text is certainly SQL: it ends with a semicolon, and has what no statement
+    has, a value or a name beside a name."""
+    if not tokens or tokens[-1].type != "SEMICOLON" or sql(tokens) is None:
+        return False
+    return any(a.type == "NAME" and b.type in VALUES for a, b in pairwise(tokens))
 
 
 # Hints for keywords between two operands.

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property
-from math import log10
+from math import isfinite, log10
 from pathlib import Path
 from typing import Any, Self
 
@@ -81,8 +81,9 @@ class Shown:
         return self.tree.to_dict()
 
     def to_json(self) -> str:
-        """The same as JSON."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+        """The same as JSON; an infinite estimate is the text "inf"."""
+        known = finite(self.to_dict())
+        return json.dumps(known, indent=2, ensure_ascii=False, allow_nan=False)
 
     def to_mermaid(self) -> str:
         """The tree as a mermaid flowchart."""
@@ -114,6 +115,19 @@ class Shown:
         from gdatalog.storage.writers import write_text
 
         write_text(self.render(form) + "\n", path)
+
+
+def finite(value: Any) -> Any:
+    """Plain data without infinite floats, which JSON does not have: they become texts.
+
+    >>> finite({"estimate": float("inf"), "rows": [1.5]})
+    {'estimate': 'inf', 'rows': [1.5]}
+    """
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(finite, value))
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def page(root: ReportNode, title: str, folds: bool = False) -> str:

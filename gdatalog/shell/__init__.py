@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from gdatalog.distribution import VERSION
 from gdatalog.errors import Error
 from gdatalog.progress import Progress, amount, duration, format_bytes
-from gdatalog.values import cut, visible, visible_lines, width
+from gdatalog.values import brief, cut, visible, visible_lines, width
 
 if TYPE_CHECKING:
     from gdatalog.cancellation import Watch
@@ -42,9 +42,9 @@ def took(seconds: float, whom: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints text on stderr, with control characters escaped, and colours on a terminal that has
-    them, unless the user disabled them."""
-    text = visible_lines(text)
+    """Prints text on stderr, with control characters escaped and long names cut, and colours on a
+    terminal that has them, unless the user disabled them."""
+    text = visible_lines(brief(text))
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
+from gdatalog.relations import limited
 from gdatalog.result import Result
 from gdatalog.storage.as_text import begun, facts_text, table_text
 from gdatalog.values import visible, visible_lines
@@ -61,7 +62,7 @@ class Output:
 
     def answer(self, name: str, result: Result, took: str | None = None) -> None:
         """Writes the answer of a query in the chosen format. `took`: its time."""
-        result = self._limited(result)
+        result = limited(result, self.limit)
         if self._array is not None:
             self._element(name, "rows" if result.columns else "holds", self._pieces(result))
             return
@@ -70,7 +71,7 @@ class Output:
 
     def relation(self, name: str, result: Result, directive: Directive) -> None:
         """Writes an `.output` to stdout: framed as in Soufflé, unless a format was chosen."""
-        result = self._limited(result)
+        result = limited(result, self.limit)
         if self._array is not None:
             self.answer(name, result)
         elif self.given or self.format == "box":
@@ -126,10 +127,6 @@ class Output:
             before = piece
         self._write([before.rstrip("\n"), "}"])
 
-    def _limited(self, result: Result) -> Result:
-        """Applies the row limit; a proposition has no rows to limit."""
-        return result.head(self.limit) if self.limit is not None and result.columns else result
-
     def _write(self, pieces: Iterable[str]) -> None:
         for piece in pieces:
             self.stream.write(visible_lines(piece) if self.stream.isatty() else piece)
@@ -142,10 +139,7 @@ class Output:
 
     def _pieces(self, result: Result, took: str | None = None) -> Iterator[str]:
         if self.format == "box":
-            met = result.columns and len(result) == self.limit
-            parts = [f"limit {self.limit:,}"] if met else []
-            parts += [took] if self.timed and took is not None else []
-            yield from self._box(result, ", ".join(parts) or None)
+            yield from self._box(result, took if self.timed else None)
         elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"

@@ -73,6 +73,7 @@ def run_job(
                     program, "<program>", params, options.folders, reports=reports,
                     ends=not options.explain,
                 )  # fmt: skip
+            db.workspace.warn(session.ignored(params))
             if options.explain:
                 from gdatalog.report import explain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.account import Costs, time_spent
@@ -48,6 +48,7 @@ def _keep(
 ) -> None:
     """Keeps a program under a key, or each statement separately. `title` is its name in `.undo`."""
     db = repl.db
+    sizes = _sizes(repl, program)
     before, state = db.workspace.texts, repl.history.state(repl)
     had_rules = ruled(before.outline())  # evaluated rows may also be of rules that were removed
     held = {name: r for name, r in db.workspace.evaluated().items() if name in had_rules}
@@ -57,7 +58,7 @@ def _keep(
         try:
             # A file with queries evaluates only those; typed statements are evaluated at once.
             if key is None or not asked:
-                _evaluate(repl, session, before, held)
+                _evaluate(repl, session, before, held, sizes)
             else:
                 _tell_kept(session)
         except Error as error:
@@ -115,12 +116,34 @@ def _refuse_facts(repl: Conversation, program: Program) -> None:
     raise_together(errors)
 
 
+def _sizes(repl: Conversation, program: Program) -> dict[str, int]:
+    """The numbers of rows of the loaded relations that a program's facts are added to."""
+    workspace = repl.db.workspace
+    loaded = {*workspace.stored, *_names_read(workspace.texts.outline())}
+    names = loaded.intersection(
+        head.name
+        for rule in program.statements
+        if isinstance(rule, Rule) and rule.body is None
+        for head in rule.heads
+    )
+    if not names:
+        return {}
+    with repl.db.call():
+        session = workspace.session(Program(()), lasting=True)
+        return {name: _count(repl, session, name)[0] for name in names}
+
+
 def _evaluate(
-    repl: Conversation, session: Session, before: ProgramTexts, held: Mapping[str, Relation]
+    repl: Conversation,
+    session: Session,
+    before: ProgramTexts,
+    held: Mapping[str, Relation],
+    sizes: Mapping[str, int],
 ) -> None:
     """Evaluates the relations that statements change, and reports each once.
 
-    `before`: the statements kept before; `held`: the relations evaluated before, by name.
+    `before`: the statements kept before; `held`: the relations evaluated before, by name; `sizes`:
+    the numbers of rows of loaded relations before.
     """
     statements = session.seen.rules
     facts = [
@@ -143,9 +166,11 @@ def _evaluate(
         # A terminal's bottom bar shows the number of rows, which needs the relation.
         said = None if repl.interactive else session.said(name)
         count = _count(repl, session, name)[0] if said is None else said
-        new = {head for head in facts if head.name == name and not before.has_fact(head)}
-        added = f"{amount(len(new), 'facts')} added" if new else "nothing new"
-        say(f"{name}: {added}, {amount(count, 'tuples')}")
+        own = {head for head in facts if head.name == name}
+        new = count - sizes[name] if name in sizes else sum(not before.has_fact(f) for f in own)
+        added = f"{amount(new, 'facts')} added" if new else "nothing new"
+        known = f", {len(own) - new:,} known already" if 0 < new < len(own) else ""
+        say(f"{name}: {added}{known}, {amount(count, 'tuples')}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
         if name in session.checked.inline:
             say(f"{name}: inline, expanded where it is read")
@@ -171,7 +196,7 @@ def _tell_kept(session: Session) -> None:
         say(f"kept the rules of {', '.join(names)}")
 
 
-def _names_read(statements: Sequence[Statement]) -> dict[str, None]:
+def _names_read(statements: Iterable[Statement]) -> dict[str, None]:
     """The relations that statements read from files."""
     names: dict[str, None] = {}
     for statement in statements:

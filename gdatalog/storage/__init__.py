@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gdatalog.errors import Caution, DataError, UsageError, meant
 from gdatalog.records import dataclass, field, replace
-from gdatalog.values import TypeName
+from gdatalog.values import TypeName, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,12 +139,13 @@ def checked(options: LoadOptions) -> LoadOptions:
         raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
     if options.header is not None and not isinstance(options.header, bool):
         raise UsageError(f"header is True, False or None, found {options.header!r}")
+    options = replace(options, row_id=plain(options.row_id))
     if options.columns is None:
         return options
     names = list(options.columns) if isinstance(options.columns, Iterable) else [None]
     if isinstance(options.columns, str) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"columns is a list of names, found {shown(options.columns)}")
-    return replace(options, columns=names)
+    return replace(options, columns=list(map(plain, names)))
 
 
 TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")

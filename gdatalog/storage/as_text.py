@@ -25,6 +25,7 @@ from gdatalog.values import TypeName, timestamp_to_text
 _BATCH = 1 << 16  # rows in one batch of text
 _LINES = 1 << 14  # rows in one batch of compiled code
 _MARK = b"\xef\xbb\xbf"
+_INFINITE = {"Infinity": '"inf"', "-Infinity": '"-inf"'}
 _UNQUOTABLE = ("\t", "\n", "\r")
 
 
@@ -196,8 +197,8 @@ def quoted(tables: Iterable[Table], delimiter: str, header: bool) -> Iterator[st
 
 
 def records(tables: Iterable[Table], lines: bool) -> Iterator[str]:
-    """JSON records: one on each line, or in a list. Floats are never NaN; infinity is Python's
-    Infinity."""
+    """JSON records: one on each line, or in a list. JSON has no infinity, so it is a text, which
+    `load` reads back: "inf" or "-inf"."""
     between, last = ("", "\n") if lines else (",\n", "")
     before = "" if lines else "[\n"
     for table in tables:
@@ -226,5 +227,6 @@ def _json_texts(kind: TypeName, column: Column) -> list[str]:
     if kind in ("symbol", "timestamp"):
         return [json.dumps(text, ensure_ascii=False) for text in cell_texts(kind, column)]
     if kind == "float":
-        return list(map(json.dumps, column.tolist() if not isinstance(column, TextColumn) else []))
+        assert not isinstance(column, TextColumn)
+        return [_INFINITE.get(text, text) for text in map(json.dumps, column.tolist())]
     return cell_texts(kind, column)

@@ -7,8 +7,9 @@ beyond 64 bits is an error that names its row (counted from 0) and its column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,15 @@ from gdatalog.storage.table import (
     integers,
     lies_on_device,
 )
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
+from gdatalog.values import (
+    INT_MAX,
+    INT_MIN,
+    TypeName,
+    is_unicode,
+    nanoseconds_of,
+    plain,
+    timestamp_from_text,
+)
 
 Typed = tuple[TypeName, Column]
 Values = Sequence[Any] | Array
@@ -236,7 +245,8 @@ def arrow_type(kind: pa.DataType) -> TypeName | None:
 #
 # Ints may stand between floats, as in the language's literals, if the float equals the int exactly.
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN = {int, float, str, bool}
+_INFINITE = {"inf": inf, "-inf": -inf}
 
 Kind = TypeName | str | None  # a type, "missing", or None for unsupported values
 
@@ -260,12 +270,20 @@ def _kind(of: type) -> Kind:
 def object_column(
     values: Values, declared: TypeName | None, place: DataPlace, *, json: bool = False
 ) -> Typed:
-    """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp."""
+    """A column of Python values; `json`: an ISO 8601 text may stand for a declared timestamp, and
+    "inf" and "-inf" for floats."""
     if len(values) == 0:
         return _nothing(declared)
     seen = set(map(type, values))
+    numbers = declared == "float" or (declared is None and not seen.isdisjoint((int, float)))
+    if json and numbers and str in seen:
+        values = _with_infinities(values)
+        seen = set(map(type, values))
     if Decimal in seen:
         values = _without_decimals(values, place)
+        seen = set(map(type, values))
+    if any(issubclass(of, int | float | str) for of in seen - _PLAIN):
+        values = list(map(plain, values))
         seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
     if len(kinds) == 1:
@@ -293,6 +311,11 @@ def object_column(
         dtype=np.int64,
         count=len(values),
     )
+
+
+def _with_infinities(values: Values) -> list[object]:
+    """The values of a JSON column of floats, in which texts stand for infinity."""
+    return [_INFINITE.get(value, value) if isinstance(value, str) else value for value in values]
 
 
 def _without_decimals(values: Values, place: DataPlace) -> list[object]:
@@ -385,17 +408,7 @@ def _instant(value: date | np.datetime64 | str, row: int, place: DataPlace) -> i
     if isinstance(value, np.datetime64):
         lone = SomeRows(place.what, place.column, place, [row])
         return int(instants(np.array([value]), lone)[0])
-    extra = 0
-    if isinstance(value, datetime):
-        extra = getattr(value, "nanosecond", 0)
-        of_pandas = getattr(value, "to_pydatetime", None)
-        moment: datetime = value if of_pandas is None else of_pandas(warn=False)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    else:
-        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    since = moment - _EPOCH
-    whole = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    found: int = whole * 1_000 + extra
+    found = nanoseconds_of(value)
     if not INT_MIN <= found <= INT_MAX:
         raise place.error(
             row,

@@ -17,6 +17,7 @@ from gdatalog.errors import Caution, DataError, Span
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import DataPlace, Declared, LoadOptions, pa, shown
 from gdatalog.storage.table import Table, fetched, from_cudf, lies_on_device
+from gdatalog.values import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,7 +293,7 @@ def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:
         columns.append(column if hasattr(column, "__len__") else list(column))
     if not columns:
         return Raw(None, (), 0)
-    return Raw(tuple(str(name) for name in data), tuple(columns), len(columns[0]))
+    return Raw(tuple(map(_label, data)), tuple(columns), len(columns[0]))
 
 
 def raw_of_rows(rows: Sequence[Any], what: str) -> Raw:
@@ -338,7 +339,12 @@ def _records(rows: Sequence[Any], what: str) -> Raw:
                 hint="all records have the same keys",
             )
     columns = tuple([row[name] for row in rows] for name in names)
-    return Raw(tuple(str(name) for name in names), columns, len(rows))
+    return Raw(tuple(map(_label, names)), columns, len(rows))
+
+
+def _label(name: object) -> str:
+    """The name of a column from its label, perhaps a member of an enumeration."""
+    return str(plain(name))
 
 
 def _keys(names: Iterable[object]) -> str:
@@ -416,7 +422,7 @@ def _name_of(label: Any) -> str | None:
     """The name of a pandas label; None if it is missing, for which pandas has NaN, too."""
     import pandas as pd
 
-    return None if pd.api.types.is_scalar(label) and pd.isna(label) else str(label)
+    return None if pd.api.types.is_scalar(label) and pd.isna(label) else _label(label)
 
 
 def index_columns(index: pd.Index) -> list[tuple[str | None, pd.Series]]:

@@ -66,7 +66,8 @@ class Relation:
         self.statistics = kind(store, types, self._tries)
         self.version = Version()
         self.lineage: History[Relation] = ()
-        self.news: tuple[Relation, ...] = ()  # the rows added to the relation that this one extends
+        # The rows added to the relation that this one extends; None if it extends none.
+        self.news: tuple[Relation, ...] | None = None
         self.bits: RowBits | None = None  # for code that adds to these rows, and passes it on
 
     def __len__(self) -> int:
@@ -172,7 +173,7 @@ class Relation:
         """This relation with new rows, which it must not have. The result knows which rows are
         new."""
         if not new.length:
-            return self
+            return self.unchanged()
         other = self.beside(new).coming_from(self, [new])
         for at, kept in self.dictionaries.items():
             other.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
@@ -192,6 +193,14 @@ class Relation:
         self.lineage = extended(before.lineage, before.version, new, self.at_most)
         self.news = tuple(new)
         return self
+
+    def unchanged(self) -> Relation:
+        """This relation after a change that added no row: with no new rows, where this one may have
+        those of an earlier change."""
+        other = self.renamed(self.columns)
+        other.version = Version()
+        other.bits, self.bits = self.bits, None  # only one may add to them
+        return other.coming_from(self, [])
 
     def beside(self, new: Relation) -> Relation:
         """This relation with new rows, which it must not have; many rows stay in separate parts."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from gdatalog.cancellation import current_watch
 from gdatalog.errors import (
     Caution,
     DataError,
@@ -105,16 +106,19 @@ def read_program(
 
 
 def read_text(path: str, files: Files, span: Span | None = None) -> str:
-    """Reads a program's file."""
+    """Reads a program's file; the call can be stopped meanwhile, on a slow disk or at a pipe."""
     readable(path, files, span)
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
-        raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
-    return text.replace("\r\n", "\n")
+
+    def read() -> str:
+        try:
+            with open(path, encoding="utf-8-sig", newline="") as file:
+                return file.read()
+        except (OSError, UnicodeDecodeError, ValueError) as problem:
+            why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+            hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+            raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
+
+    return current_watch().aside(read).replace("\r\n", "\n")
 
 
 def _near(path: str) -> str | None:

@@ -104,8 +104,8 @@ class Inputs(Mapping[str, Relation]):
         if found is None or len(versions) != len(parts) or None in since:
             found = union(parts)
         else:
-            for rows in (rows for known in since for rows in known or ()):
-                found = extended(found, rows)
+            added = [rows for known in since for rows in known or ()]
+            found = extended(found, union(added)) if added else found
         self.prepared.unions[name] = tuple(part.version for part in parts), found
         return found
 
@@ -212,15 +212,15 @@ def union(relations: Sequence[Relation]) -> Relation:
 
 def extended(before: Relation, more: Relation) -> Relation:
     """Adds rows to a relation. If they are few, it keeps the old rows in place and records the new
-    ones; without new rows it returns the same relation."""
+    ones."""
     many = 2 * more.at_most > before.at_most and before.at_most > FEW
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
     if not before.types:
-        return before.grown(more) if before.length < more.length else before
+        return before.grown(more) if before.length < more.length else before.unchanged()
     rows = more.keys
     new = np.flatnonzero(~before.holds(rows))
-    return before.grown(more.part(new)) if len(new) else before
+    return before.grown(more.part(new))
 
 
 def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[str, list[Source]]:

@@ -351,6 +351,8 @@ class MaintainedLattice(LatticeRounds):
 
     def finished(self) -> Relation:
         full = self.full()
+        if full is self.known:
+            return full.unchanged()
         # If no group has improved, rows were only added.
         only_new = not self._improved and self.came == self._more.length
         return full.coming_from(self.known, self._news) if only_new and self.came else full

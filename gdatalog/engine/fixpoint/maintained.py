@@ -75,9 +75,9 @@ class MaintainedRelation:
         return self._bits
 
     def finished(self) -> Relation:
-        if not self.came:
-            self.known.bits = self._bits
-            return self.known
-        found = self.full().coming_from(self.known, self._new)
+        if self.came:
+            found = self.full().coming_from(self.known, self._new)
+        else:
+            found = self.known.unchanged()
         found.bits = self._bits
         return found

@@ -231,10 +231,10 @@ class Evaluation:
         if not facts and stored is not None:
             relation = stored.renamed(schema.columns)
         elif found is not None and news is not None and found.relations[name].store.on_host:
+            seeds = self._new_seeds(name, news.facts[0], news)
+            made = [Relation.from_rows(schema.columns, schema.types, *each) for each in seeds]
             relation = found.relations[name]
-            for keys, count in self._new_seeds(name, news.facts[0], news):
-                more = Relation.from_rows(schema.columns, schema.types, keys, count)
-                relation = extended(relation, more)
+            relation = extended(relation, union(made)) if made else relation.unchanged()
         else:
             ((keys, count),) = self._fact_rows(name, facts)
             relation = Relation.from_rows(schema.columns, schema.types, keys, count)
@@ -296,6 +296,10 @@ class Evaluation:
         found, news = self.remembered.get(stratum.relations), self.news(stratum)
         if found is None or news is None:
             return None
+        if not news:
+            same = {name: known.unchanged() for name, known in found.relations.items()}
+            self._remember(stratum, same)
+            return same
         changed = {name: rows for (name, own), rows in news.rows.items() if not own}
         facts = zip(stratum.relations, news.facts, strict=True)
         seeds = {name: in_rows(self._new_seeds(name, own, news)) for name, own in facts}
@@ -313,13 +317,14 @@ class Evaluation:
     def news(self, stratum: Stratum) -> News | None:
         """What was added since a stratum was evaluated, if its relations only get more rows."""
         found = self.remembered.get(stratum.relations)
-        here = self.context.device is CPU
-        if found is None or not here or any(map(lies_away, found.relations.values())):
+        if found is None:
             return None
         if not all(held.store.on_host for held in found.relations.values() if held.types):
             return None  # a GPU derived them
         news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
-        if news is None:
+        if not news:
+            return news
+        if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
             return None
         changed = [name for name, own in news.rows if not own]
         return news if monotone(stratum, changed, news.rules) else None

@@ -39,7 +39,7 @@ from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import Fingerprint
+from gdatalog.storage.row_store import Fingerprint, RowStore
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.threads import uncollected
@@ -59,7 +59,7 @@ Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
 Splitting = Callable[[RelationOf], SplitStratum | None]
 # Relations by name; those with few rows have a fingerprint, which others with the same rows share.
-Held = tuple[tuple[str, ref[Relation], Fingerprint | None], ...]
+Held = tuple[tuple[str, ref[RowStore], Fingerprint | None], ...]
 # A rule's plan, the relations that it was made of, and the selectivity of its parameters.
 PreparedPlan = tuple[RulePlan, Held, tuple[Looked, ...]]
 
@@ -172,7 +172,8 @@ class Plans:
 
 
 def _held(relations: Mapping[str, Relation]) -> Held:
-    return tuple((name, ref(held), held.store.fingerprint) for name, held in relations.items())
+    stores = ((name, relation.store) for name, relation in relations.items())
+    return tuple((name, ref(store), store.fingerprint) for name, store in stores)
 
 
 def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) -> bool:
@@ -185,11 +186,11 @@ def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Value]) ->
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:
-    """Whether the relations are the same objects, or have the same rows. A text's own relations and
+    """Whether the relations have the same stores, or the same rows. A text's own relations and
     magic sets live for one call, so each call computes them again."""
     for name, held, fingerprint in made_of:
-        found = relation(name)
-        if held() is not found and (fingerprint is None or found.store.fingerprint != fingerprint):
+        store = relation(name).store
+        if held() is not store and (fingerprint is None or store.fingerprint != fingerprint):
             return False
     return True
 

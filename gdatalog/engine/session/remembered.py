@@ -69,6 +69,10 @@ class News:
     facts: tuple[Sequence[Atom], ...]  # of each relation
     rows: Mapping[Read, Sequence[Relation]]
 
+    def __bool__(self) -> bool:
+        """Whether anything was added."""
+        return bool(self.rules or any(self.facts) or self.rows)
+
 
 def news_since(
     before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation], tuning: Tuning
@@ -116,13 +120,13 @@ def _added(before: tuple[Item, ...], now: tuple[Item, ...]) -> tuple[Item, ...] 
 
 
 def settled(before: Relation, now: Relation) -> Relation:
-    """Replaces a recomputed relation by the old one if the rows are the same, so that its readers
-    see no change, or by an extension of the old one if rows were added."""
+    """Makes a recomputed relation an extension of the old one if rows were only added, or none, so
+    that its readers see only these."""
     alike = (before.columns, before.types) == (now.columns, now.types) and now is not before
     if not (alike and before.store.on_host and now.store.on_host):
         return now
     if not now.types:
-        return before if now.length == before.length else now
+        return before.unchanged() if now.length == before.length else now
     count = before.length
     if not count <= now.length <= COMPARED:
         return now
@@ -134,7 +138,7 @@ def settled(before: Relation, now: Relation) -> Relation:
     if np.count_nonzero(known) < count:
         return now
     if count == now.length:
-        return before
+        return before.unchanged()
     return now.coming_from(before, [now.part(np.flatnonzero(~known))])
 
 

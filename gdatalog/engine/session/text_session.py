@@ -6,9 +6,9 @@ it needs, checks everything together, and evaluates the requested relations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import date, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -34,7 +34,7 @@ from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
 from gdatalog.engine.session.remembered import Memory
 from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.session.untrusted import check_program
-from gdatalog.errors import Caution, DataError, Error, UsageError
+from gdatalog.errors import Caution, DataError, Error, UsageError, meant
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
@@ -43,7 +43,15 @@ from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
-from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
+from gdatalog.values import (
+    INT_MAX,
+    INT_MIN,
+    ParamType,
+    Value,
+    is_unicode,
+    nanoseconds_of,
+    plain,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +282,22 @@ class Session:
         found = [c for c in self.checked.cautions if c.span is None or c.span.source in sources]
         return [*found, *self.context.scope.cautions.values()]
 
+    def ignored(self, given: Iterable[str]) -> list[Caution]:
+        """Warnings about given parameters that neither the text nor a kept rule reads."""
+        known = _parameters(self.seen.outline)
+        unread = [name for name in given if name not in known]
+        if unread:
+            known.update(*(_parameters(kept.outline) for kept in self.texts.seen()))
+        near = {name: meant(str(name), known) for name in unread if name not in known}
+        others = "parameters are " + ", ".join(f"${name}" for name in sorted(known))
+        return [
+            Caution(
+                f"the parameter `${name}` is not read, and has no effect",
+                hint=f"did you mean `${other}`?" if other else others if known else None,
+            )
+            for name, other in near.items()
+        ]
+
     def own_queries(self) -> list[CheckedQuery]:
         """The text's queries, in order."""
         own = {query.span for query in self.seen.asking}
@@ -377,6 +401,13 @@ class Session:
         return self.evaluation.needed(asked) if asked else set()
 
 
+def _parameters(outline: Outline) -> set[str]:
+    """The names of the parameters in a text."""
+    nodes = chain.from_iterable(map(nodes_of, outline.statements))
+    parts = chain.from_iterable(map(walk, nodes))
+    return {part.name for part in parts if isinstance(part, s.Param | s.ListParam)}
+
+
 def schemas_of(stored: Mapping[str, Relation]) -> dict[str, Schema]:
     """The schemas of relations, by name."""
     return {name: Schema(name, held.columns, held.types) for name, held in stored.items()}
@@ -389,18 +420,22 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
         return value.type, value
     if isinstance(value, (bool, np.bool_)):
         return "bool", bool(value)
+    if isinstance(value, np.timedelta64):  # a subclass of np.integer
+        raise _no_value(name, value)
     if isinstance(value, (int, np.integer)):
-        if not INT_MIN <= int(value) <= INT_MAX:
-            raise DataError(f"the parameter ${name} does not fit into 64 bits: {value}")
-        return "int", int(value)
+        number = int(plain(value))
+        if not INT_MIN <= number <= INT_MAX:
+            raise DataError(f"the parameter ${name} does not fit into 64 bits: {number}")
+        return "int", number
     if isinstance(value, (float, np.floating)):
-        if value != value:
+        quantity = float(plain(value))
+        if quantity != quantity:
             raise DataError(f"the parameter ${name} is NaN, which is not a value")
-        return "float", float(value)
+        return "float", quantity
     if isinstance(value, str):
         if not is_unicode(value):
             raise DataError(f"the parameter ${name} holds half a surrogate pair: {value!r}")
-        return "symbol", str(value)
+        return "symbol", plain(value)
     if isinstance(value, (date, np.datetime64)):
         if value != value:
             raise DataError(f"the parameter ${name} is NaT, which is not a value")
@@ -411,27 +446,26 @@ def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
     if holds_many(value):
         many = GivenList.of(name, value)
         return many.type, many
+    raise _no_value(name, value)
+
+
+def _no_value(name: str, value: object) -> DataError:
     found = "None" if value is None else f"of type {type(value).__name__}"
-    raise DataError(
-        f"the parameter ${name} cannot be {found}",
-        hint="parameters are ints, floats, strings, bools and timestamps, and lists of these",
-    )
+    hint = "parameters are ints, floats, strings, bools and timestamps, and lists of these"
+    if isinstance(value, timedelta | np.timedelta64):
+        hint = f"give a duration's seconds: {name} / np.timedelta64(1, 's')"
+        if isinstance(value, timedelta):
+            hint = f"give a duration's seconds: {name}.total_seconds()"
+    return DataError(f"the parameter ${name} cannot be {found}", hint=hint)
 
 
 def _nanoseconds(value: date | np.datetime64) -> int:
     """A time as nanoseconds since 1970; times without a zone are UTC."""
-    if isinstance(value, np.datetime64):
-        seconds = int(value.astype("datetime64[s]").astype(np.int64))
-        near = abs(seconds) < INT_MAX // 10**9
-        return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    # pandas.Timestamp is a datetime with nanoseconds
-    return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
+    if not isinstance(value, np.datetime64):
+        return nanoseconds_of(value)
+    seconds = int(value.astype("datetime64[s]").astype(np.int64))
+    near = abs(seconds) < INT_MAX // 10**9
+    return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
 
 
 def _afar(

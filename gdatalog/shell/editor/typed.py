@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from itertools import takewhile
 
 from gdatalog.errors import SourceText
+from gdatalog.parser.failure import is_sql
 from gdatalog.parser.scanner import is_ended, scan
 from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import DIRECTIVES, REFUSED_DIRECTIVES
@@ -22,8 +23,6 @@ FARTHEST = 40  # maximum indentation, in columns
 _COMMAND = re.compile(r"\s*\.([A-Za-z_]\w*)(.*)", re.DOTALL)
 _COMMENTS = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/|^[#%][^\n]*", re.MULTILINE)
 _BEFORE = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
-# SQL typed by habit never gets its dot: the parser suggests what to write instead.
-_SQL = re.compile(r"\s*(select|insert|update|delete|create|with)\s[^()]*;\s*\Z", re.IGNORECASE)
 _PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
 # Commands whose argument is a query, possibly of several lines.
 TAKE_TEXT = frozenset({"explain", "profile"})
@@ -122,8 +121,8 @@ def divide(text: str, commands: Collection[str] = ()) -> Divided:
 
     for part in parts_of(text, commands):
         if not part.whole:
-            rest = text[part.start :]
-            if _SQL.match(rest):
+            # SQL typed by habit never gets its dot: the parser suggests what to write instead.
+            if is_sql(scan(SourceText("<text>", text), part.begins).tokens):
                 end = len(text)
             begun = part.end < len(text)
             break
