@@ -319,13 +319,13 @@ class Evaluation:
         found = self.remembered.get(stratum.relations)
         if found is None:
             return None
-        if not all(held.store.on_host for held in found.relations.values() if held.types):
-            return None  # a GPU derived them
         news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
         if not news:
             return news
         if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
             return None
+        if not all(held.store.on_host for held in found.relations.values() if held.types):
+            return None  # a GPU derived them
         changed = [name for name, own in news.rows if not own]
         return news if monotone(stratum, changed, news.rules) else None
 
