@@ -33,7 +33,16 @@ from gdatalog.storage.data_files import (
 )
 from gdatalog.storage.delimited import MARK, READING, Delimited, Record, no_break_in_quotes
 from gdatalog.storage.frames import table_of_file, with_row_ids
-from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
+from gdatalog.storage.headers import (
+    CellsBelow,
+    come_again,
+    header_names,
+    is_year,
+    match_columns,
+    other_numbers,
+    tell,
+    verdict,
+)
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
@@ -121,6 +130,8 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
         return
     quoted = format != "facts"
     if format in TEXTS:
+        if columns is not None:  # names are trimmed
+            options = replace(options, columns=[column.strip() for column in columns])
         delimiter = delimiter or (None if format == "csv" else "\t")
         if not quoted and options.header is None:
             options = replace(options, header=False)
@@ -336,18 +347,30 @@ class _Large:
 
 
 class _Seen:
-    """The inferred content of the cells below the first line, block by block."""
+    """The inferred content of the cells below the first line, block by block (`headers.Below`)."""
 
     def __init__(self, large: _Large) -> None:
         fields = [field.strip() for field in large.head[0].fields]
         self.columns = [Kinds() for _ in fields]
-        self.again = False  # whether a text of the first line occurs in a column of texts
+        self._others = {at: False for at, field in enumerate(fields) if is_year(field)}
+        self._again = False  # whether a text of the first line occurs in a column of texts
         for text in large.texts(True):
             cells = text.columns(large.width)
-            for kinds, column in zip(self.columns, cells, strict=True):
-                kinds.see(column)
+            for at, column in enumerate(cells):
+                self.columns[at].see(column)
+            for at, other in self._others.items():
+                self._others[at] = other or other_numbers(cells[at])
             texts = all(kinds.kind() == "symbol" for kinds in self.columns)
-            self.again = self.again or (texts and come_again(cells, fields))
+            self._again = self._again or (texts and come_again(cells, fields))
+
+    def kind(self, at: int) -> TypeName:
+        return self.columns[at].kind()
+
+    def other_numbers(self, at: int) -> bool:
+        return self._others[at]
+
+    def come_again(self, _: Sequence[str]) -> bool:
+        return self._again
 
 
 def _large(
@@ -376,11 +399,8 @@ def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
     if twice:
         with work.within(0.0, FIRST):
             seen = _Seen(large)
-    below = [record.fields for record in large.head[1:]]
-    columns = () if seen is None else seen.columns
-    kinds = (kinds.kind() for kinds in columns)
-    again = seen is not None and seen.again
-    found = verdict(first, below, large.options, kinds, lambda _: again)
+    rows = [record.fields for record in large.head[1:]]
+    found = verdict(first, rows, large.options, CellsBelow(()) if seen is None else seen)
     tell(found, first, options)
     text = large.cut(b"")
     names = header_names(first, text, large.options) if found.header else None
