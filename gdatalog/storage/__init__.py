@@ -163,9 +163,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             f"there is no option {unknown!r}",
             hint=f"did you mean {near!r}?" if near else "options are " + ", ".join(TEXT_OPTIONS),
         )
-    header = given.get("header", given.get("headers"))
-    if header is not None and header.lower() not in ("true", "false"):
-        raise UsageError(f"header is true or false, found {header!r}")
+    header = flag_of(given, "header", "headers")
     columns = given.get("columns")
     fill: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
@@ -178,7 +176,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
     return checked(
         LoadOptions(
             None if columns is None else [name.strip() for name in columns.split(",")],
-            None if header is None else header.lower() == "true",
+            header,
             given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
             fill,
             given.get("row_id"),
@@ -186,6 +184,22 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             findings=findings,
         )
     )
+
+
+def flag_of(given: Mapping[str, str], *names: str) -> bool | None:
+    """The value of an option that is true or false, under the first of some names that is given."""
+    for name in names:
+        if name in given:
+            if given[name].lower() not in ("true", "false"):
+                raise UsageError(f"{name} is true or false, found {given[name]!r}")
+            return given[name].lower() == "true"
+    return None
+
+
+def delimiter_of(given: Mapping[str, str]) -> str | None:
+    """The delimiter that the options of a directive give; a tab may be written as in Soufflé."""
+    delimiter = given.get("delimiter")
+    return "\t" if delimiter == "\\t" else delimiter
 
 
 def check_delimiter(delimiter: str) -> str:

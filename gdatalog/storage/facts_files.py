@@ -20,6 +20,8 @@ from gdatalog.storage import (
     Findings,
     LoadOptions,
     check_delimiter,
+    delimiter_of,
+    flag_of,
     options_of_text,
     text_files,
 )
@@ -93,18 +95,25 @@ def read_input(
     own = {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}
     ours = replace(options_of_text(own, findings), declared=declared, what=path)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
+    delimiter = delimiter_of(options)
+    header = flag_of(options, "headers", "header")
+    quoted = flag_of(options, "rfc4180")
     if FORMATS.get(packed, "facts") not in TEXTS:
+        if (delimiter, header, quoted, options.get("columns")) != (None, None, None, None):
+            raise UsageError(
+                f"{path}: delimiter, headers, columns and rfc4180 are of text files, and have no "
+                "meaning here"
+            )
         return read_tables(path, ours)
-    delimiter = options.get("delimiter")
 
     def loaded(ours: LoadOptions) -> Iterator[Table]:
         assert ours.declared is not None
         return _FactsText(
             ours,
-            "\t" if delimiter == "\\t" else delimiter,
-            options.get("headers", options.get("header", "false")).lower() == "true",
+            delimiter,
+            bool(header),
             _positions(name, options.get("columns"), ours.declared),
-            options.get("rfc4180", "false").lower() == "true",
+            bool(quoted),
             texts_for,
             kept,
         ).tables()
