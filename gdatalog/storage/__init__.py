@@ -18,6 +18,8 @@ from gdatalog.values import TypeName
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gdatalog.storage.pipes import Pipes
+
 Nulls = Literal["error", "drop"]
 Names = tuple[str, ...]
 Types = tuple[TypeName, ...]
@@ -90,7 +92,7 @@ class LoadOptions:
     dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
     `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
     of the data, in errors. `there`: the array module of a device; columns on that device stay
-    there.
+    there. `pipes`: keeps the content of pipes.
     """
 
     columns: Sequence[str] | None = None
@@ -104,6 +106,7 @@ class LoadOptions:
     declared: Declared | None = None
     what: str = "data"
     there: Any = None
+    pipes: Pipes | None = field(default=None, compare=False)
 
     @property
     def arity(self) -> int | None:

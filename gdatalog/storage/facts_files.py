@@ -28,6 +28,7 @@ from gdatalog.storage import (
 from gdatalog.storage.data_files import PACKED
 from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
 from gdatalog.storage.frames import table_of_file, with_row_ids
+from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
@@ -45,10 +46,11 @@ def read_facts(
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
+    pipes: Pipes | None = None,
 ) -> Iterator[Table]:
     """Reads a bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
-    options = replace(PLAIN, declared=declared, what=path)
+    options = replace(PLAIN, declared=declared, what=path, pipes=pipes)
     if format_of(path) in TEXTS:
         return _FactsText(options, texts_for=texts_for, kept=kept).tables()
     return read_tables(path, options)
@@ -81,6 +83,7 @@ def read_input(
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
+    pipes: Pipes | None = None,
 ) -> Iterator[Table]:
     """Reads the keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and our own
     options."""
@@ -93,7 +96,7 @@ def read_input(
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
     own = {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}
-    ours = replace(options_of_text(own, findings), declared=declared, what=path)
+    ours = replace(options_of_text(own, findings), declared=declared, what=path, pipes=pipes)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     delimiter = delimiter_of(options)
     header = flag_of(options, "headers", "header")
@@ -214,7 +217,7 @@ class _FactsText:
             self.lines[block[0]] = first_line
             data = text_files.bytes_of_block(self.path, block)
         else:
-            data = read_bytes(self.path).removeprefix(MARK)
+            data = read_bytes(self.path, self.options.pipes).removeprefix(MARK)
         raw = text_files.raw_of_text(
             data,
             self._options(block),

@@ -43,6 +43,7 @@ from gdatalog.storage.headers import (
     tell,
     verdict,
 )
+from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
@@ -125,7 +126,7 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
         raise UsageError(f"{name}: delimiter and header have no meaning for {format}")
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
-        for raw in raws_of_parquet(name, _source_of(name), wanted):
+        for raw in raws_of_parquet(name, _source_of(name, options.pipes), wanted):
             yield table_of_file(with_keys(raw, file), options)
         return
     quoted = format != "facts"
@@ -139,7 +140,7 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
         if tables is not None:
             yield from tables
             return
-    data = read_bytes(name)
+    data = read_bytes(name, options.pipes)
     if format == "arrow":
         raw = raw_of_arrow(_arrow(name, data), name)
     elif format == "json":
@@ -157,10 +158,10 @@ def _by_position(options: LoadOptions) -> LoadOptions:
     return options if options.columns is None else replace(options, declared=None)
 
 
-def _source_of(name: str) -> Callable[[], pa.NativeFile]:
+def _source_of(name: str, pipes: Pipes | None) -> Callable[[], pa.NativeFile]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
-        return partial(pa.BufferReader, read_bytes(name))
+        return partial(pa.BufferReader, read_bytes(name, pipes))
     with _reading(name), open(name, "rb") as file:  # raises if it cannot be read
         size = os.fstat(file.fileno()).st_size
         report_size(size)
@@ -187,12 +188,12 @@ def format_of(name: str, default: str | None = None) -> str:
     return found
 
 
-def read_bytes(name: str) -> bytes:
-    """The whole content of a file, decompressed."""
+def read_bytes(name: str, pipes: Pipes | None = None) -> bytes:
+    """The whole content of a file, decompressed. `pipes`: keeps what can be read only once."""
     with _reading(name):
         report_size(os.stat(name).st_size)  # 0 for a pipe, whose size is unknown
         with current_watch().innermost.within(*READING):
-            data = _read(name)
+            data = _read(name) if pipes is None else pipes.read(name, _read)
     try:
         if name.lower().endswith(".gz"):
             return gzip.decompress(data)

@@ -28,6 +28,7 @@ from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import TEXT_OPTIONS, Findings, delimiter_of, flag_of, options_of_text
+from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 
@@ -162,19 +163,20 @@ def read_relation(
     findings: Findings,
     symbols: SymbolTable,
     kept: Sequence[int] | None = None,
+    pipes: Pipes | None = None,
 ) -> Iterator[Table]:
     """Reads the file of an `.input` in batches: all columns, or those in `kept`. Texts of large
-    files go directly to the symbol table."""
+    files go directly to the symbol table. `pipes`: keeps the content of pipes."""
     from gdatalog.storage.facts_files import read_facts, read_input
     from gdatalog.storage.readers import read_tables
 
     given = dict(directive.options)
     if directive.path is not None:
         ours = {key: value for key, value in given.items() if key in TEXT_OPTIONS}
-        options = replace(options_of_text(ours, findings), declared=schema)
+        options = replace(options_of_text(ours, findings), declared=schema, pipes=pipes)
         return read_tables(path, options, delimiter_of(given))
     assert schema is not None
-    how = symbols.as_set, kept
+    how = symbols.as_set, kept, pipes
     if given:
         tables = read_input(name, given, folders.facts, schema, findings, *how)
     else:
