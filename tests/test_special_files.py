@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
+from gdatalog.codegen import cache
+from gdatalog.shell.editor.toolkit import KeptHistory
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 
@@ -18,6 +20,26 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named p
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def test_caches_open_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_place", cache._CacheFolder(Path.cwd()))
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+        make("a.code")
+        assert cache.read("a") is None
+        if Path("a.code").is_dir():
+            continue
+        cache.keep("a", b"text")  # replaces it
+        assert cache.read("a") == b"text" and Path("a.code").is_file()
+        os.remove("a.code")
+        os.mkfifo("history")
+        history = KeptHistory(Path("history"))
+        assert list(history.load_history_strings()) == []
+        history.store_string("e(1).")
+        assert history.trouble == (
+            "(what you type is not kept for later sessions: history: not a regular file)"
+        )
+        os.remove("history")
 
 
 class Pipe:

@@ -7,7 +7,7 @@ errors name.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -17,8 +17,6 @@ from gdatalog.values import TypeName
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from gdatalog.storage.pipes import Pipes
 
 Nulls = Literal["error", "drop"]
 Names = tuple[str, ...]
@@ -85,6 +83,12 @@ class Findings:
         return found
 
 
+class KeptPipes(Protocol):
+    """Reads what can be read only once (`pipes.py`)."""
+
+    def read(self, name: str, read: Callable[[str], bytes]) -> bytes: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
@@ -106,7 +110,7 @@ class LoadOptions:
     declared: Declared | None = None
     what: str = "data"
     there: Any = None
-    pipes: Pipes | None = field(default=None, compare=False)
+    pipes: KeptPipes | None = field(default=None, compare=False)
 
     @property
     def arity(self) -> int | None:

@@ -18,6 +18,7 @@ from gdatalog.storage import (
     Declared,
     FilePath,
     Findings,
+    KeptPipes,
     LoadOptions,
     check_delimiter,
     delimiter_of,
@@ -28,7 +29,6 @@ from gdatalog.storage import (
 from gdatalog.storage.data_files import PACKED
 from gdatalog.storage.delimited import MARK, ColumnLayout, cut_columns
 from gdatalog.storage.frames import table_of_file, with_row_ids
-from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.raw import Raw
 from gdatalog.storage.readers import FORMATS, TEXTS, format_of, read_bytes, read_tables, similar
 from gdatalog.storage.table import Table, TextSet, TextSetFunctions
@@ -46,7 +46,7 @@ def read_facts(
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
-    pipes: Pipes | None = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads a bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
@@ -83,7 +83,7 @@ def read_input(
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
-    pipes: Pipes | None = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads the keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and our own
     options."""

@@ -35,7 +35,7 @@ class Pipes:
             self._kept[key].seek(0)
             return self._kept[key].read()
         data = read(name)
-        kept = SpooledTemporaryFile(IN_MEMORY, dir=default_folder())
+        kept = SpooledTemporaryFile(IN_MEMORY, dir=default_folder())  # noqa: SIM115, it stays open
         kept.write(data)
         self._kept[key] = kept
         return data

@@ -19,7 +19,15 @@ from itertools import accumulate, islice, pairwise
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import PLAIN, FilePath, LoadOptions, TypedColumns, check_delimiter, pa
+from gdatalog.storage import (
+    PLAIN,
+    FilePath,
+    KeptPipes,
+    LoadOptions,
+    TypedColumns,
+    check_delimiter,
+    pa,
+)
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
@@ -43,7 +51,6 @@ from gdatalog.storage.headers import (
     tell,
     verdict,
 )
-from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
@@ -158,7 +165,7 @@ def _by_position(options: LoadOptions) -> LoadOptions:
     return options if options.columns is None else replace(options, declared=None)
 
 
-def _source_of(name: str, pipes: Pipes | None) -> Callable[[], pa.NativeFile]:
+def _source_of(name: str, pipes: KeptPipes | None) -> Callable[[], pa.NativeFile]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
         return partial(pa.BufferReader, read_bytes(name, pipes))
@@ -188,7 +195,7 @@ def format_of(name: str, default: str | None = None) -> str:
     return found
 
 
-def read_bytes(name: str, pipes: Pipes | None = None) -> bytes:
+def read_bytes(name: str, pipes: KeptPipes | None = None) -> bytes:
     """The whole content of a file, decompressed. `pipes`: keeps what can be read only once."""
     with _reading(name):
         report_size(os.stat(name).st_size)  # 0 for a pipe, whose size is unknown

@@ -27,8 +27,14 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import TEXT_OPTIONS, Findings, delimiter_of, flag_of, options_of_text
-from gdatalog.storage.pipes import Pipes
+from gdatalog.storage import (
+    TEXT_OPTIONS,
+    Findings,
+    KeptPipes,
+    delimiter_of,
+    flag_of,
+    options_of_text,
+)
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 
@@ -163,7 +169,7 @@ def read_relation(
     findings: Findings,
     symbols: SymbolTable,
     kept: Sequence[int] | None = None,
-    pipes: Pipes | None = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads the file of an `.input` in batches: all columns, or those in `kept`. Texts of large
     files go directly to the symbol table. `pipes`: keeps the content of pipes."""

@@ -248,7 +248,8 @@ class CheckedText:
 @dataclass(slots=True)
 class Prepared:
     """A database's caches of recent texts and lists, and of files. `files`: the newest version of
-    each, by reading options; `pipes`: what can be read only once; `unions`: the relations of several files, so that views stay fresh."""
+    each, by reading options; `pipes`: what can be read only once; `unions`: the relations of
+    several files, so that views stay fresh."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
