@@ -262,8 +262,9 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
         came.append(signal.Signals(number))
 
     before: dict[signal.Signals, Any] = {}
-    # The shell also raises from the handler of a timer.
-    for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
+    # The shell also raises from the handlers of a timer and of its end.
+    others = (getattr(signal, name, signal.SIGINT) for name in ("SIGALRM", "SIGTERM", "SIGHUP"))
+    for number in (signal.SIGINT, *others):
         if callable(signal.getsignal(number)):
             before.setdefault(number, signal.getsignal(number))
             signal.signal(number, note)

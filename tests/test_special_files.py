@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
@@ -20,6 +21,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named p
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_pipe_that_looks_left_behind_is_removed() -> None:
+    name = ".gdatalog-0123456789abcdef.tmp"
+    os.mkfifo(name)
+    with gd.connect() as db:
+        db.run('p(1).\n.output p("p.csv")')
+    assert os.listdir() == ["p.csv"]
 
 
 def test_caches_open_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +61,12 @@ class Pipe:
 
     def write(self, content: bytes) -> None:
         """Writes for the next reader; the last one is done."""
-        self.writer = Thread(target=Path(self.name).write_bytes, args=[content])
+
+        def write() -> None:
+            with suppress(BrokenPipeError):  # who opened it at the end does not read
+                Path(self.name).write_bytes(content)
+
+        self.writer = Thread(target=write)
         self.writer.start()
 
     def __enter__(self) -> Pipe:
