@@ -1,4 +1,5 @@
-"""Pipes and devices: as inputs they are read once, as cache files they are not opened."""
+"""Pipes and devices: as inputs they are read once, as cache files they are not opened. Links that
+point to nothing are told from files that are not there."""
 
 from __future__ import annotations
 
@@ -29,6 +30,33 @@ def test_a_pipe_that_looks_left_behind_is_removed() -> None:
     with gd.connect() as db:
         db.run('p(1).\n.output p("p.csv")')
     assert os.listdir() == ["p.csv"]
+
+
+def test_links_to_nothing() -> None:
+    links = {"e.csv": "gone.csv", "d": "gone", "r.facts": "gone.facts", "p.dl": "gone.dl"}
+    for name, target in links.items():
+        os.symlink(target, name)
+    texts = {
+        '.input e("e.csv")\n?- e(x).': "e.csv is a link to 'gone.csv', and nothing is there",
+        '.input e("?.csv")\n?- e(x).': "e.csv is a link to 'gone.csv', and nothing is there",
+        '.input e("d/e.csv")\n?- e(x).': "d is a link to 'gone', and nothing is there",
+        '.input e("d")\n?- e(x).': "d is a link to 'gone', and nothing is there",
+        ".decl r(x: int) input\n?- r(x).": "r.facts is a link to 'gone.facts', and nothing is there",
+        '.include "p.dl"\n?- e(x).': (
+            "cannot read 'p.dl': p.dl is a link to 'gone.dl', and nothing is there"
+        ),
+    }
+    with gd.connect() as db:
+        for text, expected in texts.items():
+            with pytest.raises(gd.DataError) as caught:
+                db.query(text)
+            assert (caught.value.message, caught.value.hint) == (expected, None)
+        Path("gone.csv").write_text("x\n1\n")
+        assert db.query('.input e("e.csv")\n?- e(x).').fetchall() == [(1,)]
+        os.remove("gone.csv")
+        os.remove("e.csv")
+        with pytest.raises(gd.DataError, match=r"^data error: e\.csv: there is no such file"):
+            db.load("e", "e.csv")
 
 
 def test_caches_open_files_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,15 @@ def delimiter_of(given: Mapping[str, str]) -> str | None:
     return "\t" if delimiter == "\\t" else delimiter
 
 
+def broken_link(path: str) -> str | None:
+    """Says that a path is a link, or leads through one, that points to nothing; None if not."""
+    while path and path != os.path.dirname(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            return f"{path} is a link to {os.readlink(path)!r}, and nothing is there"
+        path = os.path.dirname(path)
+    return None
+
+
 def check_delimiter(delimiter: str) -> str:
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise UsageError(

@@ -20,6 +20,7 @@ from gdatalog.storage import (
     Findings,
     KeptPipes,
     LoadOptions,
+    broken_link,
     check_delimiter,
     delimiter_of,
     flag_of,
@@ -63,6 +64,9 @@ def find_facts(name: str, folder: FilePath) -> str:
         path = _within(folder, name + ending)
         if os.path.exists(path):
             return path
+    for ending in endings:
+        if broken := broken_link(_within(folder, name + ending)):
+            raise DataError(broken)
     path = _within(folder, name + ".facts")
     raise DataError(
         f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",

@@ -25,6 +25,7 @@ from gdatalog.storage import (
     KeptPipes,
     LoadOptions,
     TypedColumns,
+    broken_link,
     check_delimiter,
     pa,
 )
@@ -252,6 +253,8 @@ def _read(name: str) -> bytes:
 def _missing(name: str) -> DataError:
     if not name:
         return DataError("the path of a file is empty")
+    if broken := broken_link(name):
+        return DataError(broken)
     what = "file" if os.path.splitext(name)[1] else "file or folder"
     return DataError(f"{name}: there is no such {what}", hint=similar(name.rstrip("/")))
 

@@ -31,6 +31,7 @@ from gdatalog.storage import (
     TEXT_OPTIONS,
     Findings,
     KeptPipes,
+    broken_link,
     delimiter_of,
     flag_of,
     options_of_text,
@@ -118,8 +119,10 @@ def read_text(path: str, files: Files, span: Span | None = None) -> str:
         with open(path, encoding="utf-8-sig", newline="") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+        why, hint = getattr(problem, "strerror", None) or "it is not UTF-8 text", None
+        if isinstance(problem, FileNotFoundError):
+            broken = broken_link(path)
+            why, hint = (broken, None) if broken else (why, _near(path))
         raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
     return text.replace("\r\n", "\n")
 
