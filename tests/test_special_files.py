@@ -41,7 +41,7 @@ def test_links_to_nothing() -> None:
         '.input e("?.csv")\n?- e(x).': "e.csv is a link to 'gone.csv', and nothing is there",
         '.input e("d/e.csv")\n?- e(x).': "d is a link to 'gone', and nothing is there",
         '.input e("d")\n?- e(x).': "d is a link to 'gone', and nothing is there",
-        ".decl r(x: int) input\n?- r(x).": "r.facts is a link to 'gone.facts', and nothing is there",
+        ".decl r(x: int) input\n?- r.": "r.facts is a link to 'gone.facts', and nothing is there",
         '.include "p.dl"\n?- e(x).': (
             "cannot read 'p.dl': p.dl is a link to 'gone.dl', and nothing is there"
         ),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gdatalog.shell import cli
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
 ENDLESS = "n(0).\nn(x + 1) <- n(x), x < 1000000000000.\n"
@@ -77,4 +79,4 @@ def test_while_evaluating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         return bool(caught >> (signal.SIGTERM - 1) & 1)
 
     code, said = ended_by(signal.SIGTERM, f"{ENDLESS}?- n(x).", [], evaluates)
-    assert code == 143 and said.splitlines()[-1] == "terminated"
+    assert code == cli.TERMINATED and said.splitlines()[-1] == "terminated"

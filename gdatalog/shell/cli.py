@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CONNECTION = (
     "device", "cluster", "memory_limit", "temp_directory", "timeout", "untrusted", "threads",
 )  # fmt: skip
-DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, WRONG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 CONNECTING = 0.3  # seconds until the progress line appears
 
 HELP = """Run Datalog programs; without FILES and -c, start an interactive prompt.

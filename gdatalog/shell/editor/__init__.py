@@ -116,7 +116,10 @@ def heeding(watch: Watch) -> Iterator[None]:
         ended.append(number)
         asked()
 
-    handlers = {signal.SIGALRM: late, signal.SIGINT: asked}
+    handlers: dict[signal.Signals, Callable[..., None]] = {
+        signal.SIGALRM: late,
+        signal.SIGINT: asked,
+    }
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
             handlers[number] = ending
