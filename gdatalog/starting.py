@@ -25,7 +25,7 @@ from gdatalog.engine.devices import (
     why_no_gpu,
 )
 from gdatalog.engine.session import parse_size, seconds_of, threads_of
-from gdatalog.errors import Caution, UsageError
+from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MEMORY = 512 << 20  # bytes: default memory limit with `untrusted`
 SECONDS = 10.0  # default time limit with `untrusted`
+FILES = ("all", "read", "none")
 
 # Threads that import modules of one package concurrently may see half-initialised ones.
 _importing = RLock()
@@ -52,6 +53,18 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
         hint = "temp_directory names a folder for what is larger than memory_limit"
         raise UsageError(f"the temporary folder {folder!r} {what}", hint=hint)
     return folder
+
+
+def check_files(files: object) -> None:
+    """Raises unless `files` is a word that `connect` knows, or a folder."""
+    if files in FILES or (isinstance(files, str | os.PathLike) and os.path.isdir(files)):
+        return
+    near = meant(files, FILES) if isinstance(files, str) else None
+    raise UsageError(
+        f"files={files!r} is neither a known word nor a folder",
+        hint=f'{f"did you mean {near!r}? " if near else ""}files is "all", "read", "none", or a '
+        "folder that exists",
+    )
 
 
 @dataclass(eq=False)
@@ -79,6 +92,7 @@ class Start:
             self.device = "cpu"
             self.limit = MEMORY if self.limit is None else self.limit
             self.timeout = SECONDS if self.timeout is None else self.timeout
+        check_files(self.files)
         self._limit = None if self.limit is None else parse_size(self.limit)
         self.memory_limit = default_limit() if self._limit is None else self._limit
         self._kind = kind_of(self.device)

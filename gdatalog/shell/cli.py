@@ -1,8 +1,8 @@
 """The command line: options, dispatch and exit codes.
 
 Exit codes: 0 success (also without answers), 1 an error in the program or its data, 2 wrong
-options, 3 out of device, memory or time, 130 interrupted. Answers go to stdout, everything else to
-stderr.
+options, 3 out of device, memory or time, 130 interrupted, 143 terminated. Answers go to stdout,
+everything else to stderr.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import click
 
@@ -26,7 +26,7 @@ from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, U
 from gdatalog.opening import connect
 from gdatalog.records import replace
 from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
-from gdatalog.shell.editor import give_back, heeding
+from gdatalog.shell.editor import SIGNALLED, give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.program import CommandLine, read_parameters, run_job
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CONNECTION = (
     "device", "cluster", "memory_limit", "temp_directory", "timeout", "untrusted", "threads",
 )  # fmt: skip
-DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, WRONG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 CONNECTING = 0.3  # seconds until the progress line appears
 
 HELP = """Run Datalog programs; without FILES and -c, start an interactive prompt.
@@ -223,6 +223,9 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
     except KeyboardInterrupt as error:
         say(interrupt_message(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
+    except SystemExit as ended:  # by a signal
+        say("terminated")
+        return cast(int, ended.code)
     except BrokenPipeError:
         _drop_output()  # the reader of our answers closed the pipe
         return DONE
@@ -271,7 +274,7 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
     code = run(begun=begun)
-    if code == INTERRUPTED:
+    if code > SIGNALLED:
         with suppress(OSError):
             sys.stdout.flush()
         give_back()
