@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # The options of `connect`, by name.
 CONNECTION = (
-    "device", "cluster", "memory_limit", "temp_directory", "timeout", "untrusted", "threads",
+    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted", "threads",
 )  # fmt: skip
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 CONNECTING = 0.3  # seconds until the progress line appears
@@ -88,6 +88,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB.")
 @click.option("--temp-directory", metavar="FOLDER", help="Folder for data beyond the memory limit.")
+@click.option("--temp-limit", metavar="SIZE", help="Limit of these files, such as 64GiB.")
 @click.option(
     "--timeout", metavar="SECONDS", help="Time limit per run, or per statement at the prompt."
 )

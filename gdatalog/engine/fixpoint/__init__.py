@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from types import MappingProxyType
 
-from gdatalog.account import spending, time_spent
+from gdatalog.account import RAISE, spending, time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import indexed, least_scanned, scanned
@@ -33,6 +33,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import contains_aggregate, walk
+from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.order import Assumed, Looked, RelationStatistics
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.rewrite import as_called
@@ -208,7 +209,14 @@ class StratumRun:
         self, error: MemoryLimitError, news: Sequence[Round] | None = None
     ) -> MemoryLimitError:
         """Adds the growing rules to the error and, of rounds, by how much they grow each round."""
-        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        makers = makers_of_values(self.stratum)
+        others = (rule for rule in self.stratum.rules if self.recursive(rule))
+        rules = [*makers, *(rule for rule in others if rule not in makers)]
+        hint = error.hint
+        if makers:
+            remedy = (hint or RAISE).rpartition("; or ")[2]
+            hint = "does the recursion end? A rule that makes new values can go on for ever. "
+            hint += f"Otherwise {remedy}"
         where = "the fixpoint" if news is None else f"round {len(news) + 1}"
         rounds = ", ".join(str(sum(n.new.values())) for n in (news or ())[-6:])
         recent = f"; new rows in the last rounds: {rounds}" if news else ""
@@ -216,8 +224,7 @@ class StratumRun:
             f"{error.message}, in {where} of {' and '.join(self.stratum.relations)}{recent}",
             rules[0].span if rules else None,
             notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
-            hint="does the recursion end? A rule that makes new values can go on for ever. "
-            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+            hint=hint,
         )
 
     # ----------------------------------------------------------------------------------- rules

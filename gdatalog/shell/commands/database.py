@@ -124,6 +124,8 @@ def _stats(repl: Conversation, words: list[str]) -> None:
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]
+    if workspace.spill is not None:
+        lines.append(f"temp limit    {format_bytes(workspace.spill.limit)}")
     used = memory_used()
     if used is not None:
         lines.append(f"memory used   {format_bytes(used)}")
