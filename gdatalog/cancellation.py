@@ -201,7 +201,6 @@ def _release_rows(error: BaseException | None) -> None:
         else:
             before.tb_next = None
         error = error.__context__
-    gc.collect()  # rules in rounds refer to each other
 
 
 def _has_ended(frame: FrameType) -> bool:
@@ -262,6 +261,7 @@ class Watch:
         except MemoryError as error:
             if self.calls == 1:
                 _release_rows(error)
+                gc.collect()  # rules of rounds and the fixpoint refer to each other
             raise
         except RecursionError:
             hint = "give a part of its body a name: a relation of its own"

@@ -109,6 +109,17 @@ CASES: dict[str, list[Case]] = {
             r"usage error: the temporary folder '.*nowhere' does not exist\n  hint: .*\n",
         ),
     ],
+    "--temp-limit": [
+        (["--temp-limit", "1GiB", *YES], 0, r"yes\n", ""),
+        (
+            ["--temp-limit", "2MiB", "--memory-limit", "1MiB", "--strategy", "levelwise"]
+            + ["-c", "?- n(x). n(1). n(2*x) <- n(x). n(2*x + 1) <- n(x)."],
+            3,
+            "",
+            r"(?s).*needs more than the memory limit of 1\.0 MiB and 2\.0 MiB of temporary .*",
+        ),
+        (["--temp-limit", "lots", *YES], 2, "", r"usage error: not a size: 'lots'\n  hint: .*\n"),
+    ],
     "--timeout": [
         (["--timeout", "60", *YES], 0, r"yes\n", ""),
         (
