@@ -258,7 +258,7 @@ class Watch:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
                 _drop_frames_without_line(error)
             raise
-        except MemoryError as error:
+        except (MemoryError, TimeLimitError, Interrupted) as error:
             if self.calls == 1:
                 _release_rows(error)
                 gc.collect()  # rules of rounds and the fixpoint refer to each other

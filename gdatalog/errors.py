@@ -26,9 +26,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
+from typing import TYPE_CHECKING
 
 from gdatalog.records import dataclass, field
 from gdatalog.values import visible, visible_lines, width
+
+if TYPE_CHECKING:
+    from gdatalog.report import Profile
 
 MOST_SHOWN = 10  # errors that are printed
 
@@ -127,9 +131,10 @@ class Note:
 
 class Error(Exception):
     """The base class of gdatalog's errors. It has a place (`span`), a `hint`, `notes`, and
-    `others`."""
+    `others`. `profile`: what a call had done when a limit or `db.interrupt()` ended it."""
 
     kind = "error"
+    profile: Profile | None = None
 
     def __init__(
         self,
@@ -147,8 +152,9 @@ class Error(Exception):
         self.others: tuple[Error, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles the error with all attributes."""
-        return _same_error, (type(self), self.message, self.__dict__)
+        """Pickles the error with all attributes, except for its profile."""
+        attributes = {name: value for name, value in vars(self).items() if name != "profile"}
+        return _same_error, (type(self), self.message, attributes)
 
     @property
     def all(self) -> tuple[Error, ...]:

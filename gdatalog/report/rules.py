@@ -116,7 +116,7 @@ class StratumRan:
 
 def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
     """Returns the strata of an evaluation, and the runs that belong to none of them."""
-    left = list(metrics.runs)
+    left = metrics.all_runs()
     return [StratumRan(each, tuple(_rules(each, left))) for each in metrics.strata], left
 
 

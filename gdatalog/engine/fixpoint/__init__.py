@@ -120,9 +120,11 @@ class StratumRun:
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
+        rows: dict[str, int] = {}
         if self.context.metrics.lasting:  # otherwise its rows are deduplicated on demand
             self.record.derived(name, parts, relation, self.ops)
-            self.record.end({name: relation.length})
+            rows[name] = relation.length
+        self.record.end(rows)
         return {name: relation}
 
     def relation(self, name: str, parts: Sequence[Derived]) -> Relation:
@@ -313,6 +315,7 @@ class StratumRun:
         room = context.device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         report = report or context.metrics.run_of(plan)
+        timed = self.record.time_of(plan) if report is None and stats is None else None
         rule = self.rule_of(plan) if stats is None else stats.rule
         if stats is None and (self.stratum.recursive or context.metrics.lasting):
             stats = self.record.running(plan.relation, rule)
@@ -322,7 +325,7 @@ class StratumRun:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        with limits.watch.work("joining", self.called(rule)):
+        with limits.watch.work("joining", self.called(rule)), measured(timed):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
