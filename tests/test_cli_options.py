@@ -204,6 +204,18 @@ CASES: dict[str, list[Case]] = {
     "--profile": [
         (["--profile", "-c", GRAPH], 0, r"x\n2\n3\n", r".*path.*stratum.*|.*stratum.*path.*"),
         (["--profile"], 2, "", r"usage error: .*\n"),
+        # A format of plans takes the place of the answers; json is the answers' own.
+        (["--profile", "--format", "html", "-c", GRAPH], 0, r"<!DOCTYPE html>.*</html>\n+", ""),
+        (["--profile", "--format", "mermaid", "-c", GRAPH], 0, r"flowchart .*rows? of path.*", ""),
+        (["--profile", "--format", "text", "-c", GRAPH], 0, r"[\d.]+ s .*stratum 1\b.*", ""),
+        (["--profile", "--format", "json", "-c", GRAPH], 0, r"\[.*\]\n", r".*stratum 1\b.*"),
+        (
+            ["--profile", "--memory-limit", "1MiB", "--strategy", "levelwise"]
+            + ["-c", "?- n(x). n(1). n(2*x) <- n(x). n(2*x + 1) <- n(x)."],
+            3,
+            "",
+            r".*memory limit: .*not finished: memory limit.*rule 1: n\(2 \* x\).*",
+        ),
         (
             ["--profile", "--explain", *YES],
             2,

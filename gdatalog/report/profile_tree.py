@@ -166,6 +166,7 @@ class Profile(Shown):
             rounds = f" in {many(metrics.rounds, 'round')}"
         if metrics.unfinished:
             rows = f"not finished: {metrics.doing}" if metrics.doing else "not finished"
+            rounds = "" if metrics.doing else rounds
         elif not self.metrics.lasting and not rows:
             rows = "rows not counted"
         details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(metrics.peak)} held")
@@ -254,6 +255,7 @@ class Profile(Shown):
             for number in range(len(plan.joins))
         ]
         whole = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
+        whole = frozenset() if run.unfinished else whole  # its steps are counted when it ends
         executor, children = rules.plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
@@ -274,7 +276,7 @@ class Profile(Shown):
             (
                 *placed.details,
                 *executor.details,
-                ", ".join([*done, *rate, *held, *_apart(costs)]),
+                *filter(None, (", ".join([*done, *rate, *held, *_apart(costs)]),)),
                 *((matches,) if as_rows >= MANY_WORDS else ()),
             ),
             seconds=run.seconds,

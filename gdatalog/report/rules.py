@@ -186,7 +186,7 @@ def rule_key(rule: CheckedRule) -> RuleKey:
 
 def rounds_node(metrics: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
     """A table of the rounds that matter; `numbers` are the rules' numbers."""
-    if not metrics.rounds:
+    if not metrics.rounds or not metrics.rules:
         return None
     by_round: dict[int, list[RuleRound]] = {}
     for stats in metrics.rules:

@@ -29,7 +29,7 @@ from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.editor import give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import CommandLine, read_parameters, run_job
+from gdatalog.shell.program import PROFILE_FORMS, CommandLine, read_parameters, run_job
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -106,7 +106,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.option("--limit", type=int, metavar="N", help="Maximum number of rows per answer.")
 @click.option("--explain", is_flag=True, help="Print the plans without evaluating them.")
-@click.option("--profile", is_flag=True, help="Print rows and time of each step, on stderr.")
+@click.option("--profile", is_flag=True, help="Print rows and time of each step.")
 @click.option("--of", metavar="PART", help="The part of a plan to show in full.")
 @click.option("--timing", is_flag=True, help="Print the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
@@ -137,10 +137,12 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
         raise UsageError("--explain evaluates nothing, so --profile has nothing to report")
     if options.of is not None and not (options.explain or options.profile):
         raise UsageError("--of selects a part of a plan: add --explain or --profile")
-    forms = FORMS if options.explain else FORMATS
+    forms = FORMS if options.explain else (*FORMATS, *PROFILE_FORMS * options.profile)
     if options.form is not None and options.form not in forms:
         what = "plans of --explain" if options.explain else "answers"
-        other = "" if options.explain else ", or with --explain any of " + ", ".join(FORMS)
+        other = ", or with --explain any of " + ", ".join(FORMS)
+        other += ", and with --profile " + ", ".join(PROFILE_FORMS)
+        other = "" if options.explain or options.profile else other
         raise UsageError(
             f"{what} have no format {options.form!r}", hint=f"one of {', '.join(forms)}{other}"
         )
@@ -155,7 +157,8 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     if not asked:
         return _interact(db, params, options, begun)
-    output = Output(sys.stdout, None if options.explain else options.form)
+    of_plan = options.explain or options.profile_form is not None
+    output = Output(sys.stdout, None if of_plan else options.form)
     output.limit = options.limit
     with heeding(db.workspace.watch), db.call():
         failed = run_job(db, options, params, output)

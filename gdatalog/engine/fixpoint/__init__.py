@@ -198,6 +198,7 @@ class StratumRun:
         for number, plan in enumerate(plans):
             report = self.context.metrics.run_of(plan)
             if report is None:
+                self.record.time_of(plan).seconds = way.seconds
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), way.seconds
