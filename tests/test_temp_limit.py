@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import gdatalog as gd
 from gdatalog.planner.new_values import makers_of_values
-from gdatalog.storage import spill as spilling
 from gdatalog.storage.spill import Spill, is_spilled
 
 PRODUCT = "all(x, y) <- n(x), n(y), x != y."  # 2.9 MB of 600 numbers
 ENDLESS = "n(1). n(2*x) <- n(x). n(2*x+1) <- n(x)."
-Disk = namedtuple("Disk", "total used free")
+
+
+class Disk(NamedTuple):
+    total: int
+    used: int
+    free: int
 
 
 def spill_of(db: gd.Database) -> Spill:
@@ -67,13 +72,13 @@ def test_the_limit_is_of_all_files_together() -> None:
 
 
 def test_the_default_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilling.shutil, "disk_usage", lambda _: Disk(1 << 30, 0, 1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(1 << 30, 0, 1 << 20))
     assert Spill(memory=1 << 10).limit == 16 << 10
     half = Spill(memory=1 << 20, short=0)
     assert half.limit == 1 << 19
     with pytest.raises(OSError, match=r"only 1\.0 MiB are free"):
         half.count(8)  # a twentieth of the disk stays free
-    monkeypatch.setattr(spilling.shutil, "disk_usage", lambda _: Disk(1 << 20, 0, 1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(1 << 20, 0, 1 << 20))
     assert Spill(memory=1 << 20, limit=1 << 30).limit == 1 << 30
     with pytest.raises(gd.MemoryLimitError, match=r"512\.0 KiB of temporary .*, half of the room"):
         half.zeros(1 + (1 << 16), np.int64)
@@ -139,9 +144,12 @@ def test_a_recursion_that_makes_new_values_ends_soon() -> None:
 
 
 def test_a_limit_that_is_given_counts_for_every_recursion() -> None:
-    with gd.connect(device="cpu", memory_limit="1MiB", temp_limit="6MiB") as db:
-        with pytest.raises(gd.MemoryLimitError, match=r"1\.0 MiB and 6\.0 MiB of temporary files"):
-            db.query(ENDLESS, strategy="levelwise")
+    says = r"1\.0 MiB and 6\.0 MiB of temporary files"
+    with (
+        gd.connect(device="cpu", memory_limit="1MiB", temp_limit="6MiB") as db,
+        pytest.raises(gd.MemoryLimitError, match=says),
+    ):
+        db.query(ENDLESS, strategy="levelwise")
 
 
 def test_a_guard_still_bounds_a_recursion() -> None:
@@ -192,8 +200,8 @@ def test_which_rules_make_new_values(text: str) -> None:
 
 def test_a_limit_of_files_that_makes_no_sense() -> None:
     for wrong in ("lots", 0, "0"):
-        with pytest.raises(gd.UsageError, match="not a size|a limit of temporary files must be"):
+        with pytest.raises(gd.UsageError, match=r"not a size|a limit of temporary files must be"):
             gd.connect(temp_limit=wrong)
     for other in ({"temp_directory": ""}, {"untrusted": True}):
-        with pytest.raises(gd.UsageError, match="and with .* there are none"):
-            gd.connect(temp_limit="1GiB", **other)  # type: ignore[arg-type]
+        with pytest.raises(gd.UsageError, match=r"and with .* there are none"):
+            gd.connect(temp_limit="1GiB", **other)

@@ -19,9 +19,7 @@ Column = tuple[str, int]  # of a relation
 Flow = tuple[Column, bool]  # from a column; whether it computes
 
 # Functions with few results, whatever their arguments.
-FEW = frozenset(
-    {"contains", "match", "starts_with", "land", "lor", "lxor", "lnot", "month", "day"}
-)
+FEW = frozenset({"contains", "match", "starts_with", "land", "lor", "lxor", "lnot", "month", "day"})
 # Functions that make finitely many values when they are applied to their results again.
 CLOSED = frozenset(
     {"min", "max", "abs", "bnot", "floor", "ceil", "to_int", "to_float"}

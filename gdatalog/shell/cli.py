@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 # The options of `connect`, by name.
 CONNECTION = (
-    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted", "threads",
+    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted",
+    "threads",
 )  # fmt: skip
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 CONNECTING = 0.3  # seconds until the progress line appears
