@@ -26,13 +26,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gdatalog.records import dataclass, field
 from gdatalog.values import visible, visible_lines, width
-
-if TYPE_CHECKING:
-    from gdatalog.report import Profile
 
 MOST_SHOWN = 10  # errors that are printed
 
@@ -131,10 +128,10 @@ class Note:
 
 class Error(Exception):
     """The base class of gdatalog's errors. It has a place (`span`), a `hint`, `notes`, and
-    `others`. `profile`: what a call had done when a limit or `db.interrupt()` ended it."""
+    `others`. `profile`: the `Profile` of a call that a limit or `db.interrupt()` ended, or None."""
 
     kind = "error"
-    profile: Profile | None = None
+    profile: Any = None  # a module of errors cannot import `Profile`
 
     def __init__(
         self,
