@@ -147,7 +147,8 @@ class Database(PatternQueries):
             try:
                 yield
             except _ENDINGS as error:
-                if workspace.context is not None and getattr(error, "profile", None) is None:
+                found = vars(error).setdefault("profile", None)  # Python's own have none
+                if found is None and workspace.context is not None:
                     from gdatalog.report import Profile
 
                     vars(error)["profile"] = Profile.after(workspace.context, None, error)
