@@ -192,6 +192,7 @@ def _drop_frames_without_line(error: BaseException) -> None:
 def _release_rows(error: BaseException | None) -> None:
     """Cuts the traceback where functions of ours have ended: their variables would hold rows, in
     memory and in temporary files, as long as somebody keeps the error."""
+    trace = None
     while error is not None:
         before, trace = None, error.__traceback__
         while trace is not None and not _has_ended(trace.tb_frame):
@@ -201,6 +202,8 @@ def _release_rows(error: BaseException | None) -> None:
         else:
             before.tb_next = None
         error = error.__context__
+    del trace
+    gc.collect()  # rules of rounds and the fixpoint refer to each other
 
 
 def _has_ended(frame: FrameType) -> bool:
@@ -257,11 +260,11 @@ class Watch:
             if self.calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
                 _drop_frames_without_line(error)
+                _release_rows(error)
             raise
         except (MemoryError, TimeLimitError, Interrupted) as error:
             if self.calls == 1:
                 _release_rows(error)
-                gc.collect()  # rules of rounds and the fixpoint refer to each other
             raise
         except RecursionError:
             hint = "give a part of its body a name: a relation of its own"

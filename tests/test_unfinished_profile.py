@@ -131,6 +131,23 @@ def test_row_limits_and_interrupts_leave_one_too(db: gd.Database) -> None:
     assert profile.ended == "interrupted" and charged(profile).keys() == {"path"}
 
 
+def test_an_error_that_is_kept_holds_no_rows() -> None:
+    with gd.connect(device="cpu", memory_limit="1MiB") as small:
+        spill = small.workspace.spill
+        assert spill is not None
+
+        def press() -> float:
+            if spill.used > 1 << 18:
+                small._watch.by_key = True
+                small.interrupt()
+            return 0.0
+
+        with while_it_runs(small, "n", press), pytest.raises(KeyboardInterrupt) as pressed:
+            small.query(ENDLESS, strategy="levelwise", timeout=1.0)
+        assert spill.written > 1 << 18 and spill.used == 0
+        assert vars(pressed.value)["profile"].ended == "interrupted"
+
+
 def test_what_evaluates_nothing_leaves_none(db: gd.Database) -> None:
     db.query("?- E(0, x).")
 
