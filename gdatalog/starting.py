@@ -82,6 +82,7 @@ class Start:
     files: str | os.PathLike[str]
     cluster: Any
     untrusted: bool
+    temp_limit: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.untrusted:
@@ -107,6 +108,13 @@ class Start:
         self._threads = threads_of(self.threads)
         self.timeout = seconds_of(self.timeout)
         self._temporary = folder_of(self.temp_directory)
+        self._temp_limit = None
+        if self.temp_limit is not None:
+            self._temp_limit = parse_size(self.temp_limit, "a limit of temporary files")
+            if self.untrusted or self._temporary == "":
+                why = "untrusted=True" if self.untrusted else 'temp_directory=""'
+                message = f"temp_limit limits temporary files, and with {why} there are none"
+                raise UsageError(message, hint="leave out one of the two")
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
@@ -121,7 +129,10 @@ class Start:
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 
-        spill = None if self.untrusted or self._temporary == "" else Spill(self._temporary)
+        spill = None
+        if not self.untrusted and self._temporary != "":
+            limit = self._temp_limit
+            spill = Spill(self._temporary, memory=self.memory_limit, limit=limit)
         workspace = Workspace(self.memory_limit, self.files, on_caution, watch, spill)
         workspace.force(threads=self._threads)
         if self.untrusted:

@@ -12,14 +12,15 @@ rules so that they read its counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.encoding import encode
-from gdatalog.engine.fixpoint import StratumRun
+from gdatalog.engine.fixpoint import StratumRun, placed
 from gdatalog.engine.fixpoint.ready import Ready, Relations, Runners, Since, rule_plans, run_here
 from gdatalog.engine.session.remembered import settled
 from gdatalog.errors import EvaluationError
@@ -27,6 +28,7 @@ from gdatalog.parser.syntax import Atom, Const, Param, Var
 from gdatalog.plan import stratum as st
 from gdatalog.plan.tuning import Grown, Unsuited
 from gdatalog.planner.check import Schema, Stratum
+from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite import asked_for
 from gdatalog.planner.rewrite.columns_read import asks_for_counts, counted_rule, counts_of
 from gdatalog.records import replace
@@ -109,12 +111,13 @@ def run(ready: Ready) -> Relations:
     """Runs a planned stratum; returns its relations, or their sizes if it only counts."""
     workers = ready.plan.workers
     try:
-        if workers is None or workers.refusal is not None:
-            found = run_here(ready)
-        else:
-            from gdatalog.engine.fixpoint.strategies import run_on_workers
+        with _temporary_files(ready):
+            if workers is None or workers.refusal is not None:
+                found = run_here(ready)
+            else:
+                from gdatalog.engine.fixpoint.strategies import run_on_workers
 
-            found = run_on_workers(ready, workers)
+                found = run_on_workers(ready, workers)
     except EvaluationError:
         if ready.encoded is None:
             raise
@@ -123,6 +126,18 @@ def run(ready: Ready) -> Relations:
     if ready.encoded is None:
         return found
     return {name: ready.encoded.decoded(name, relation) for name, relation in found.items()}
+
+
+@contextmanager
+def _temporary_files(ready: Ready) -> Iterator[None]:
+    """Within this context, temporary files are limited further if the stratum makes new values."""
+    spill = ready.inputs.context.limits.spill
+    makers = () if spill is None else makers_of_values(ready.stratum)
+    if spill is None or not makers:
+        yield
+        return
+    with spill.growing(), placed(makers[0]):
+        yield
 
 
 def _copy(strategy: st.Copy, ready: Ready) -> Relations | None:

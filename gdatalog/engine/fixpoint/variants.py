@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import DONE, OUTSIDE, GiveUp
 from gdatalog.engine.choose import allowing
 from gdatalog.engine.context import Sources
@@ -28,7 +27,7 @@ from gdatalog.engine.device import CPU, compiled_function, function_soon
 from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
-from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
@@ -108,9 +107,9 @@ class Variant:
         the relation themselves."""
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
-        before = Costs() if self.report is None else time_spent()
         derived: list[Derived] = []
-        with self.run.context.limits.watch.work("joining", self.called):
+        timed = self.report or self.run.record.time_of(self.whole)
+        with self.run.context.limits.watch.work("joining", self.called), measured(timed):
             if not (self._worth() and self._by_loops(stats)):
                 derived = self._breadth_first(stats)
         for loops in self.loops.values():
@@ -118,8 +117,6 @@ class Variant:
         if not derived:
             stats.new = self.found
         self.run.record.ran(stats, self.report)
-        if self.report is not None:
-            self.report.add_costs(time_spent() - before)
         return derived, stats
 
     def change(self, whole: RulePlan, expected: float) -> None:
@@ -201,7 +198,7 @@ class Variant:
     def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
         strategy = self.run.context.knobs.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
-        began, limits = perf_counter(), self.run.context.limits
+        limits = self.run.context.limits
         before = limits.looked
         try:
             found = self.run.run_plan(
@@ -209,7 +206,6 @@ class Variant:
                 "levelwise" if strategy == "auto" else strategy,
             )  # fmt: skip
         finally:
-            seconds = perf_counter() - began
             self.looked += limits.looked - before + TURN
         self.followed += self.new_rows
         if report is not None and self.report is not None:
@@ -217,7 +213,6 @@ class Variant:
                 self.report.executors[self.number] = choice
             self.report.left = report.left
             self.report.rows += report.rows
-            self.report.seconds += seconds
         return found
 
     # -------------------------------------------------------------------------------- by loops
@@ -392,7 +387,6 @@ class Variant:
         stats.executors[self.number] = BY_LOOPS.kind
         if self.report is not None:
             self.report.rows += rows
-            self.report.seconds += seconds
             self.report.executors[self.number] = BY_LOOPS
             self.report.saw(counted(loops.printed, [self.join], loops.tallied()))
 
