@@ -16,11 +16,13 @@ thread, while the calling thread polls and calls the progress listener.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from threading import Event, local
 from time import perf_counter
+from types import FrameType
 from typing import TypeVar
 
 from gdatalog.account import SMALL, Account, Costs, take_over, time_spent
@@ -187,6 +189,33 @@ def _drop_frames_without_line(error: BaseException) -> None:
         frame = frame.tb_next
 
 
+def _release_rows(error: BaseException | None) -> None:
+    """Cuts the traceback where functions of ours have ended: their variables would hold rows, in
+    memory and in temporary files, as long as somebody keeps the error."""
+    trace = None
+    while error is not None:
+        before, trace = None, error.__traceback__
+        while trace is not None and not _has_ended(trace.tb_frame):
+            before, trace = trace, trace.tb_next
+        if before is None:
+            error.__traceback__ = None
+        else:
+            before.tb_next = None
+        error = error.__context__
+    del trace
+    gc.collect()  # rules of rounds and the fixpoint refer to each other
+
+
+def _has_ended(frame: FrameType) -> bool:
+    if str(frame.f_globals.get("__name__")).partition(".")[0] != "gdatalog":
+        return False
+    try:
+        frame.clear()
+    except RuntimeError:  # it still runs
+        return False
+    return True
+
+
 class Watch:
     """Observes and stops calls, one at a time. A watch with `above` belongs to a thread that works
     aside for a call; the call's own watch reads its progress."""
@@ -231,6 +260,11 @@ class Watch:
             if self.calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
                 _drop_frames_without_line(error)
+                _release_rows(error)
+            raise
+        except (MemoryError, TimeLimitError, Interrupted) as error:
+            if self.calls == 1:
+                _release_rows(error)
             raise
         except RecursionError:
             hint = "give a part of its body a name: a relation of its own"

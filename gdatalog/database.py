@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
 from gdatalog.engine.session import Strategy, seconds_of
-from gdatalog.errors import Caution, UsageError, check_rows
+from gdatalog.errors import (
+    Caution,
+    Interrupted,
+    RowLimitError,
+    TimeLimitError,
+    UsageError,
+    check_rows,
+)
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from gdatalog.workspace import Workspace
 
 Params = Mapping[str, Any] | None
+# Errors that end a call which might have gone on.
+_ENDINGS = (MemoryError, TimeLimitError, RowLimitError, Interrupted, KeyboardInterrupt)
 _INSIDE = frozenset(
     {__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session.text_session"}
 )
@@ -139,7 +148,15 @@ class Database(PatternQueries):
         with self._lock.within(seconds), self._watch.reporting(on_progress):
             if self._watch.calls == 1:
                 workspace.begin()
-            yield
+            try:
+                yield
+            except _ENDINGS as error:
+                found = vars(error).setdefault("profile", None)  # Python's own have none
+                if found is None and workspace.context is not None:
+                    from gdatalog.report import Profile
+
+                    vars(error)["profile"] = Profile.after(workspace.context, None, error)
+                raise
 
     # --------------------------------------------------------------------------------- data
 
@@ -447,13 +464,24 @@ class Database(PatternQueries):
         params: Params = None,
         *,
         strategy: Strategy = "auto",
+        timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Profile:
         """Evaluate a text without cached results, and measure rows and time of every step.
 
-        `on_progress` gets the progress, as in `query`.
+        `timeout` and `on_progress` are as in `query`. If a limit or Ctrl-C ends the call, the
+        error's `profile` has what was measured until then.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect(device="cpu")
+        >>> try:
+        ...     db.profile("n(0). n(x + 1) <- n(x).", timeout=0.1)
+        ... except gd.TimeLimitError as error:
+        ...     profile = error.profile
+        >>> profile.ended
+        'time limit'
         """
-        with self.call(on_progress):
+        with self.call(on_progress, timeout):
             from gdatalog.engine.metrics import Metrics
             from gdatalog.relations import answer
             from gdatalog.report import Profile

@@ -26,6 +26,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import index
+from typing import Any
 
 from gdatalog.records import dataclass, field
 from gdatalog.values import brief, visible, visible_lines, width
@@ -134,9 +135,10 @@ class Note:
 
 class Error(Exception):
     """The base class of gdatalog's errors. It has a place (`span`), a `hint`, `notes`, and
-    `others`."""
+    `others`. `profile`: the `Profile` of a call that a limit or `db.interrupt()` ended, or None."""
 
     kind = "error"
+    profile: Any = None  # a module of errors cannot import `Profile`
 
     def __init__(
         self,
@@ -154,8 +156,9 @@ class Error(Exception):
         self.others: tuple[Error, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles the error with all attributes."""
-        return _same_error, (type(self), self.message, self.__dict__)
+        """Pickles the error with all attributes, except for its profile."""
+        attributes = {name: value for name, value in vars(self).items() if name != "profile"}
+        return _same_error, (type(self), self.message, attributes)
 
     @property
     def all(self) -> tuple[Error, ...]:

@@ -25,6 +25,7 @@ def connect(
     files: str | os.PathLike[str] = "all",
     cluster: Any = None,
     untrusted: bool = False,
+    temp_limit: str | int | None = None,
 ) -> Database:
     """A new, empty database.
 
@@ -34,7 +35,10 @@ def connect(
     what is missing for a GPU.
     `memory_limit` ("8GiB", or bytes) bounds the memory of a query. Larger data goes to temporary
     files in `temp_directory` (default: the system's folder); with "" there are no such files, and
-    a query that needs more memory is an error. `threads` is the number of threads of compiled
+    a query that needs more memory is an error. `temp_limit` ("64GiB", or bytes) bounds all of these
+    files together. By default they take at most 16 times the memory limit and half of the free
+    space, and those of a recursion that makes new values, which may not end, at most as much as
+    the memory limit. `threads` is the number of threads of compiled
     loops (default: one for each core). `timeout` is the time limit in seconds of calls that do not
     have their own. `files` bounds what a text may read and write: "all", "read", "none", or a
     folder.
@@ -55,8 +59,11 @@ def connect(
     <gdatalog.Database on cpu and 2 workers: empty>
     """
     return Database(
-        Start(device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted)
-    )
+        Start(
+            device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted,
+            temp_limit,
+        )
+    )  # fmt: skip
 
 
 def query(

@@ -25,7 +25,7 @@ from gdatalog.engine.devices import (
     why_no_gpu,
 )
 from gdatalog.engine.session import parse_size, seconds_of, threads_of
-from gdatalog.errors import Caution, UsageError
+from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MEMORY = 512 << 20  # bytes: default memory limit with `untrusted`
 SECONDS = 10.0  # default time limit with `untrusted`
+FILES = ("all", "read", "none")
 
 # Threads that import modules of one package concurrently may see half-initialised ones.
 _importing = RLock()
@@ -54,6 +55,18 @@ def folder_of(temp_directory: str | os.PathLike[str] | None) -> str | None:
     return folder
 
 
+def check_files(files: object) -> None:
+    """Raises unless `files` is a word that `connect` knows, or a folder."""
+    if files in FILES or (isinstance(files, str | os.PathLike) and os.path.isdir(files)):
+        return
+    near = meant(files, FILES) if isinstance(files, str) else None
+    raise UsageError(
+        f"files={files!r} is neither a known word nor a folder",
+        hint=f'{f"did you mean {near!r}? " if near else ""}files is "all", "read", "none", or a '
+        "folder that exists",
+    )
+
+
 @dataclass(eq=False)
 class Start:
     """The checked arguments of `connect`. Opens a GPU at once if it is asked for by name.
@@ -69,6 +82,7 @@ class Start:
     files: str | os.PathLike[str]
     cluster: Any
     untrusted: bool
+    temp_limit: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.untrusted:
@@ -79,6 +93,7 @@ class Start:
             self.device = "cpu"
             self.limit = MEMORY if self.limit is None else self.limit
             self.timeout = SECONDS if self.timeout is None else self.timeout
+        check_files(self.files)
         self._limit = None if self.limit is None else parse_size(self.limit)
         self.memory_limit = default_limit() if self._limit is None else self._limit
         self._kind = kind_of(self.device)
@@ -93,6 +108,13 @@ class Start:
         self._threads = threads_of(self.threads)
         self.timeout = seconds_of(self.timeout)
         self._temporary = folder_of(self.temp_directory)
+        self._temp_limit = None
+        if self.temp_limit is not None:
+            self._temp_limit = parse_size(self.temp_limit, "a limit of temporary files")
+            if self.untrusted or self._temporary == "":
+                why = "untrusted=True" if self.untrusted else 'temp_directory=""'
+                message = f"temp_limit limits temporary files, and with {why} there are none"
+                raise UsageError(message, hint="leave out one of the two")
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
@@ -107,7 +129,10 @@ class Start:
             from gdatalog.storage.spill import Spill
             from gdatalog.workspace import Workspace
 
-        spill = None if self.untrusted or self._temporary == "" else Spill(self._temporary)
+        spill = None
+        if not self.untrusted and self._temporary != "":
+            limit = self._temp_limit
+            spill = Spill(self._temporary, memory=self.memory_limit, limit=limit)
         workspace = Workspace(self.memory_limit, self.files, on_caution, watch, spill)
         workspace.force(threads=self._threads)
         if self.untrusted:

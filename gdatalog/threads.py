@@ -263,8 +263,9 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
 
     before: dict[signal.Signals, Any] = {}
     try:
-        # The shell also raises from the handler of a timer.
-        for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
+        # The shell also raises from the handlers of a timer and of its end.
+        others = (getattr(signal, n, signal.SIGINT) for n in ("SIGALRM", "SIGTERM", "SIGHUP"))
+        for number in (signal.SIGINT, *others):
             if callable(signal.getsignal(number)):
                 before.setdefault(number, signal.getsignal(number))
                 signal.signal(number, note)

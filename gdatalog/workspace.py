@@ -81,7 +81,7 @@ class Workspace:
         self.untrusted = False  # whether programs are untrusted
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
         self._why = ASKED
-        self.metrics = Metrics(lasting=False)  # of the last session
+        self.context: ExecutionContext | None = None  # of the last session of a call
         self._remembered: Memory = {}
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
@@ -183,6 +183,7 @@ class Workspace:
     def begin(self) -> None:
         """Called at the start of a call. With untrusted programs, drops the texts in the symbol
         table that no relation holds."""
+        self.context = None
         if not self.untrusted:
             return
         remembered = (r for found in self._remembered.values() for r in found.relations.values())
@@ -475,11 +476,11 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
-        self.metrics = Metrics(lasting=False) if reports is None else reports
-        context = ExecutionContext(
+        metrics = Metrics(lasting=False) if reports is None else reports
+        self.context = context = ExecutionContext(
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
-            self.metrics,
+            metrics,
             knobs,
             self.device,
             self.cluster,
@@ -487,7 +488,7 @@ class Workspace:
             self.tuning,
             later=self.auto,
         )
-        with self.metrics.spending():
+        with metrics.spending():
             return Session(
                 self.stored if stored is None else stored,
                 self.texts if texts is None else texts,

@@ -20,6 +20,7 @@ from tests.terminal import ROOT
 # For each option command lines with an exit code, all of stdout, and all of stderr: patterns, with
 # times as TIME. What no case names is a test that fails.
 Case = tuple[list[str], int, str, str]
+ENDLESS = ["-c", "?- n(x). n(1). n(2*x) <- n(x). n(2*x + 1) <- n(x)."]
 YES = ["-c", "?- 1 < 2."]
 GRAPH = "E(1, 2). E(2, 3). path(x, z) <- E(x, z) ; path(x, y), E(y, z). ?- path(1, x)."
 READS = ".decl R(x: int) .input R ?- R(x)."
@@ -109,6 +110,16 @@ CASES: dict[str, list[Case]] = {
             r"usage error: the temporary folder '.*nowhere' does not exist\n  hint: .*\n",
         ),
     ],
+    "--temp-limit": [
+        (["--temp-limit", "1GiB", *YES], 0, r"yes\n", ""),
+        (
+            ["--temp-limit", "2MiB", "--memory-limit", "1MiB", "--strategy", "levelwise", *ENDLESS],
+            3,
+            "",
+            r"(?s).*needs more than the memory limit of 1\.0 MiB and 2\.0 MiB of temporary .*",
+        ),
+        (["--temp-limit", "lots", *YES], 2, "", r"usage error: not a size: 'lots'\n  hint: .*\n"),
+    ],
     "--timeout": [
         (["--timeout", "60", *YES], 0, r"yes\n", ""),
         (
@@ -195,6 +206,17 @@ CASES: dict[str, list[Case]] = {
     "--profile": [
         (["--profile", "-c", GRAPH], 0, r"x\n2\n3\n", r".*path.*stratum.*|.*stratum.*path.*"),
         (["--profile"], 2, "", r"usage error: .*\n"),
+        # A format of plans takes the place of the answers; json is the answers' own.
+        (["--profile", "--format", "html", "-c", GRAPH], 0, r"<!DOCTYPE html>.*</html>\n+", ""),
+        (["--profile", "--format", "mermaid", "-c", GRAPH], 0, r"flowchart .*rows? of path.*", ""),
+        (["--profile", "--format", "text", "-c", GRAPH], 0, r"[\d.]+ s .*stratum 1\b.*", ""),
+        (["--profile", "--format", "json", "-c", GRAPH], 0, r"\[.*\]\n", r".*stratum 1\b.*"),
+        (
+            ["--profile", "--memory-limit", "1MiB", "--strategy", "levelwise", *ENDLESS],
+            3,
+            "",
+            r".*memory limit: .*not finished: memory limit.*rule 1: n\(2 \* x\).*",
+        ),
         (
             ["--profile", "--explain", *YES],
             2,

@@ -70,7 +70,7 @@ def test_the_shell_page_names_every_option_and_code() -> None:
     rows = set(re.findall(r"(?:^\| |, )`(-[^` ]+)", text, re.MULTILINE))
     options = {name for option in cli.command.params for name in option.opts if name[0] == "-"}
     assert rows == options | {"-h", "--help"}
-    codes = {cli.DONE, cli.WRONG, cli.USAGE, cli.RESOURCES, cli.INTERRUPTED}
+    codes = {cli.DONE, cli.WRONG, cli.USAGE, cli.RESOURCES, cli.INTERRUPTED, cli.TERMINATED}
     assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == codes
 
 

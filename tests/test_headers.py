@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from loading import E, S, decl, put, read, refused, rows
 
 import gdatalog as gd
-from gdatalog.errors import UsageError
-from gdatalog.storage import Findings
+from gdatalog.errors import DataError, UsageError
+from gdatalog.storage import Findings, readers, text_files
+from gdatalog.storage.export import to_rows
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +48,38 @@ CASES: list[tuple[str, Any, bool, bool]] = [  # text, declared, header, guessed
     ("src,dst\n", S, True, False),
     ("ann,bob\ncid,dan\n", S, False, False),
     ("src,5\nb,6\n", decl(src="symbol", n="int"), False, False),
+    ("Order #,n\n1,2\n", None, True, False),
+    ("% done,n\nNA,x\n2,y\n", None, True, False),
+    ("1st place,00code, Amount (EUR) \n1,2,3\n", None, True, False),
+    ("alice,30\nbob,41\n", None, False, False),
+    ("5,ann\nb7,bob\n", None, False, False),  # a column of texts may hold a number
+    ("1,x\n2.5,y\n", None, False, False),
+    ("NA,2\n3,4\n", None, False, False),
+    ("Order #,name\nA-1,ann\n", None, False, False),
+    ("day,2024-01-01\nmon,5\n", None, True, False),
+    ("name,true\nann,5\n", None, True, False),
+    ("1999,2001\n5,7\n", None, False, False),
+    ("region,2024,2025\nx,1,2\ny,17,20.5\n", None, True, True),
+    (",2024,2025\n0,1,2\n1,3,4\n", None, True, True),  # as pandas writes an index
+    ("region,2024,2024\nx,1,2\n", None, False, False),
+    ("region,2024,2101\nx,1,2\n", None, False, False),
+    ("ann,1985,2001\nbob,1990,7\n", None, False, False),
+    ("ann,1985\neve,NA\nbob,1990\n", None, False, False),
+    ("region,2024,2025\nx,1,-\n", None, False, False),
+    ("Order #,n\n1,2\n", E, True, False),
+    ("region,2024\nx,1\n", decl(where="symbol", n="int"), True, True),
+    ("ann,1985\nbob,1990\n", decl(name="symbol", born="int"), False, False),
+    ("2024,2025\n1,2\n", E, False, False),
 ]
+
+WRONG: list[tuple[str, Any, bool, bool]] = [  # rows and headers that are refused then
+    ("99999999999999999999\n5\n", None, False, False),
+    ("Order #,src\n1,2\n", decl(src="int", n="int"), True, False),
+    ("?,4\n1,2\n", E, False, False),
+    (",\n1,2\n", E, False, False),
+]
+
+YEARS = "region,2024,2025\nnorth,10,20\nsouth,7,3\n"
 
 
 @pytest.mark.parametrize(("text", "declared", "header", "guessed"), CASES)
@@ -61,6 +96,72 @@ def test_the_rule(
     (record,) = caplog.records
     assert record.getMessage().startswith(
         f"e.csv: the first line is {'the header' if header else 'a row'}: "
+    )
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.csv.gz", "e.csv.zst"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_all_readers_find_the_same_headers(
+    name: str, blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if blocks:
+        monkeypatch.setattr(readers, "WHOLE", 1 << 62)
+        monkeypatch.setattr(text_files, "LEAST_BYTES", 14)
+        monkeypatch.setattr(text_files, "MOST_BYTES", 14)
+    for text, declared, header, guessed in CASES + WRONG:
+        lines = text.replace(",", "\t") if name == "e.tsv" else text
+        data = lines.encode()
+        if name.endswith(".gz"):
+            data = gzip.compress(data)
+        elif name.endswith(".zst"):
+            data = pa.compress(data, codec="zstd", asbytes=True)
+        findings = Findings()
+        with suppress(DataError):  # a missing value, a number that is too large, a wrong cell
+            read(data, declared, name, findings=findings)
+        assert (findings.header, findings.guess is not None) == (header, guessed), text
+
+
+def test_years_are_a_header_with_a_warning() -> None:
+    put("sales.csv", YEARS)
+    put("more.csv", YEARS)
+    with gd.connect() as db:
+        with pytest.warns(gd.ProgramWarning) as warned:
+            db.load("sales", "sales.csv")
+        assert str(warned[0].message) == (
+            "warning: sales.csv: the first line, `region,2024,2025`, is taken for the header, for "
+            "its numbers are years and those below them are not\n"
+            "  hint: header=false takes it for a row, header=true for the header"
+        )
+        assert db["sales"].columns == ("region", "2024", "2025")
+        assert db.query("s(sum(a + b)) <- sales(_, a, b).").fetchall() == [(40,)]
+        text = '.decl s(r: symbol, a: int, b: int)\n.input s("sales.csv"{})\n?- s(_, a, b).'
+        with pytest.warns(
+            gd.ProgramWarning, match="its numbers are years and those below them are not"
+        ):
+            assert len(db.query(text.format(""))) == 2
+        assert len(db.query(text.format(", header=true"))) == 2
+        assert len(db.query(text.format(", header=false"))) == 3
+        db.load("sales", "sales.csv", columns=["2025", "region"])
+        assert sorted(db["sales"]) == [(3, "south"), (20, "north")]
+        with pytest.warns(gd.ProgramWarning, match="its numbers are years"):
+            db.load("sales", "*e*.csv")
+        assert len(db["sales"]) == 2
+
+
+def test_names_are_kept_as_they_are() -> None:
+    text = "Order #,% done,1st place,00code, Amount (EUR) \n1,2,3,4,5\n"
+    names = ("Order #", "% done", "1st place", "00code", "Amount (EUR)")
+    assert read(text).names == names
+    assert rows(text) == [(1, 2, 3, 4, 5)]
+    assert rows(text, columns=["00code", " Amount (EUR) ", "order #"]) == [(4, 5, 1)]
+    with gd.connect() as db:
+        assert db.query('.input e("e.csv", columns="% done, Order #")\n?- e.').fetchall() == [
+            (2, 1)
+        ]
+    table = read("A,B\n1,2\n", columns=["b", "a"])
+    assert (table.names, to_rows(table)) == (("b", "a"), [(2, 1)])
+    assert "columns asks for 2 columns (b, x), the data has 2 columns (a, b)" in refused(
+        "a,b\n1,2\n", columns=["b", "x"]
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gdatalog.engine.session import evaluation
 from gdatalog.engine.session.remembered import LastUse
-from gdatalog.planner.check import Stratum
+from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation
 
@@ -56,14 +56,14 @@ def alive(
     (tmp_path / "p.dl").write_text(PROGRAM.format(more=more))
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
-    run_stratum = evaluation.run_stratum
+    run_plan = evaluation.run
     gc.collect()
     gc.freeze()  # what earlier tests left is not looked at again
 
-    def look(stratum: Stratum, inputs: Any, limit: int | None = None) -> Any:
+    def look(plan: StratumPlan, inputs: Any) -> Any:
         gc.collect()
         found.append({name for name, held in known.items() if held() is not None})
-        relations = run_stratum(stratum, inputs, limit)
+        relations = run_plan(plan, inputs)
         known.update({name: ref(relation) for name, relation in relations.items()})
         return relations
 
@@ -74,7 +74,7 @@ def alive(
         known[name] = ref(relation)
         return relation
 
-    monkeypatch.setattr(evaluation, "run_stratum", look)
+    monkeypatch.setattr(evaluation, "run", look)
     monkeypatch.setattr(evaluation.Evaluation, "_given", read)
     folders = ["-F", str(tmp_path), "-D", str(tmp_path)]
     assert run([*folders, *args, str(tmp_path / "p.dl")]) == 0

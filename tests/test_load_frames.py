@@ -372,6 +372,20 @@ def test_columns_match_by_name_else_by_position() -> None:
     )
 
 
+def test_a_column_without_a_name_has_that_of_its_position() -> None:
+    for names in ((None, "b"), ("A", None), (None, None)):
+        frame = pd.DataFrame([(1, 2)])
+        frame.columns = pd.Index(names, dtype=object)
+        table = load(frame, declared=decl(a="int", b="int"))
+        assert (table.names, to_rows(table)) == (("a", "b"), [(1, 2)])
+    frame.columns = pd.Index([None, "b"], dtype=object)
+    assert load(frame).names == ("column0", "b")
+    assert to_rows(load(frame, declared=decl(b="int"))) == [(2,)]
+    assert "the data has 2 columns (column0, b); only some names are the same" in refused_data(
+        frame, declared=decl(b="int", a="int")
+    )
+
+
 def test_columns_of_which_some_have_the_names() -> None:
     frame = pd.DataFrame({"dst": [1], "sorce": [2]})
     edge = decl(src="int", dst="int")

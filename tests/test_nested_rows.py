@@ -69,3 +69,26 @@ def test_borrowed_rows(text: str, tile: int, monkeypatch: pytest.MonkeyPatch) ->
             device.walks.tuning = replace(device.walks.tuning, limit=-1)
             db.workspace.device = device
             assert answers(db, text, strategy="lftj", tile=tile) == expected
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("head", "tail"),
+    [
+        ("n(a,b,c,d)", ""),
+        ("n(count())", ", G(d,e), e != a"),
+        ("n(count())", ", e = range(a, d), e != b"),
+    ],
+)
+def test_what_lanes_do_on_their_own(head: str, tail: str) -> None:
+    """Lanes of a tile take turns of a recoded level on their own only if a turn emits one row, or
+    counts: also where the count is of a list outside of the recoded one."""
+    clique = "E(a,b), E(a,c), E(b,c), E(a,d), E(b,d), E(c,d), a < b < c < d"
+    with gd.connect(device="cpu") as db:
+        db["E"], db["G"] = edges(1, 16, 0.7), edges(2, 16, 0.4)
+        text = f"{head} <- {clique}{tail}."
+        expected = answers(db, text, strategy="levelwise")
+        device = Gpu(HostDriver(seed=1, blocks=1))
+        device.walks.tuning = replace(device.walks.tuning, limit=-1)
+        db.workspace.device = device
+        assert answers(db, text, strategy="lftj", tile=8) == expected

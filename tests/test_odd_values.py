@@ -46,6 +46,11 @@ def test_decimals_that_are_no_ints() -> None:
     for data in ({"x": [large]}, pa.table({"x": pa.array([large], pa.decimal128(38, 0))})):
         told = refused_data(data)
         assert "9223372036854775808" in told and "does not fit into 64 bits" in told
+    for odd in (large, -large - 1, Decimal(10**30)):  # the row is the first that is wrong
+        column = pa.array([Decimal(1), Decimal(2), odd, Decimal(3)], pa.decimal128(38, 0))
+        assert f"row 2, column 'x': {odd!r} does not fit into 64 bits" in (
+            refused_data(pa.table({"x": column}))
+        )
     with_null = {"x": [Decimal(1), None, Decimal("NaN")]}
     assert to_rows(load(with_null, nulls="drop")) == [(1,)]
 

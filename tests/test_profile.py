@@ -131,8 +131,9 @@ def test_a_fixpoint_without_rounds() -> None:
 def test_without_a_profile_rounds_are_forgotten() -> None:
     db = database(CHAIN)
     assert len(db.query(LINEAR, strategy="levelwise")) == 820
-    metrics = db.workspace.metrics
-    assert not metrics.strata and not metrics.runs
+    assert db.workspace.context is not None
+    metrics = db.workspace.context.metrics
+    assert not any(stratum.rules for stratum in metrics.strata) and not metrics.runs
 
 
 def test_a_row_of_bars() -> None:

@@ -277,3 +277,17 @@ def test_links_to_facts_do_not_lead_out_of_the_folder(folder: Path) -> None:
     os.symlink(folder / "secret/F.facts", "in/F.csv")
     with pytest.raises(gd.UsageError, match="may read files in"):
         db.run_file("in/p.dl", facts="in")
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [("bogus", ""), ("al", "did you mean 'all'? "), (None, ""), (True, ""), ("p.dl", "")],
+)
+def test_what_files_may_be(files: object, hint: str, folder: Path) -> None:
+    write(p_dl="p(1).")
+    with pytest.raises(gd.UsageError) as caught:
+        gd.connect(files=files)  # type: ignore[arg-type]
+    assert caught.value.message == f"files={files!r} is neither a known word nor a folder"
+    assert caught.value.hint == (f'{hint}files is "all", "read", "none", or a folder that exists')
+    for known in ("all", "read", "none", str(folder), folder):
+        gd.connect(files=known).close()

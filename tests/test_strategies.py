@@ -358,10 +358,18 @@ def test_a_broken_plan_is_refused() -> None:
     first, partitioned, last = right.leaves
     assert isinstance(first, SemiNaive) and isinstance(partitioned, Partitioned)
     once, copied, unsuited = Once(first.of), Copy(right.rules[0][0], "E"), (Unsuited(),)
+    twice = replace(right.stratum, relations=("p", "p"))
+    plain = replace(right.stratum, recursive=False)
     keyed = replace(partitioned, keys=(Key("p", 1, "y"),))
     for broken, says in (
-        (replace(right, relations=("p", "p")), "a relation stands twice"),
-        (replace(right, recursive=False), "what is not recursive runs once"),
+        (
+            replace(right, stratum=twice),
+            "a relation stands twice",
+        ),
+        (
+            replace(right, stratum=plain),
+            "what is not recursive runs once",
+        ),
         (replace(right, root=copied), "only rounds evaluate every recursion"),
         (replace(right, root=once), "only rounds evaluate every recursion"),
         (replace(right, root=partitioned), "only rounds evaluate every recursion"),

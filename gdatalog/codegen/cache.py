@@ -27,6 +27,7 @@ from time import time
 from types import ModuleType
 
 from gdatalog import distribution
+from gdatalog.own_files import open_own
 from gdatalog.records import dataclass
 
 MOST_BYTES, MOST_FILES = 64 << 20, 8000
@@ -63,8 +64,10 @@ def read(name: str) -> bytes | None:
     """The code that is cached under a name, if its file is undamaged."""
     try:
         path = folder() / (name + _SUFFIX)
-        data = path.read_bytes()
-        if time() - path.stat().st_mtime > DAY:
+        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
+            used = os.fstat(file.fileno()).st_mtime
+        if time() - used > DAY:
             os.utime(path)  # the time of last use
     except OSError:
         return None

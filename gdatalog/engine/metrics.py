@@ -58,6 +58,7 @@ class RuleRun:
     scanned: dict[str, int] = field(default_factory=dict)  # rows of scanned relations
     in_cells: InCells | None = None  # if its indexes do not fit the device
     in_pages: InPages | None = None  # the same, if they are read in place
+    unfinished: bool = False  # whether it runs, or an error ended it
 
     def add_costs(self, costs: Costs) -> None:
         """Adds time outside of work on rows."""
@@ -102,15 +103,22 @@ class RuleRound:
 
 @contextmanager
 def measured(report: RuleRun | None, stats: RuleRound | None = None) -> Iterator[None]:
-    """Adds the time of this context to metrics of a rule, and to a profile's the costs."""
+    """Adds the time of this context to metrics of a rule, and to a profile's the costs, even if an
+    error ends it."""
     began, before = perf_counter(), None if report is None else time_spent()
-    yield
-    seconds = perf_counter() - began
-    if report is not None and before is not None:
-        report.seconds += seconds
-        report.add_costs(time_spent() - before)
-    if stats is not None:
-        stats.seconds += seconds
+    if report is not None:
+        report.unfinished = True
+    try:
+        yield
+        if report is not None:
+            report.unfinished = False
+    finally:
+        seconds = perf_counter() - began
+        if report is not None and before is not None:
+            report.seconds += seconds
+            report.add_costs(time_spent() - before)
+        if stats is not None:
+            stats.seconds += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +175,8 @@ class StratumMetrics:
 
     `lasting`: keeps all rounds, and finds the first rule that derived each row; otherwise each
     round replaces the one before. `plans` are the rules' plans; `how` says how the rules were
-    rewritten.
+    rewritten. `doing`: the strategy that runs all rules together. `timed`: the time of each plan,
+    by id, if nothing else is measured.
     """
 
     stratum: Stratum
@@ -181,9 +190,20 @@ class StratumMetrics:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     peak: int = 0  # peak bytes
+    doing: str = ""
+    timed: dict[int, RuleRun] = field(default_factory=dict)
+    ended: bool = False
+    unfinished: bool = False  # whether an error ended it
     _open: list[RuleRound] = field(default_factory=list)  # of the current round
     _late: list[RuleRound] = field(default_factory=list)  # of earlier rounds, not yet counted
     _began: float = field(default_factory=perf_counter)
+
+    def time_of(self, plan: RulePlan) -> RuleRun:
+        """The time of a plan, if nothing else is measured."""
+        found = self.timed.get(id(plan))
+        if found is None:
+            found = self.timed[id(plan)] = RuleRun(plan)
+        return found
 
     def running(self, relation: str, rule: CheckedRule) -> RuleRound:
         """Starts a rule in the current round."""
@@ -237,6 +257,7 @@ class StratumMetrics:
             self.end_round()
         self.rounds = max(0, self.rounds - 1)  # round 0 comes before recursion
         self.rows = rows
+        self.ended = True
         stated = 0.0 if self.way is None else self.way.seconds
         self.seconds = max(perf_counter() - self._began, stated)
         self._most()
@@ -334,9 +355,29 @@ class Metrics:
     def begun(self, stratum: Stratum, limits: Limits) -> StratumMetrics:
         """Starts the record of a stratum."""
         stated = StratumMetrics(stratum, limits, self.lasting)
-        if self.lasting:
-            self.strata.append(stated)
+        self.strata.append(stated)
         return stated
+
+    def all_runs(self) -> list[RuleRun]:
+        """The metrics of each plan, or only its time."""
+        return [*self.runs, *(run for stratum in self.strata for run in stratum.timed.values())]
+
+    def stop(self) -> None:
+        """Ends the records that an error left open. Time that no rule has is the first recursive
+        rule's, which stands for all if they run together."""
+        for stratum in self.strata:
+            if stratum.ended:
+                continue
+            stratum.end({})
+            stratum.unfinished = True
+            plans = [plan for _, plan in stratum.plans]
+            runs = [run for run in self.all_runs() if any(run.plan is plan for plan in plans)]
+            if not plans or any(run.unfinished for run in runs):
+                continue
+            plan = next((plan for plan in plans if plan.recursive_on), plans[0])
+            run = self.run_of(plan) or stratum.time_of(plan)
+            run.seconds += max(0.0, stratum.seconds - sum(run.seconds for run in runs))
+            run.unfinished = True
 
 
 def _firsts(parts: Sequence[Derived], new: Relation, ops: Ops) -> list[int]:

@@ -37,7 +37,7 @@ def placed(
         why = f"{format_bytes(max(lying.values()))} of what it reads lie there"
     else:
         here = there(inputs, "cpu")
-        on_cpu = StratumPlan(stratum.relations, stratum.recursive, plan(here))
+        on_cpu = StratumPlan(stratum, plan(here))
         expected = _visits(on_cpu, stratum, here) if stratum.recursive else _most(on_cpu, context)
         if expected < context.tuning.gpu_from or inputs.limit is not None:
             return Placed(on_cpu.root, "cpu", _why_small(on_cpu, expected, context))

@@ -54,14 +54,13 @@ def plan_recursion(
     ways, later = _ways(stratum, inputs, counted)
     if context.device is CPU or context.cluster is not None:
         return ways[0]
-    if _exceeds(StratumPlan(stratum.relations, True, ways[0]), later):
+    if _exceeds(StratumPlan(stratum, ways[0]), later):
         return plan_recursion(stratum, inputs, counted, True)
     rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
     params = tuple(sorted(context.scope.params.items()))
     found: Operator = Again(stratum, "device")
     for number, way in reversed([*enumerate(ways)]):
         no_room = NoRoom((number, context.memory, counted, rows, params))
-        inputs.made[no_room] = stratum
         if not inputs.plans.holds(no_room, stratum, inputs.relation):
             found = WithFallback(way, (no_room,), found)
     return plan_recursion(stratum, inputs, counted, True) if isinstance(found, Again) else found

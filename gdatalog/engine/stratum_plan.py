@@ -8,16 +8,23 @@ from gdatalog.engine.context import Operator
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.plan import RulePlan
 from gdatalog.plan.placement import Shared, WorkerPlacement
-from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    relations: tuple[str, ...]
-    recursive: bool
+    stratum: Stratum
     root: Operator
     device: str = "cpu"
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        return self.stratum.relations
+
+    @property
+    def recursive(self) -> bool:
+        return self.stratum.recursive
 
     @property
     def leaves(self) -> tuple[Operator, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations, codes, copy, once
@@ -11,8 +14,10 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.engine.stratum_run import placed
 from gdatalog.plan.tuning import CONDITIONS, Unsuited
 from gdatalog.planner.check import Stratum
+from gdatalog.planner.new_values import makers_of_values
 
 
 def plan_stratum(
@@ -27,7 +32,7 @@ def plan_stratum(
     name = device.members[0] if stratum.recursive else device.name
     root = _root(stratum, inputs, counted, excluded)
     name = root.device if isinstance(root, Placed) else name
-    return StratumPlan(stratum.relations, stratum.recursive, root, name)
+    return StratumPlan(stratum, root, name)
 
 
 def _root(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
@@ -42,9 +47,9 @@ def _root(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str)
 
     if inputs.context.later is None:
         return plan(inputs)
-    from gdatalog.engine.placing import placed
+    from gdatalog.engine import placing
 
-    return placed(stratum, inputs, plan)
+    return placing.placed(stratum, inputs, plan)
 
 
 def _evaluated(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
@@ -70,10 +75,11 @@ def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
     """Runs a plan with the inputs that it was made for; returns its relations, or their sizes if it
     only counts."""
     try:
-        found = plan.root.run(inputs)
+        with _temporary_files(plan.stratum, inputs):
+            found = plan.root.run(inputs)
     finally:
         for condition in inputs.unfit:
-            stratum = inputs.made[condition]
+            stratum = plan.stratum
             read = {atom.name for rule in stratum.rules for atom in atoms(rule)}
             below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
             inputs.plans.note(condition, stratum, below)
@@ -83,5 +89,13 @@ def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
     return found
 
 
-def run_stratum(stratum: Stratum, inputs: StratumInputs) -> Relations:
-    return run(plan_stratum(stratum, inputs), inputs)
+@contextmanager
+def _temporary_files(stratum: Stratum, inputs: StratumInputs) -> Iterator[None]:
+    """Within this context, temporary files are limited further if the stratum makes new values."""
+    spill = inputs.context.limits.spill
+    makers = () if spill is None else makers_of_values(stratum)
+    if spill is None or not makers:
+        yield
+        return
+    with spill.growing(), placed(makers[0]):
+        yield

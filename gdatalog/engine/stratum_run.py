@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from types import MappingProxyType
 
-from gdatalog.account import spending, time_spent
+from gdatalog.account import RAISE, spending, time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import scanned
@@ -30,6 +30,7 @@ from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite import as_called
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, RowMarks, brought
@@ -103,9 +104,11 @@ class StratumRun:
         relation = self.relation(name, parts)
         self.context.device.hold(relation)
         self.context.limits.charge(name, self._held(relation))
+        rows: dict[str, int] = {}
         if self.context.metrics.lasting:  # otherwise its rows are deduplicated on demand
             self.record.derived(name, parts, relation, self.ops)
-            self.record.end({name: relation.length})
+            rows[name] = relation.length
+        self.record.end(rows)
         return {name: relation}
 
     def relation(self, name: str, parts: Sequence[Derived]) -> Relation:
@@ -187,7 +190,14 @@ class StratumRun:
         self, error: MemoryLimitError, news: Sequence[Round] | None = None
     ) -> MemoryLimitError:
         """Adds the growing rules to the error and, of rounds, by how much they grow each round."""
-        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        makers = makers_of_values(self.stratum)
+        others = (rule for rule in self.stratum.rules if self.recursive(rule))
+        rules = [*makers, *(rule for rule in others if rule not in makers)]
+        hint = error.hint
+        if makers:
+            remedy = (hint or RAISE).rpartition("; or ")[2]
+            hint = "does the recursion end? A rule that makes new values can go on for ever. "
+            hint += f"Otherwise {remedy}"
         where = "the fixpoint" if news is None else f"round {len(news) + 1}"
         rounds = ", ".join(str(sum(n.new.values())) for n in (news or ())[-6:])
         recent = f"; new rows in the last rounds: {rounds}" if news else ""
@@ -195,8 +205,7 @@ class StratumRun:
             f"{error.message}, in {where} of {' and '.join(self.stratum.relations)}{recent}",
             rules[0].span if rules else None,
             notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
-            hint="does the recursion end? A rule that makes new values can go on for ever. "
-            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+            hint=hint,
         )
 
     # ----------------------------------------------------------------------------------- rules
@@ -218,6 +227,7 @@ class StratumRun:
         room = device.room(max(0, context.memory - limits.account.total))
         limits.chunk = context.force_chunk or chunk_rows(plan, *room)
         report = report or context.metrics.run_of(plan)
+        timed = self.record.time_of(plan) if report is None and stats is None else None
         rule = self.rule_of(plan) if stats is None else stats.rule
         if stats is None and (self.stratum.recursive or context.metrics.lasting):
             stats = self.record.running(plan.relation, rule)
@@ -227,7 +237,7 @@ class StratumRun:
             with measured(report), spending("indexing"):
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
-        with limits.watch.work("joining", called(self.stratum, rule)):
+        with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
             sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)

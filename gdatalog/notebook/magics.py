@@ -224,7 +224,7 @@ class Magics:
             with self._working() as db, db.call(), db.workspace.without_texts(keys):
                 plan = db.explain(text, params, strategy=given.strategy)
             return plan if name is None else self._named(name, plan, given.show)
-        with self._working() as db:
+        with self._working() as db, self._profiled(given.profile):
             results, lines, profile = run(db, text, self.cells, params, given)
         for said in lines:
             print(visible(said))
@@ -246,8 +246,19 @@ class Magics:
             return db.explain(text, params)
 
     def profile(self, given: Namespace, text: str, params: Mapping[str, object]) -> Profile:
-        with self._working() as db:
+        with self._working() as db, self._profiled(True):
             return db.profile(text, params, strategy=given.strategy)
+
+    @contextmanager
+    def _profiled(self, wanted: bool) -> Iterator[None]:
+        """Shows the profile of a call that a limit or an interrupt ends, if it is `wanted`."""
+        try:
+            yield
+        except (Error, KeyboardInterrupt) as error:
+            profile = getattr(error, "profile", None)
+            if wanted and profile is not None:
+                self._display(profile)
+            raise
 
     def load(self, given: Namespace) -> None:
         *names, data = given.data

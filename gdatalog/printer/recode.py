@@ -125,11 +125,12 @@ def _by_lanes(here: Point) -> bool:
         return False
     if not left:
         return True
-    if not here.leaf.counts or len(left) > 2 or not set(left) <= set(group.recoding.levels):
+    if not here.leaf.counts or len(left) > 2:
         return False
     last = steps[left[-1]]
-    assert isinstance(last, Join)
-    if not measurable(steps, left[-1]) or any(looked_up(nest, group, p) for p in last.participants):
+    if not isinstance(last, Join) or not measurable(steps, left[-1]):
+        return False
+    if any(looked_up(nest, group, p) for p in last.participants):
         return False
     joins = [steps[place] for place in left]
     return not any(isinstance(step, Join) and cuts_of(step) for step in joins)

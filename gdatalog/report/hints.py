@@ -306,8 +306,12 @@ def _counted(rule: RuleRan) -> tuple[str, Mapping[str, Fact]]:
     """A rule's counters, as text and as facts for programs."""
     looked, candidates, new, rounds = rule.looked_at, rule.candidates, rule.new, rule.rounds_run
     text = [f"{many(looked, 'value')} tried"] if looked else []
-    text.append(f"{many(candidates, 'row')} came out")
-    if new is not None:
+    unfinished = any(run.unfinished for run in rule.runs)
+    if candidates or not unfinished:
+        text.append(f"{many(candidates, 'row')} came out")
+    if unfinished:
+        text.append("not finished")
+    if new is not None and not unfinished:
         text[-1] += f", {new:,} of them new"
     if rounds:
         text.append(f"in {many(rounds, 'round')}")

@@ -37,7 +37,7 @@ class Profile(Shown):
     Expected bindings stand beside actual ones; a mark shows estimates that were wrong by a factor
     of ten or more. `result` is the answer, `rounds` a pandas DataFrame with each rule's metrics in
     each round of each fixpoint. `held`: final memory by owner. `spilled`: bytes written to
-    temporary files.
+    temporary files. `ended`: what ended the run before it was finished, or None.
 
     >>> import gdatalog as gd
     >>> db = gd.connect()
@@ -61,20 +61,27 @@ class Profile(Shown):
     device: str = "cpu"
     held: Mapping[str, int] = field(default_factory=dict)
     spilled: int = 0
+    ended: str | None = None
 
     @classmethod
-    def after(cls, context: ExecutionContext, result: Result | None) -> Profile:
-        """The profile of what an evaluation has done so far."""
+    def after(
+        cls, context: ExecutionContext, result: Result | None, error: BaseException | None = None
+    ) -> Profile:
+        """The profile of what an evaluation has done so far. `error`: what ended it."""
         metrics, limits, account = context.metrics, context.limits, context.limits.account
+        ended = None
+        if error is not None:
+            metrics.stop()
+            ended = str(getattr(error, "kind", "interrupted"))
         return cls(
             metrics, metrics.seconds, account.peak, result, _devices(metrics, context),
-            dict(account.held), limits.spilled,
+            dict(account.held), limits.spilled, ended,
         )  # fmt: skip
 
     @property
     def runs(self) -> list[RuleRun]:
-        """The metrics of each plan of a rule."""
-        return self.metrics.runs
+        """The metrics of each plan of a rule. A query that was not profiled has only times."""
+        return self.metrics.all_runs()
 
     @property
     def strata(self) -> list[StratumMetrics]:
@@ -113,7 +120,9 @@ class Profile(Shown):
         costs = metrics.costs
         texts = _apart(costs)
         spilled = f", {format_bytes(self.spilled)} written to temporary files" * bool(self.spilled)
-        if not strata and not others:
+        if self.ended is not None:
+            texts.insert(0, f"not finished: {self.ended}")
+        elif not strata and not others:
             texts.append("nothing to evaluate: only stored relations are read")
         return ReportNode(
             "plan",
@@ -155,6 +164,11 @@ class Profile(Shown):
         rounds = ""
         if metrics.stratum.recursive and metrics.way is None:
             rounds = f" in {many(metrics.rounds, 'round')}"
+        if metrics.unfinished:
+            rows = f"not finished: {metrics.doing}" if metrics.doing else "not finished"
+            rounds = "" if metrics.doing else rounds
+        elif not self.metrics.lasting and not rows:
+            rows = "rows not counted"
         details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(metrics.peak)} held")
         if metrics.way is not None:
             details.append(str(metrics.way))
@@ -242,6 +256,7 @@ class Profile(Shown):
             for number in range(len(plan.joins))
         ]
         whole = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
+        whole = frozenset() if run.unfinished else whole  # its steps are counted when it ends
         executor, children = rules.plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, whole, {**followed, **run.scanned})
         )
@@ -251,6 +266,9 @@ class Profile(Shown):
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
         placed = plan_tree.placement(run, run.device or self.device)
         as_rows, as_tree = rules.partial_matches(run)
+        done = ["not finished"] if run.unfinished else []
+        if self.metrics.lasting and (run.rows or not run.unfinished):
+            done.append(many(run.rows, "row"))
         words = f"{as_rows:,} words as rows, {as_tree:,} as a tree"
         matches = f"partial matches: {words} ({as_rows / max(1, as_tree):.2f}x)"
         return ReportNode(
@@ -259,7 +277,7 @@ class Profile(Shown):
             (
                 *placed.details,
                 *executor.details,
-                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
+                *filter(None, (", ".join([*done, *rate, *held, *_apart(costs)]),)),
                 *((matches,) if as_rows >= MANY_WORDS else ()),
             ),
             seconds=run.seconds,

@@ -116,7 +116,7 @@ class StratumRan:
 
 def ran(metrics: Metrics) -> tuple[list[StratumRan], list[RuleRun]]:
     """Returns the strata of an evaluation, and the runs that belong to none of them."""
-    left = list(metrics.runs)
+    left = metrics.all_runs()
     return [StratumRan(each, tuple(_rules(each, left))) for each in metrics.strata], left
 
 
@@ -186,7 +186,7 @@ def rule_key(rule: CheckedRule) -> RuleKey:
 
 def rounds_node(metrics: StratumMetrics, numbers: Mapping[RuleKey, int]) -> ReportNode | None:
     """A table of the rounds that matter; `numbers` are the rules' numbers."""
-    if not metrics.rounds:
+    if not metrics.rounds or not metrics.rules:
         return None
     by_round: dict[int, list[RuleRound]] = {}
     for stats in metrics.rules:

@@ -1,8 +1,8 @@
 """The command line: options, dispatch and exit codes.
 
 Exit codes: 0 success (also without answers), 1 an error in the program or its data, 2 wrong
-options, 3 out of device, memory or time, 130 interrupted. Answers go to stdout, everything else to
-stderr.
+options, 3 out of device, memory or time, 130 interrupted, 143 terminated. Answers go to stdout,
+everything else to stderr.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import click
 
@@ -26,10 +26,10 @@ from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, U
 from gdatalog.opening import connect
 from gdatalog.records import replace
 from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
-from gdatalog.shell.editor import give_back, heeding
+from gdatalog.shell.editor import SIGNALLED, give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import CommandLine, read_parameters, run_job
+from gdatalog.shell.program import PROFILE_FORMS, CommandLine, read_parameters, run_job
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 # The options of `connect`, by name.
 CONNECTION = (
-    "device", "cluster", "memory_limit", "temp_directory", "timeout", "untrusted", "threads",
+    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted",
+    "threads",
 )  # fmt: skip
-DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, WRONG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 CONNECTING = 0.3  # seconds until the progress line appears
 
 HELP = """Run Datalog programs; without FILES and -c, start an interactive prompt.
@@ -88,6 +89,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB.")
 @click.option("--temp-directory", metavar="FOLDER", help="Folder for data beyond the memory limit.")
+@click.option("--temp-limit", metavar="SIZE", help="Limit of these files, such as 64GiB.")
 @click.option(
     "--timeout", metavar="SECONDS", help="Time limit per run, or per statement at the prompt."
 )
@@ -105,7 +107,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.option("--limit", type=int, metavar="N", help="Maximum number of rows per answer.")
 @click.option("--explain", is_flag=True, help="Print the plans without evaluating them.")
-@click.option("--profile", is_flag=True, help="Print rows and time of each step, on stderr.")
+@click.option("--profile", is_flag=True, help="Print rows and time of each step.")
 @click.option("--of", metavar="PART", help="The part of a plan to show in full.")
 @click.option("--timing", is_flag=True, help="Print the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
@@ -136,10 +138,12 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
         raise UsageError("--explain evaluates nothing, so --profile has nothing to report")
     if options.of is not None and not (options.explain or options.profile):
         raise UsageError("--of selects a part of a plan: add --explain or --profile")
-    forms = FORMS if options.explain else FORMATS
+    forms = FORMS if options.explain else (*FORMATS, *PROFILE_FORMS * options.profile)
     if options.form is not None and options.form not in forms:
         what = "plans of --explain" if options.explain else "answers"
-        other = "" if options.explain else ", or with --explain any of " + ", ".join(FORMS)
+        other = ", or with --explain any of " + ", ".join(FORMS)
+        other += ", and with --profile " + ", ".join(PROFILE_FORMS)
+        other = "" if options.explain or options.profile else other
         raise UsageError(
             f"{what} have no format {options.form!r}", hint=f"one of {', '.join(forms)}{other}"
         )
@@ -154,7 +158,8 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     if not asked:
         return _interact(db, params, options, begun)
-    output = Output(sys.stdout, None if options.explain else options.form)
+    of_plan = options.explain or options.profile_form is not None
+    output = Output(sys.stdout, None if of_plan else options.form)
     output.limit = options.limit
     with heeding(db.workspace.watch), db.call():
         failed = run_job(db, options, params, output)
@@ -223,6 +228,9 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
     except KeyboardInterrupt as error:
         say(interrupt_message(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
+    except SystemExit as ended:  # by a signal
+        say("terminated")
+        return cast(int, ended.code)
     except BrokenPipeError:
         _drop_output()  # the reader of our answers closed the pipe
         return DONE
@@ -271,7 +279,7 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
     code = run(begun=begun)
-    if code == INTERRUPTED:
+    if code > SIGNALLED:
         with suppress(OSError):
             sys.stdout.flush()
         give_back()

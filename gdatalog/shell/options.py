@@ -85,6 +85,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "--device": ("auto", "cpu").__contains__,  # a GPU may be missing or unusable
     "--memory-limit": _parsed_by(parse_size),
     "--temp-directory": os.path.isdir,
+    "--temp-limit": _parsed_by(parse_size),
     "--timeout": _parsed_by(parse_seconds),
     "--strategy": STRATEGIES.__contains__,
     "--format": FORMATS.__contains__,

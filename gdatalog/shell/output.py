@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, TextIO
 
+from gdatalog.engine.facts import placed
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
 from gdatalog.relations import limited
 from gdatalog.result import Result
-from gdatalog.storage.as_text import begun, facts_text, table_text
+from gdatalog.storage import check_delimiter, delimiter_of, flag_of
+from gdatalog.storage.as_text import begun, facts_text, quoted, table_text
 from gdatalog.values import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -81,10 +83,17 @@ class Output:
         else:
             self._begin("listing")
             options = dict(directive.options)
-            header = options.get("headers", "false").lower() == "true"
-            delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
+            tables = _sorted(result).tables()
+            with placed(directive):
+                header, delimiter = flag_of(options, "headers", "header"), delimiter_of(options)
+                if flag_of(options, "rfc4180"):
+                    delimiter = check_delimiter(delimiter or ",")
+                    pieces = quoted(tables, delimiter, False)
+                else:
+                    delimiter = delimiter or "\t"
+                    pieces = facts_text(tables, name, delimiter=delimiter)
             # The first piece is computed before the frame is written: an error leaves none open.
-            rows = begun(facts_text(_sorted(result).tables(), name, delimiter=delimiter))
+            rows = begun(pieces)
             names = "\n" + delimiter.join(result.columns) if header else ""
             frame = f"---------------\n{name}{names}\n===============\n"
             self._write(chain([frame], rows, ["===============\n"]))

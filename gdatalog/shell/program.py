@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from shutil import get_terminal_size
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
@@ -28,6 +28,12 @@ from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.values import timestamp_from_text
+
+if TYPE_CHECKING:
+    from gdatalog.report import Profile
+
+# With --profile, `json` is the format of answers.
+PROFILE_FORMS = ("text", "mermaid", "html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,12 @@ class CommandLine:
     clear_cache: bool
 
     @property
+    def profile_form(self) -> str | None:
+        """The format of a profile on stdout, in place of answers; None: they have the format, and
+        the profile is text on stderr."""
+        return self.form if self.profile and self.form in PROFILE_FORMS else None
+
+    @property
     def folders(self) -> Folders:
         return Folders(self.facts, self.out, self.include)
 
@@ -66,6 +78,7 @@ def run_job(
     try:
         program = _read(db, options)
         reports = Metrics() if options.profile else None
+        shows = options.profile_form is None  # otherwise stdout is for the profile
         line = ProgressLine(sys.stderr, db.workspace.watch)
         with db.call():
             with line("reading"):
@@ -82,9 +95,9 @@ def run_job(
                 output.plan(plan if options.of is None else plan.of(options.of), options.form)
                 return []
             started, before = perf_counter(), time_spent()
-            shown = sum(_to_stdout(ask, session) for ask in session.asks())
+            shown = sum(_to_stdout(ask, session) for ask in session.asks()) if shows else 0
             with output.document(shown), session.reading_ahead():
-                failed = answer_all(db, session, output, line, options.timing, options.bail)
+                failed = answer_all(db, session, output, line, options.timing, options.bail, shows)
             seconds = perf_counter() - started
             if options.timing:
                 spent = time_spent() - before
@@ -92,25 +105,35 @@ def run_job(
                 shares = [f"{what} {cost:.3f} s" for what, cost in parts.items() if cost]
                 say(f"total: {seconds:.3f} s{', of it ' if shares else ''}{', '.join(shares)}")
             if reports is not None:
-                failed += _say_profile(session, options.of)
+                from gdatalog.report import Profile
+
+                ended = failed[0] if failed else None
+                profile = Profile.after(session.context, None, ended)
+                failed += _say_profile(profile, options, output)
             return failed
     except Error as error:
         say_error(error)
-        return [error]
+        found = error.profile if options.profile else None
+        return [error, *(() if found is None else _say_profile(found, options, output))]
+    except KeyboardInterrupt as error:
+        found = vars(error).get("profile") if options.profile else None
+        if found is not None:
+            _say_profile(found, options, output)
+        raise
 
 
-def _say_profile(session: Session, of: str | None) -> list[Error]:
-    """Prints the profile, in full if it has no part `of`; reports and returns that error."""
-    from gdatalog.report import Profile
-
-    profile = Profile.after(session.context, None)
+def _say_profile(profile: Profile, options: CommandLine, output: Output) -> list[Error]:
+    """Prints the profile, in full if it has no part `--of`; reports and returns that error."""
     failed: list[Error] = []
-    if of is not None:
+    if options.of is not None:
         try:
-            profile = profile.of(of)
+            profile = profile.of(options.of)
         except UsageError as error:
             say_error(error)
             failed.append(error)
+    if options.profile_form is not None:
+        output.plan(profile, options.profile_form)
+        return failed
     at_terminal = sys.stderr.isatty()
     say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
     return failed
@@ -123,8 +146,10 @@ def answer_all(
     line: ProgressLine,
     timing: bool = False,
     bail: bool = False,
+    shows: bool = True,
 ) -> list[Error]:
-    """Answers all queries of a session in order; reports and returns their errors."""
+    """Answers all queries of a session in order; reports and returns their errors. Unless it
+    `shows` them, it evaluates those for stdout only."""
     failed: list[Error] = []
     seen: set[str] = set()  # an error shared by several answers is reported once
     asked = session.asks()
@@ -139,7 +164,8 @@ def answer_all(
                 result = answer(session, ask.name, None if ask.directive else output.limit)
                 len(result)  # include its evaluation in the time
             time = took(perf_counter() - started, session.done_by(before))
-            _give(session, ask, result, output, time, line(title))
+            if shows or not _to_stdout(ask, session):
+                _give(session, ask, result, output, time, line(title))
         except Error as error:
             if str(error) not in seen:
                 say_error(error)

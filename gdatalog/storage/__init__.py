@@ -7,7 +7,7 @@ errors name.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -83,6 +83,12 @@ class Findings:
         return found
 
 
+class KeptPipes(Protocol):
+    """Reads what can be read only once (`pipes.py`)."""
+
+    def read(self, name: str, read: Callable[[str], bytes]) -> bytes: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """`columns` selects columns by name, or names them by position. `header`: whether the first
@@ -90,7 +96,7 @@ class LoadOptions:
     dropped; `fill` replaces them, by column. `row_id` adds a column of row numbers with this name.
     `findings` collects warnings, if given. `declared`: the relation's declaration. `what`: the name
     of the data, in errors. `there`: the array module of a device; columns on that device stay
-    there.
+    there. `pipes`: keeps the content of pipes.
     """
 
     columns: Sequence[str] | None = None
@@ -104,6 +110,7 @@ class LoadOptions:
     declared: Declared | None = None
     what: str = "data"
     there: Any = None
+    pipes: KeptPipes | None = field(default=None, compare=False)
 
     @property
     def arity(self) -> int | None:
@@ -164,9 +171,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             f"there is no option {unknown!r}",
             hint=f"did you mean {near!r}?" if near else "options are " + ", ".join(TEXT_OPTIONS),
         )
-    header = given.get("header", given.get("headers"))
-    if header is not None and header.lower() not in ("true", "false"):
-        raise UsageError(f"header is true or false, found {header!r}")
+    header = flag_of(given, "header", "headers")
     columns = given.get("columns")
     fill: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
@@ -179,7 +184,7 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
     return checked(
         LoadOptions(
             None if columns is None else [name.strip() for name in columns.split(",")],
-            None if header is None else header.lower() == "true",
+            header,
             given.get("nulls", "error"),  # type: ignore[arg-type]  # `checked` looks at the word
             fill,
             given.get("row_id"),
@@ -187,6 +192,31 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             findings=findings,
         )
     )
+
+
+def flag_of(given: Mapping[str, str], *names: str) -> bool | None:
+    """The value of an option that is true or false, under the first of some names that is given."""
+    for name in names:
+        if name in given:
+            if given[name].lower() not in ("true", "false"):
+                raise UsageError(f"{name} is true or false, found {given[name]!r}")
+            return given[name].lower() == "true"
+    return None
+
+
+def delimiter_of(given: Mapping[str, str]) -> str | None:
+    """The delimiter that the options of a directive give; a tab may be written as in Soufflé."""
+    delimiter = given.get("delimiter")
+    return "\t" if delimiter == "\\t" else delimiter
+
+
+def broken_link(path: str) -> str | None:
+    """Says that a path is a link, or leads through one, that points to nothing; None if not."""
+    while path and path != os.path.dirname(path):
+        if os.path.islink(path) and not os.path.exists(path):
+            return f"{path} is a link to {os.readlink(path)!r}, and nothing is there"
+        path = os.path.dirname(path)
+    return None
 
 
 def check_delimiter(delimiter: str) -> str:

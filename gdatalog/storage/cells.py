@@ -249,7 +249,7 @@ def _there(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _all_read(cells: pa.ChunkedArray, kind: TypeName) -> bool:
     return _fast(cells, kind) is not None or all(
-        cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
+        cell_value(cell, kind) is not None or (kind == "int" and is_big(cell))
         for cell in cells.to_pylist()
     )
 
@@ -260,7 +260,7 @@ def _possible(sample: Sequence[str]) -> list[TypeName]:
     return [
         kind
         for kind in kinds
-        if sample and all(cell_value(cell, kind) is not None or _big(cell) for cell in sample)
+        if sample and all(cell_value(cell, kind) is not None or is_big(cell) for cell in sample)
     ]
 
 
@@ -275,7 +275,8 @@ def as_arrow(cells: TextColumn) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
 
 
-def _big(cell: str) -> bool:
+def is_big(cell: str) -> bool:
+    """Whether a cell is an int, of any size."""
     return _INT.fullmatch(cell.strip()) is not None
 
 
@@ -297,7 +298,7 @@ def _patient(cells: pa.ChunkedArray, kind: TypeName, place: DataPlace) -> Array 
     big: int | None = None
     for row in bad:
         text = cells[row].as_py()
-        if kind == "int" and _big(text):
+        if kind == "int" and is_big(text):
             big = row if big is None else big
         elif text.strip() not in MISSING:
             return None

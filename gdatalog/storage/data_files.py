@@ -20,6 +20,7 @@ from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import DataPlace, FilePlace, LoadOptions, SomeRows, TypedColumns, pa, pq
 from gdatalog.storage.columns import arrow_type
+from gdatalog.storage.pipes import is_special
 from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Table
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
@@ -277,13 +278,18 @@ def files_of(name: str) -> list[File]:
 
 
 def version_of(name: str) -> tuple[int, int]:
-    """The version of what is at a path: for a file its modification time and size."""
+    """The version of what is at a path: for a file its modification time and size, for a pipe its
+    identity."""
     if not is_set(name):
-        stat = os.stat(name)
-        return stat.st_mtime_ns, stat.st_size
+        return _version(os.stat(name))
     stats = [(file.path, os.stat(file.path)) for file in files_of(name)]
-    whole = hash(tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats))
+    whole = hash(tuple((path, *_version(stat)) for path, stat in stats))
     return whole, sum(stat.st_size for _, stat in stats)
+
+
+def _version(stat: os.stat_result) -> tuple[int, int]:
+    # Reading and writing a pipe changes its time, and its content is read only once.
+    return (stat.st_ino, 0) if is_special(stat) else (stat.st_mtime_ns, stat.st_size)
 
 
 def _below(folder: str) -> Iterator[str]:

@@ -18,8 +18,12 @@ from gdatalog.storage import (
     Declared,
     FilePath,
     Findings,
+    KeptPipes,
     LoadOptions,
+    broken_link,
     check_delimiter,
+    delimiter_of,
+    flag_of,
     options_of_text,
     text_files,
 )
@@ -43,10 +47,11 @@ def read_facts(
     declared: Declared,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads a bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
     path = find_facts(name, folder)
-    options = replace(PLAIN, declared=declared, what=path)
+    options = replace(PLAIN, declared=declared, what=path, pipes=pipes)
     if format_of(path) in TEXTS:
         return _FactsText(options, texts_for=texts_for, kept=kept).tables()
     return read_tables(path, options)
@@ -59,6 +64,9 @@ def find_facts(name: str, folder: FilePath) -> str:
         path = _within(folder, name + ending)
         if os.path.exists(path):
             return path
+    for ending in endings:
+        if broken := broken_link(_within(folder, name + ending)):
+            raise DataError(broken)
     path = _within(folder, name + ".facts")
     raise DataError(
         f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",
@@ -79,6 +87,7 @@ def read_input(
     findings: Findings | None = None,
     texts_for: TextsFor = TextSet,
     kept: Kept = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads the keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and our own
     options."""
@@ -91,20 +100,27 @@ def read_input(
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
     own = {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}
-    ours = replace(options_of_text(own, findings), declared=declared, what=path)
+    ours = replace(options_of_text(own, findings), declared=declared, what=path, pipes=pipes)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
+    delimiter = delimiter_of(options)
+    header = flag_of(options, "headers", "header")
+    quoted = flag_of(options, "rfc4180")
     if FORMATS.get(packed, "facts") not in TEXTS:
+        if (delimiter, header, quoted, options.get("columns")) != (None, None, None, None):
+            raise UsageError(
+                f"{path}: delimiter, headers, columns and rfc4180 are of text files, and have no "
+                "meaning here"
+            )
         return read_tables(path, ours)
-    delimiter = options.get("delimiter")
 
     def loaded(ours: LoadOptions) -> Iterator[Table]:
         assert ours.declared is not None
         return _FactsText(
             ours,
-            "\t" if delimiter == "\\t" else delimiter,
-            options.get("headers", options.get("header", "false")).lower() == "true",
+            delimiter,
+            bool(header),
             _positions(name, options.get("columns"), ours.declared),
-            options.get("rfc4180", "false").lower() == "true",
+            bool(quoted),
             texts_for,
             kept,
         ).tables()
@@ -205,7 +221,7 @@ class _FactsText:
             self.lines[block[0]] = first_line
             data = text_files.bytes_of_block(self.path, block)
         else:
-            data = read_bytes(self.path).removeprefix(MARK)
+            data = read_bytes(self.path, self.options.pipes).removeprefix(MARK)
         raw = text_files.raw_of_text(
             data,
             self._options(block),

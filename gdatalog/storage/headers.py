@@ -1,23 +1,26 @@
 """Matches a file's or frame's columns with a relation's; finds whether a text file has a header.
 
 With a declaration, the first line is a header if it has all declared names, or if it cannot be a
-row and a line below can. Without one, it is a header if all its cells are names and some column
-below holds other values than texts. If all columns hold texts, the line is a row if one of its
-cells occurs again below; otherwise gdatalog guesses that it is a header, and warns.
+row and a line below can. Without one, a line of numbers alone is a row; a line with a cell of
+another kind than the cells below it (`Order #` above numbers) is a header. If all columns hold
+texts and all its cells are names, the line is a row if one of its cells occurs again below. Two
+decisions are guesses, with a warning: a header if none occurs again; and a header if years stand
+above other numbers.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
 from gdatalog.storage import Declared, LoadOptions, pa, pc
-from gdatalog.storage.cells import cell_value, kind_of
+from gdatalog.storage.cells import MISSING, cell_value, is_big, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.raw import count_of_columns, default_name, listed
 from gdatalog.storage.table import TextColumn
@@ -35,23 +38,42 @@ class Verdict:
     guessed: bool = False
 
 
-def kinds_of(columns: Sequence[TextColumn | pa.ChunkedArray]) -> Iterator[TypeName]:
-    """The types of columns of cells."""
-    for column in columns:
+class Below(Protocol):
+    """The cells below the first line, by column."""
+
+    def kind(self, at: int) -> TypeName:
+        """The type of a column's cells."""
+
+    def other_numbers(self, at: int) -> bool:
+        """Whether a column of numbers holds one that is no year."""
+
+    def come_again(self, fields: Sequence[str]) -> bool:
+        """Whether one of some texts occurs in a column of texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellsBelow:
+    """The cells of a file that is read whole."""
+
+    columns: Sequence[TextColumn | pa.ChunkedArray]
+
+    def kind(self, at: int) -> TypeName:
+        column = self.columns[at]
         texts = isinstance(column, TextColumn) or kind_of(column[:100]) == "symbol"
-        yield "symbol" if texts else kind_of(column)
+        return "symbol" if texts else kind_of(column)
+
+    def other_numbers(self, at: int) -> bool:
+        return other_numbers(self.columns[at])
+
+    def come_again(self, fields: Sequence[str]) -> bool:
+        return come_again(self.columns, fields)
 
 
 def verdict(
-    first: Record,
-    below: Sequence[Sequence[str]],
-    options: LoadOptions,
-    kinds: Iterable[TypeName],
-    again: Callable[[Sequence[str]], bool],
+    first: Record, rows: Sequence[Sequence[str]], options: LoadOptions, below: Below
 ) -> Verdict:
-    """Decides whether the first line is a header. `below`: some rows after it; `kinds`: the types
-    of all cells after it, by column; `again`: whether one of some texts occurs in a column of
-    texts."""
+    """Decides whether the first line is a header. `rows`: some rows after it; `below`: all cells
+    after it, which a declaration makes unnecessary."""
     declared = options.declared
     if options.header is not None:
         return Verdict(options.header, f"header={str(options.header).lower()}")
@@ -60,18 +82,70 @@ def verdict(
     there = set(respelled(fields, wanted)) & set(wanted)
     if wanted and there == set(wanted):
         return Verdict(True, "it has all names of the relation's columns")
-    if not all_names(fields):
-        return Verdict(False, "it holds values")
     if declared is not None:
-        return _as_declared(fields, below, declared, bool(there))
-    if any(map(_typed, fields)):
+        return _as_declared(fields, rows, declared, bool(there))
+    cells = [_kind_of_cell(field) for field in fields]
+    names = all_names(fields) and {*cells} <= {"symbol", None}
+    if all(cell == _NUMBER for cell in cells):
+        return Verdict(False, "it holds numbers")
+    if not any(fields):
+        return Verdict(False, "it is blank")
+    for at, (field, cell) in enumerate(zip(fields, cells, strict=True)):
+        if cell is not None or (names and field):
+            kind = below.kind(at)
+            if kind != "symbol" and _GROUPS.get(kind, kind) != cell:
+                return Verdict(True, f"below `{field}` stand values of type {kind}")
+    if _years(fields, cells, below.kind, below.other_numbers):
+        return _YEARS
+    if not names:
         return Verdict(False, "it holds values")
-    for field, kind in zip(fields, kinds, strict=True):
-        if field and kind != "symbol":
-            return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
-    if not all(fields) or len(set(fields)) < len(fields) or again(fields):
+    if not all(fields) or len(set(fields)) < len(fields) or below.come_again(fields):
         return Verdict(False, "all columns hold texts, and one of its own comes up again")
-    return Verdict(True, "all columns hold texts, and none of its own comes up again", True)
+    return Verdict(True, "all columns hold texts and none of its own comes up again", True)
+
+
+_NUMBER = "number"
+_GROUPS = {"int": _NUMBER, "float": _NUMBER}
+_YEAR = re.compile("19[0-9]{2}|20[0-9]{2}|2100")
+_YEARS = Verdict(True, "its numbers are years and those below them are not", True)
+
+
+def is_year(cell: str) -> bool:
+    return _YEAR.fullmatch(cell) is not None
+
+
+def _kind_of_cell(cell: str) -> str | None:
+    """What a cell can be read as: a number, or a type; None if it is missing."""
+    if cell in MISSING:
+        return None
+    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
+    found = next((kind for kind in kinds if cell_value(cell, kind) is not None), "symbol")
+    return _NUMBER if is_big(cell) else _GROUPS.get(found, found)
+
+
+def _years(
+    fields: Sequence[str],
+    cells: Sequence[str | None],
+    kind: Callable[[int], TypeName],
+    other_numbers: Callable[[int], bool],
+) -> bool:
+    """Whether the numbers of a line are different years, and stand above other numbers."""
+    numbers = [at for at, cell in enumerate(cells) if cell == _NUMBER]
+    years = {fields[at] for at in numbers if is_year(fields[at])}
+    return (
+        0 < len(numbers) < len(fields)
+        and len(years) == len(numbers)
+        and all(kind(at) in _GROUPS and other_numbers(at) for at in numbers)
+    )
+
+
+def other_numbers(column: TextColumn | pa.ChunkedArray) -> bool:
+    """Whether a column of numbers, as cells, holds one that is no year."""
+    if isinstance(column, TextColumn):
+        return False
+    years = pc.match_substring_regex(column, rf"^\s*({_YEAR.pattern})\s*$")
+    missing = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(MISSING))
+    return not pc.all(pc.or_(years, missing)).as_py()
 
 
 def all_names(fields: Sequence[str]) -> bool:
@@ -91,15 +165,17 @@ def _as_declared(
     if some and not (as_wide and any(fits(fields, at) for at in typed)):
         return Verdict(True, "it has names of the relation's columns")
     rows = [row for row in below if len(row) == len(fields)]
-    odd = as_wide and bool(typed) and not any(fits(fields, at) for at in typed)
+    odd = as_wide and bool(typed) and any(fields) and not any(fits(fields, at) for at in typed)
     if odd and any(all(fits(row, at) for at in typed) for row in rows):
         return Verdict(True, "it is no row of the declared types")
+
+    def others(at: int) -> bool:
+        return any(fits(row, at) and not is_year(row[at].strip()) for row in rows)
+
+    cells = [_kind_of_cell(field) for field in fields]
+    if as_wide and _years(fields, cells, declared.types.__getitem__, others):
+        return _YEARS
     return Verdict(False, "it has no name of the relation's columns")
-
-
-def _typed(cell: str) -> bool:
-    """Whether a cell can be read as another type than symbol."""
-    return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
 
 
 def come_again(cells: Sequence[TextColumn | pa.ChunkedArray], fields: Sequence[str]) -> bool:
@@ -127,8 +203,7 @@ def tell(found: Verdict, first: Record, options: LoadOptions) -> None:
     if found.guessed:
         line = first.text if len(first.text) <= 60 else first.text[:57] + "..."
         options.findings.guess = Caution(
-            f"{options.what}: the first line, `{line}`, is taken for the header, for all columns "
-            "hold texts and none of its own comes up again",
+            f"{options.what}: the first line, `{line}`, is taken for the header, for {found.why}",
             hint="header=false takes it for a row, header=true for the header",
         )
 
@@ -214,11 +289,15 @@ def _asked_for(
     """The columns that the user lists: a selection by name, or names for all columns."""
     if len(set(columns)) < len(columns):
         raise DataError(f"{of}columns names a column twice: {listed(columns)}")
-    given, names = names, names or [default_name(at) for at in range(arity)]
+    given = names
+    names = respelled(names or [default_name(at) for at in range(arity)], columns)
     if set(columns) <= set(names):
         _check_repeated([name for name in names if name in columns], of, header)
         return tuple(columns), [names.index(name) for name in columns]
-    if len(columns) != arity:
+    contradicts = given is not None and any(
+        name in names and names[at : at + 1] != [name] for at, name in enumerate(columns)
+    )
+    if len(columns) != arity or contradicts:
         raise DataError(
             f"{of}columns asks for {listed(columns)}, the data has "
             + (count_of_columns(arity) if given is None else listed(given)),

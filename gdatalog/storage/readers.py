@@ -19,7 +19,16 @@ from itertools import accumulate, islice, pairwise
 from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.records import dataclass, replace
-from gdatalog.storage import PLAIN, FilePath, LoadOptions, TypedColumns, check_delimiter, pa
+from gdatalog.storage import (
+    PLAIN,
+    FilePath,
+    KeptPipes,
+    LoadOptions,
+    TypedColumns,
+    broken_link,
+    check_delimiter,
+    pa,
+)
 from gdatalog.storage.cells import Kinds
 from gdatalog.storage.data_files import (
     PACKED,
@@ -33,7 +42,16 @@ from gdatalog.storage.data_files import (
 )
 from gdatalog.storage.delimited import MARK, READING, Delimited, Record, no_break_in_quotes
 from gdatalog.storage.frames import table_of_file, with_row_ids
-from gdatalog.storage.headers import come_again, header_names, match_columns, tell, verdict
+from gdatalog.storage.headers import (
+    CellsBelow,
+    come_again,
+    header_names,
+    is_year,
+    match_columns,
+    other_numbers,
+    tell,
+    verdict,
+)
 from gdatalog.storage.raw import Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import (
@@ -116,11 +134,13 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
         raise UsageError(f"{name}: delimiter and header have no meaning for {format}")
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
-        for raw in raws_of_parquet(name, _source_of(name), wanted):
+        for raw in raws_of_parquet(name, _source_of(name, options.pipes), wanted):
             yield table_of_file(with_keys(raw, file), options)
         return
     quoted = format != "facts"
     if format in TEXTS:
+        if columns is not None:  # names are trimmed
+            options = replace(options, columns=[column.strip() for column in columns])
         delimiter = delimiter or (None if format == "csv" else "\t")
         if not quoted and options.header is None:
             options = replace(options, header=False)
@@ -128,7 +148,7 @@ def _read_file(file: File, options: LoadOptions, delimiter: str | None) -> Itera
         if tables is not None:
             yield from tables
             return
-    data = read_bytes(name)
+    data = read_bytes(name, options.pipes)
     if format == "arrow":
         raw = raw_of_arrow(_arrow(name, data), name)
     elif format == "json":
@@ -146,10 +166,10 @@ def _by_position(options: LoadOptions) -> LoadOptions:
     return options if options.columns is None else replace(options, declared=None)
 
 
-def _source_of(name: str) -> Callable[[], pa.NativeFile]:
+def _source_of(name: str, pipes: KeptPipes | None) -> Callable[[], pa.NativeFile]:
     """What Arrow opens: the path, or the content of a compressed file or a pipe."""
     if name.lower().endswith(PACKED) or not os.path.isfile(name):
-        return partial(pa.BufferReader, read_bytes(name))
+        return partial(pa.BufferReader, read_bytes(name, pipes))
     with _reading(name), open(name, "rb") as file:  # raises if it cannot be read
         size = os.fstat(file.fileno()).st_size
         report_size(size)
@@ -176,12 +196,12 @@ def format_of(name: str, default: str | None = None) -> str:
     return found
 
 
-def read_bytes(name: str) -> bytes:
-    """The whole content of a file, decompressed."""
+def read_bytes(name: str, pipes: KeptPipes | None = None) -> bytes:
+    """The whole content of a file, decompressed. `pipes`: keeps what can be read only once."""
     with _reading(name):
         report_size(os.stat(name).st_size)  # 0 for a pipe, whose size is unknown
         with current_watch().innermost.within(*READING):
-            data = _read(name)
+            data = _read(name) if pipes is None else pipes.read(name, _read)
     try:
         if name.lower().endswith(".gz"):
             return gzip.decompress(data)
@@ -233,6 +253,8 @@ def _read(name: str) -> bytes:
 def _missing(name: str) -> DataError:
     if not name:
         return DataError("the path of a file is empty")
+    if broken := broken_link(name):
+        return DataError(broken)
     what = "file" if os.path.splitext(name)[1] else "file or folder"
     return DataError(f"{name}: there is no such {what}", hint=similar(name.rstrip("/")))
 
@@ -336,18 +358,30 @@ class _Large:
 
 
 class _Seen:
-    """The inferred content of the cells below the first line, block by block."""
+    """The inferred content of the cells below the first line, block by block (`headers.Below`)."""
 
     def __init__(self, large: _Large) -> None:
         fields = [field.strip() for field in large.head[0].fields]
         self.columns = [Kinds() for _ in fields]
-        self.again = False  # whether a text of the first line occurs in a column of texts
+        self._others = {at: False for at, field in enumerate(fields) if is_year(field)}
+        self._again = False  # whether a text of the first line occurs in a column of texts
         for text in large.texts(True):
             cells = text.columns(large.width)
-            for kinds, column in zip(self.columns, cells, strict=True):
-                kinds.see(column)
+            for at, column in enumerate(cells):
+                self.columns[at].see(column)
+            for at, other in self._others.items():
+                self._others[at] = other or other_numbers(cells[at])
             texts = all(kinds.kind() == "symbol" for kinds in self.columns)
-            self.again = self.again or (texts and come_again(cells, fields))
+            self._again = self._again or (texts and come_again(cells, fields))
+
+    def kind(self, at: int) -> TypeName:
+        return self.columns[at].kind()
+
+    def other_numbers(self, at: int) -> bool:
+        return self._others[at]
+
+    def come_again(self, _: Sequence[str]) -> bool:
+        return self._again
 
 
 def _large(
@@ -376,11 +410,8 @@ def _tables(large: _Large, options: LoadOptions) -> Iterator[Table]:
     if twice:
         with work.within(0.0, FIRST):
             seen = _Seen(large)
-    below = [record.fields for record in large.head[1:]]
-    columns = () if seen is None else seen.columns
-    kinds = (kinds.kind() for kinds in columns)
-    again = seen is not None and seen.again
-    found = verdict(first, below, large.options, kinds, lambda _: again)
+    rows = [record.fields for record in large.head[1:]]
+    found = verdict(first, rows, large.options, CellsBelow(()) if seen is None else seen)
     tell(found, first, options)
     text = large.cut(b"")
     names = header_names(first, text, large.options) if found.header else None

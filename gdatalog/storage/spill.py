@@ -2,7 +2,8 @@
 
 A column is written piece by piece to an unnamed file, so that nothing is left behind however the
 process ends, and is memory-mapped when it is complete. The operating system caches as much of it as
-fits, so the column is not charged to the account (`held_bytes`).
+fits, so the column is not charged to the account of memory (`held_bytes`). Its bytes on the disk
+are charged to the `Spill` while the file exists, against the limit of temporary files.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from math import inf
 from threading import Lock
 from typing import IO, Protocol
 
@@ -34,10 +38,16 @@ BUFFER = 1 << 20  # bytes of one write
 STRETCH = 1 << 18  # values in one batch of widening
 LOOK = 1 << 26  # bytes between two checks of the free space
 KEPT_FREE = 0.05  # share of the disk that is left free
+TIMES = 16  # default limit of temporary files, in memory limits
+
+RAISE = (
+    "raise the limits: gdatalog.connect(memory_limit=..., temp_limit=...) or --memory-limit and "
+    "--temp-limit"
+)
 
 
 class Spill:
-    """A folder for temporary files, and the number of bytes written to them."""
+    """A folder for temporary files, and the bytes of those that exist, against a limit."""
 
     def __init__(
         self,
@@ -46,18 +56,55 @@ class Spill:
         run: int = LEAST_ROWS,
         short: int = SHORT,
         always: bool = False,
+        memory: int | None = None,
+        limit: int | None = None,
     ) -> None:
         """`folder`: None is the system's folder for large temporary files. `least`: fewer bytes
         stay in memory. `run`: the least rows that are sorted at a time. `short`: a column with at
         most so many bytes stays in memory, instead of a file of its own. `always`: everything goes
-        to files, in the shortest runs, for tests."""
+        to files, in the shortest runs, for tests. `limit`: the most bytes of all files together;
+        by default a multiple of the `memory` limit, at most half of the free space."""
         self.folder = os.fspath(folder) if folder is not None else default_folder()
         self.least = least
         self.run = run
         self.short = short
         self.always = always
-        self.written = 0
+        self.memory = memory
+        self.written = 0  # bytes, of deleted files too
+        self._used = 0  # bytes of the files that exist, and of those in `_freed`
+        self._given = limit
+        self._most: int | None = None  # the limit that applies until the next look at the disk
+        self._growing: float = inf  # the limit of a recursion that makes new values
+        # Sizes of deleted files. A file may be deleted while this thread holds the lock.
+        self._freed: deque[int] = deque()
         self._lock = Lock()
+
+    @property
+    def used(self) -> int:
+        """The bytes of the files that exist."""
+        with self._lock:
+            self._take_back()
+            return self._used
+
+    @property
+    def limit(self) -> int:
+        """The most bytes of all temporary files together."""
+        if self._given is not None:
+            return self._given
+        half = (shutil.disk_usage(self.folder).free + self._used) // 2
+        return half if self.memory is None else min(TIMES * self.memory, half)
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """Within this context, a recursion that makes new values may write as much as the memory
+        limit, unless a limit of temporary files was given."""
+        before = self._growing
+        if self._given is None and self.memory is not None:
+            self._growing = min(before, self.used + self.memory)
+        try:
+            yield
+        finally:
+            self._growing = before
 
     def column(self, dtype: DTypeLike) -> SpilledColumn:
         """A new, empty column."""
@@ -86,23 +133,54 @@ class Spill:
         size = length * dtype.itemsize
         if not size:
             return np.zeros(length, dtype=dtype)
+        charge = Charge(self)
         try:
-            self.count(size)
+            charge.add(size)
             with _unnamed(self.folder) as file:
                 _reserve(file, size)
-                return _mapped(file, dtype, length, writable=True)
+                return _mapped(file, dtype, length, charge, writable=True)
         except OSError as error:
             raise self.failed(error) from error
 
     def count(self, written: int) -> None:
-        """Announces a write of so many bytes; raises if the disk is almost full."""
+        """Charges a write of so many bytes; raises if the limit is met or the disk almost full."""
         with self._lock:
-            looked = self.written // LOOK if self.written else -1
+            self._take_back()
+            looked = self.written // LOOK if self._most is not None else -1
+            if (self.written + written) // LOOK != looked:
+                disk = shutil.disk_usage(self.folder)
+                if disk.free - written < KEPT_FREE * disk.total:
+                    raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
+                self._most = self.limit
+            most, used = self._most or 0, self._used + written
+            if used > min(most, self._growing):
+                raise self._exceeded(most)
+            self._used = used
             self.written += written
-        if self.written // LOOK != looked:
-            disk = shutil.disk_usage(self.folder)
-            if disk.free - written < KEPT_FREE * disk.total:
-                raise OSError(errno.ENOSPC, f"only {format_bytes(disk.free)} are free")
+
+    def release(self, size: int) -> None:
+        """Returns the charge of a deleted file."""
+        self._freed.append(size)
+
+    def _take_back(self) -> None:
+        while self._freed:
+            self._used -= self._freed.popleft()
+
+    def _exceeded(self, most: int) -> MemoryLimitError:
+        """The error for files that exceed the limit `most`, or that of a recursion."""
+        memory = "" if self.memory is None else f" of {format_bytes(self.memory)}"
+        if self._growing < most:
+            return MemoryLimitError(
+                f"this recursion makes new values, and needs more than the memory limit{memory} "
+                "and as much again in temporary files",
+                hint=RAISE,
+            )
+        half = "" if self._given or most == TIMES * (self.memory or 0) else ", half of the room"
+        return MemoryLimitError(
+            f"this needs more than the memory limit{memory} and {format_bytes(most)} of temporary "
+            f"files in {self.folder}{half}",
+            hint=RAISE,
+        )
 
     def failed(self, error: OSError) -> MemoryLimitError:
         """The error for a folder that takes no more data."""
@@ -114,6 +192,27 @@ class Spill:
         )
 
 
+class Charge:
+    """The bytes of one temporary file, charged until the file is deleted."""
+
+    __slots__ = ("_size", "_spill")
+
+    def __init__(self, spill: Spill) -> None:
+        self._spill = spill
+        self._size = 0
+
+    def add(self, written: int) -> None:
+        """Charges a write; raises if the limit is met or the disk almost full."""
+        self._spill.count(written)
+        self._size += written
+
+    def give_back(self) -> None:
+        size, self._size = self._size, 0
+        self._spill.release(size)
+
+    __del__ = give_back
+
+
 class SpilledColumn:
     """A column that is being written to a temporary file; a short one stays in memory. Its type is
     widened for values that do not fit."""
@@ -123,6 +222,7 @@ class SpilledColumn:
         self.length = 0
         self._spill = spill
         self._file: IO[bytes] | None = None
+        self._charge = Charge(spill)
         self._pieces: list[Array] = []  # a short column
 
     def append(self, values: Array) -> None:
@@ -137,7 +237,7 @@ class SpilledColumn:
             return
         pieces, self._pieces = [*self._pieces, values], []
         try:
-            self._spill.count(sum(map(len, pieces)) * self.dtype.itemsize)
+            self._charge.add(sum(map(len, pieces)) * self.dtype.itemsize)
             if self._file is None:
                 self._file = _unnamed(self._spill.folder)
             for piece in pieces:
@@ -149,6 +249,7 @@ class SpilledColumn:
         """Writes the values again, in a wider type."""
         narrow = self.finish()
         self.dtype, self.length, self._file = dtype, 0, None
+        self._charge = Charge(self._spill)
         for start in range(0, len(narrow), STRETCH):
             self.append(narrow[start : start + STRETCH])
 
@@ -160,7 +261,7 @@ class SpilledColumn:
         try:
             with self._file as file:
                 file.flush()
-                return _mapped(file, self.dtype, self.length)
+                return _mapped(file, self.dtype, self.length, self._charge)
         except OSError as error:
             raise self._spill.failed(error) from error
 
@@ -240,10 +341,15 @@ class _Mapping:
     Python's own mappings each keep a file open, and there may be thousands.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__")
+    __slots__ = ("__array_interface__", "__weakref__", "_charge")
 
     def __init__(
-        self, file: IO[bytes], dtype: np.dtype[np.generic], length: int, writable: bool
+        self,
+        file: IO[bytes],
+        dtype: np.dtype[np.generic],
+        length: int,
+        charge: Charge,
+        writable: bool,
     ) -> None:
         size = length * dtype.itemsize
         libc = _libc()
@@ -253,6 +359,7 @@ class _Mapping:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         weakref.finalize(self, libc.munmap, address, size).atexit = False
+        self._charge = charge
         self.__array_interface__ = {
             "data": (address, not writable), "shape": (length,), "typestr": dtype.str, "version": 3,
         }  # fmt: skip
@@ -270,12 +377,18 @@ def _libc() -> ctypes.CDLL:
 
 
 def _mapped(
-    file: IO[bytes], dtype: np.dtype[np.generic], length: int, writable: bool = False
+    file: IO[bytes],
+    dtype: np.dtype[np.generic],
+    length: int,
+    charge: Charge,
+    writable: bool = False,
 ) -> Array:
     if os.name == "posix":
-        return np.asarray(_Mapping(file, dtype, length, writable))
+        return np.asarray(_Mapping(file, dtype, length, charge, writable))
     access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=access), dtype, length)
+    mapping = mmap.mmap(file.fileno(), 0, access=access)
+    weakref.finalize(mapping, charge.give_back).atexit = False
+    return np.frombuffer(mapping, dtype, length)
 
 
 def _reserve(file: IO[bytes], size: int) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from functools import partial
 from itertools import islice, pairwise
 from typing import Any, BinaryIO
 
@@ -19,10 +18,9 @@ from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_
 from gdatalog.storage.cells import hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import (
+    CellsBelow,
     all_names,
-    come_again,
     header_names,
-    kinds_of,
     tell,
     verdict,
 )
@@ -67,8 +65,7 @@ def raw_of_text(
     texts = texts_among(head, options)
     columns = [] if options.header is False else below.columns(width, texts)
     rows_below = [record.fields for record in head[1:]]
-    again = partial(come_again, columns)
-    found = verdict(first, rows_below, options, kinds_of(columns), again)
+    found = verdict(first, rows_below, options, CellsBelow(columns))
     tell(found, first, options)
     names = header_names(first, text, options) if found.header else None
     if names is None and picked is None:

@@ -241,7 +241,7 @@ def _lock(path: str) -> tuple[int | None, bool]:
     except ImportError:  # on Windows nothing is removed
         return None, False
     try:
-        opened = os.open(path, os.O_RDONLY)
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
     except OSError:
         return None, False
     try:

@@ -29,6 +29,7 @@ from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.session import Knobs
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
+from gdatalog.own_files import open_own
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, replace
@@ -279,13 +280,14 @@ def _is_ours(number: int) -> bool:
         return number == 0
     bus = cupy.cuda.runtime.deviceGetPCIBusId(number)
     name = (bus.decode() if isinstance(bus, bytes) else str(bus)).replace(":", "-")
-    file = Path(tempfile.gettempdir(), f"gdatalog-gpu-{name}.lock").open("a")  # noqa: SIM115, the lock lasts as long as the file is open
+    path = Path(tempfile.gettempdir(), f"gdatalog-gpu-{name}.lock")
+    file = os.fdopen(open_own(path, os.O_RDWR | os.O_CREAT), "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         return False
-    _locked.append(file)
+    _locked.append(file)  # the lock lasts as long as the file is open
     return True
 
 

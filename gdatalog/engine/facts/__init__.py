@@ -28,7 +28,15 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage import Findings, options_of_text
+from gdatalog.storage import (
+    TEXT_OPTIONS,
+    Findings,
+    KeptPipes,
+    broken_link,
+    delimiter_of,
+    flag_of,
+    options_of_text,
+)
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
 
@@ -114,8 +122,10 @@ def read_text(path: str, files: Files, span: Span | None = None) -> str:
             with open(path, encoding="utf-8-sig", newline="") as file:
                 return file.read()
         except (OSError, UnicodeDecodeError, ValueError) as problem:
-            why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-            hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+            why, hint = getattr(problem, "strerror", None) or "it is not UTF-8 text", None
+            if isinstance(problem, FileNotFoundError):
+                broken = broken_link(path)
+                why, hint = (broken, None) if broken else (why, _near(path))
             raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
 
     return current_watch().aside(read).replace("\r\n", "\n")
@@ -166,21 +176,20 @@ def read_relation(
     findings: Findings,
     symbols: SymbolTable,
     kept: Sequence[int] | None = None,
+    pipes: KeptPipes | None = None,
 ) -> Iterator[Table]:
     """Reads the file of an `.input` in batches: all columns, or those in `kept`. Texts of large
-    files go directly to the symbol table."""
+    files go directly to the symbol table. `pipes`: keeps the content of pipes."""
     from gdatalog.storage.facts_files import read_facts, read_input
     from gdatalog.storage.readers import read_tables
 
     given = dict(directive.options)
     if directive.path is not None:
-        given = {key: value for key, value in given.items() if key != "IO"}
-        delimiter = given.pop("delimiter", None)
-        delimiter = "\t" if delimiter == "\\t" else delimiter
-        options = replace(options_of_text(given, findings), declared=schema)
-        return read_tables(path, options, delimiter)
+        ours = {key: value for key, value in given.items() if key in TEXT_OPTIONS}
+        options = replace(options_of_text(ours, findings), declared=schema, pipes=pipes)
+        return read_tables(path, options, delimiter_of(given))
     assert schema is not None
-    how = symbols.as_set, kept
+    how = symbols.as_set, kept, pipes
     if given:
         tables = read_input(name, given, folders.facts, schema, findings, *how)
     else:
@@ -214,18 +223,25 @@ class Answer(Protocol):
     def to_parquet(self, path: str) -> None: ...
 
 
-def write_answer(answer: Answer, path: str) -> None:
+def write_answer(
+    answer: Answer, path: str, delimiter: str | None = None, header: bool | None = None
+) -> None:
     """Writes rows to a file in the format of its ending, or to a folder of Parquet files if the
-    path ends with a slash."""
+    path ends with a slash. `delimiter`, `header`: of text files."""
     from gdatalog.storage.readers import format_of
     from gdatalog.storage.writers import names_a_folder, write_tables
 
-    if names_a_folder(path) or (
-        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    plain = (delimiter, header) == (None, None)
+    if plain and (
+        names_a_folder(path)
+        or (format_of(path) == "parquet" and path.endswith((".parquet", ".pq")))
     ):
         answer.to_parquet(path)
     else:
-        write_tables(answer.tables(), len(answer), path)
+        form = "parquet" if names_a_folder(path) else None
+        write_tables(
+            answer.tables(), len(answer), path, format=form, delimiter=delimiter, header=header
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,30 +268,36 @@ def write_relation(
     from gdatalog.storage.writers import write_tables
 
     with placed(directive):
-        if directive.path is not None:
-            slash = "/" if directive.path.endswith("/") else ""
-            path = beside(directive.span, directive.path) + slash
-            writable(path, files, directive.span)
-            written = Written.at(path)
-            write_answer(answer, path)
-            return written
         options = dict(directive.options)
+        delimiter, header = delimiter_of(options), flag_of(options, "headers", "header")
         kind = options.get("IO", "file")
         if kind != "file":
             raise UsageError(
                 f"{name}: cannot write to IO={kind}",
                 hint="IO=file writes a file, IO=stdout to the terminal",
             )
+        if directive.path is not None:
+            slash = "/" if directive.path.endswith("/") else ""
+            path = beside(directive.span, directive.path) + slash
+            writable(path, files, directive.span)
+            written = Written.at(path)
+            write_answer(answer, path, delimiter, header)
+            return written
         given = options.get("filename", options.get("name"))
         path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
         writable(path, files, directive.span)
-        delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
-        header = options.get("headers", "false").lower() == "true"
+        form = "csv" if flag_of(options, "rfc4180") else "facts"
         written = Written.at(path)
-        how: dict[str, Any] = {"format": "facts", "delimiter": delimiter, "header": header}
+        how: dict[str, Any] = {"format": form, "delimiter": delimiter, "header": bool(header)}
         write_tables(answer.tables(), len(answer), path, **how)
         return written
 
 
 def to_stdout(directive: Directive) -> bool:
     return dict(directive.options).get("IO") == "stdout"
+
+
+def destination(directive: Directive) -> tuple[str | None, frozenset[tuple[str, str]]]:
+    """Where an `.output` goes, and how: the same for directives that do the same."""
+    path = None if directive.path is None else beside(directive.span, directive.path)
+    return path, frozenset(directive.options)

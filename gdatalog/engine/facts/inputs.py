@@ -144,7 +144,8 @@ class Inputs(Mapping[str, Relation]):
         directive, folders = source
         findings = Findings()
         kept = self.kept.get(name)
-        tables = read_relation(directive, name, path, schema, folders, findings, self.symbols, kept)
+        how = schema, folders, findings, self.symbols, kept, self.prepared.pipes
+        tables = read_relation(directive, name, path, *how)
         relation, loaded = relation_of_tables(tables, self.symbols)
         souffle = directive.path is None  # these formats do not define duplicates
         if relation.types:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.account import Costs, time_spent
 from gdatalog.calls import DONE, OUTSIDE, GiveUp, OverBudget
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
@@ -27,7 +26,7 @@ from gdatalog.engine.device import CPU, compiled_function, function_soon
 from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
-from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRound, RuleRun, measured
 from gdatalog.engine.planned_rules import called
 from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
@@ -104,9 +103,9 @@ class Variant:
         the relation themselves."""
         stats = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.context.metrics.run_of(self.whole)
-        before = Costs() if self.report is None else time_spent()
         derived: list[Derived] = []
-        with self.run.context.limits.watch.work("joining", self.called):
+        timed = self.report or self.run.record.time_of(self.whole)
+        with self.run.context.limits.watch.work("joining", self.called), measured(timed):
             if not (self._worth() and self._by_loops(stats)):
                 derived = self._breadth_first(stats)
         for loops in self.loops.values():
@@ -114,8 +113,6 @@ class Variant:
         if not derived:
             stats.new = self.found
         self.run.record.ran(stats, self.report)
-        if self.report is not None:
-            self.report.add_costs(time_spent() - before)
         return derived, stats
 
     def change(self, whole: RulePlan, expected: float) -> None:
@@ -200,7 +197,7 @@ class Variant:
     def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
         strategy = self.run.context.knobs.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
-        began, limits = perf_counter(), self.run.context.limits
+        limits = self.run.context.limits
         before = limits.looked
         try:
             found = self.run.run_plan(
@@ -208,7 +205,6 @@ class Variant:
                 "levelwise" if strategy == "auto" else strategy,
             )  # fmt: skip
         finally:
-            seconds = perf_counter() - began
             self.looked += limits.looked - before + TURN
         self.followed += self.new_rows
         if report is not None and self.report is not None:
@@ -216,7 +212,6 @@ class Variant:
                 self.report.executors[self.number] = choice
             self.report.left = report.left
             self.report.rows += report.rows
-            self.report.seconds += seconds
         return found
 
     # -------------------------------------------------------------------------------- by loops
@@ -391,7 +386,6 @@ class Variant:
         stats.executors[self.number] = BY_LOOPS.kind
         if self.report is not None:
             self.report.rows += rows
-            self.report.seconds += seconds
             self.report.executors[self.number] = BY_LOOPS
             self.report.saw(counted(loops.printed, [self.join], loops.tallied()))
 

@@ -189,6 +189,7 @@ class InPlace(StratumRun):
 
     def _run_in_place(self) -> dict[str, Relation]:
         began = perf_counter()
+        self.record.doing = name = "best values in place"
         rows = {name: union_rows(self.first(name), self.ops) for name in self.tables}
         before = time_spent()
         scope = self.context.scope
@@ -215,7 +216,6 @@ class InPlace(StratumRun):
         found = self.finished()
         lengths = {name: relation.length for name, relation in found.items()}
         seconds, costs = perf_counter() - began, time_spent() - before
-        name = "best values in place"
         groups = sum(lengths.values())
         way = Way(name, groups, "groups", threads, None, seconds, costs, self.seen)
         self.tell_way(way, self.plans, lengths, name)

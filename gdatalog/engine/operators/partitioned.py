@@ -356,6 +356,7 @@ class PartitionedStratum(StratumRun):
     def _follow(self, task: PartitionedFixpoint) -> dict[str, DistinctBlocks] | None:
         context = self.context
         limits, names = context.limits, self.stratum.relations
+        self.record.doing = self.description
         try:
             # The progress of a single value is unknown.
             total = len(task.values) if len(task.values) > 1 else None

@@ -132,14 +132,15 @@ def parse_seconds(text: str) -> float | None:
     return seconds_of(float(text))
 
 
-def parse_size(text: str | int) -> int:
-    """
+def parse_size(text: str | int, what: str = "a memory limit") -> int:
+    """Parses a number of bytes. `what` names it in errors.
+
     >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)
     (8589934592, 512000000, 1000)
     """
     if isinstance(text, int):
         if text <= 0:
-            raise UsageError(f"a memory limit must be positive, not {text}")
+            raise UsageError(f"{what} must be positive, not {text}")
         return text
     if not isinstance(text, str):
         raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB", or in bytes')

@@ -309,7 +309,7 @@ class Evaluation:
         since = Since(found.relations, rows, tuple(news.rules))
         inputs = replace(self.inputs(), seeds=seeds, since=since)
         root, device = of_news(stratum, inputs), self.context.device.name
-        plan = StratumPlan(stratum.relations, stratum.recursive, root, device)
+        plan = StratumPlan(stratum, root, device)
         relations = run(plan, inputs)
         self._remember(stratum, relations)
         return relations

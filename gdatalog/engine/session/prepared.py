@@ -38,6 +38,7 @@ from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import parts
+from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint, RowStore
 from gdatalog.storage.symbols import SymbolTable
@@ -251,7 +252,8 @@ class CheckedText:
 @dataclass(slots=True)
 class Prepared:
     """A database's caches of recent texts and lists, and of files. `files`: the newest version of
-    each, by reading options; `unions`: the relations of several files, so that views stay fresh."""
+    each, by reading options; `pipes`: what can be read only once; `unions`: the relations of
+    several files, so that views stay fresh."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
@@ -259,6 +261,7 @@ class Prepared:
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
     orders: Orders = field(default_factory=Orders)
     files: dict[tuple[object, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    pipes: Pipes = field(default_factory=Pipes)
     unions: dict[str, tuple[tuple[parts.Version, ...], Relation]] = field(default_factory=dict)
     _over: tuple[object, object] = (None, None)
     _seen: Recent[Any] = field(default_factory=Recent)

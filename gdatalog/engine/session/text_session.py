@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
-from gdatalog.engine.facts import Files, Folders, find_include, read_program
+from gdatalog.engine.facts import Files, Folders, destination, find_include, read_program
 from gdatalog.engine.facts.inputs import (
     Afar,
     GivenList,
@@ -304,18 +304,28 @@ class Session:
         return [query for query in self.checked.queries if query.span in own]
 
     def asks(self) -> list[Ask]:
-        """The text's requests, in order."""
+        """The text's requests, in order. A repeated directive is one request."""
         queries = {query.span: query.relation for query in self.own_queries()}
         found: list[Ask] = []
+        done: set[tuple[Any, ...]] = set()
+
+        def direct(directive: s.Directive, names: Sequence[str]) -> None:
+            """Adds the requests of a directive that are not there yet."""
+            for name in names:
+                how = () if directive.kind == "printsize" else destination(directive)
+                if (directive.kind, name, how) not in done:
+                    done.add((directive.kind, name, how))
+                    found.append(Ask(name, directive))
+
         for statement in self.program.statements:
             if isinstance(statement, s.Query):
                 found.append(Ask(queries[statement.span], None))
             elif isinstance(statement, s.Directive) and statement.kind in ("output", "printsize"):
-                found += [Ask(name, statement) for name in statement.names]
+                direct(statement, statement.names)
             elif isinstance(statement, s.Decl):
                 for kind in [k for k in ("output", "printsize") if k in statement.qualifiers]:
                     directive = s.Directive(kind, statement.names, span=statement.span)
-                    found += [Ask(name, directive) for name in statement.names]
+                    direct(directive, statement.names)
         return found
 
     def asked(self) -> str:

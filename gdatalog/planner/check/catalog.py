@@ -6,9 +6,16 @@ these, in this order, fixes the number of its columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from gdatalog.errors import Error, NameResolutionError, Note, Span, TypeMismatchError
+from gdatalog.errors import (
+    Error,
+    NameResolutionError,
+    Note,
+    Span,
+    TypeMismatchError,
+    UsageError,
+)
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
 from gdatalog.planner.check.walk import reached
@@ -214,6 +221,8 @@ def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> No
                 relation = CatalogRelation(name, None, "is read with", directive.span)
                 catalog.relations.setdefault(name, relation)
     for directive in found:
+        if directive.kind == "output":
+            errors += _impossible(directive)
         for name in directive.names:
             if name in catalog.broken:
                 if (directive.kind, name) in said:
@@ -221,6 +230,18 @@ def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> No
             elif name not in catalog.relations:
                 errors.append(no_such_relation(name, directive.span, catalog))
     catalog.directives = found
+
+
+def _impossible(output: s.Directive) -> Iterator[Error]:
+    """Errors for options of an `.output` that would change what is written, and cannot."""
+    for name, value in output.options:
+        if name in ("order_by", "limit"):
+            message = f".output writes all rows, unordered: it has no `{name}`"
+            hint = "in Python, `db.query(text, limit=5)` limits rows, and `.sorted()` orders them"
+            yield UsageError(message, output.span, hint=hint)
+        if (name, value) == ("IO", "stdout") and output.path is not None:
+            message = "an output goes to a path or to stdout, not to both"
+            yield UsageError(message, output.span, hint="leave the path or IO=stdout out")
 
 
 def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionError:

@@ -26,12 +26,14 @@ KNOWN_QUALIFIERS = QUALIFIERS | {"override"}
 _SHOWN = 6  # places that one caution lists
 
 # Of the keyword form of directives.
-_OF_FILES = ("IO", "filename", "name", "delimiter", "headers")
+_OF_FILES = ("IO", "filename", "name", "delimiter", "headers", "header", "rfc4180")
 OPTIONS = {
-    "input": (*_OF_FILES, "columns", "rfc4180", "header", "nulls", "fill", "row_id"),
-    "output": (*_OF_FILES, "rfc4180"),
+    "input": (*_OF_FILES, "columns", "nulls", "fill", "row_id"),
+    "output": _OF_FILES,
+    "printsize": (),
     "limitsize": ("n",),
 }
+_OF_KEYWORDS = frozenset(("filename", "name", "rfc4180"))  # a path leaves these without effect
 
 
 def cautions_of(
@@ -162,12 +164,20 @@ def _qualifiers(decl: s.Decl) -> Iterator[Caution]:
 
 def _options(directive: s.Directive) -> Iterator[Caution]:
     """Those of `.input E(IO=file, delimeter=",")`."""
-    known = OPTIONS.get(directive.kind, ())
+    kind, known = directive.kind, OPTIONS[directive.kind]
+    if directive.path is not None:
+        known = tuple(name for name in known if name not in _OF_KEYWORDS)
+        if kind not in ("input", "output"):
+            yield Caution(f"a path does nothing in .{kind}", directive.span)
     for name, _ in directive.options:
-        if known and name not in known:
-            message = f"the option `{name}` of .{directive.kind} is not known, and does nothing"
-            hint = did_you_mean(name, known) or f"options are {', '.join(known)}"
-            yield Caution(message, directive.span, hint)
+        if name in known:
+            continue
+        if name in OPTIONS[kind]:
+            message = f"the option `{name}` does nothing beside a path"
+        else:
+            message = f"the option `{name}` of .{kind} is not known, and does nothing"
+        hint = f"options are {', '.join(known)}" if known else f".{kind} has no options"
+        yield Caution(message, directive.span, did_you_mean(name, known) or hint)
 
 
 def _empty(program: s.Program, catalog: Catalog) -> Iterator[Caution]:

@@ -124,6 +124,8 @@ def _stats(repl: Conversation, words: list[str]) -> None:
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]
+    if workspace.spill is not None:
+        lines.append(f"temp limit    {format_bytes(workspace.spill.limit)}")
     used = memory_used()
     if used is not None:
         lines.append(f"memory used   {format_bytes(used)}")
@@ -353,12 +355,21 @@ def _show_plan(
         repl.check_trusted(f".{name} into a file")
     if not text:
         raise UsageError(f".{name} needs a query or a rule", hint=COMMANDS[name].example)
-    with repl.line(name):
-        plan = plan_of(text, repl.params)
-    plan = plan.of(part[1]) if part else plan
-    if found:
-        path = f"{found[3]}.{found[4]}"
-        plan.save(writable(path, repl.db.workspace.files))
-        say(f"-> {path}")
-    else:
-        repl.output.plan(plan)
+
+    def show(plan: Shown) -> None:
+        plan = plan.of(part[1]) if part else plan
+        if found:
+            path = f"{found[3]}.{found[4]}"
+            plan.save(writable(path, repl.db.workspace.files))
+            say(f"-> {path}")
+        else:
+            repl.output.plan(plan)
+
+    try:
+        with repl.line(name):
+            plan = plan_of(text, repl.params)
+    except (Error, KeyboardInterrupt) as error:
+        if name == "profile" and getattr(error, "profile", None) is not None:
+            show(vars(error)["profile"])
+        raise
+    show(plan)

@@ -41,6 +41,7 @@ SETTINGS: dict[str, Setting] = {
     "timeout": Setting("SECONDS|off", "time limit of a statement", trusted=True),
     "device": Setting("", "where queries run: set by --device"),
     "memory": Setting("", "memory limit of a query: set by --memory-limit"),
+    "temp": Setting("", "limit of temporary files: set by --temp-limit"),
 }
 
 
@@ -58,6 +59,7 @@ def _values(repl: Conversation) -> dict[str, str]:
         "timeout": "off" if timeout is None else f"{timeout:g} s",
         "device": f"{db.device} ({workspace.why})",
         "memory": format_bytes(db.memory_limit),
+        "temp": "none" if workspace.spill is None else format_bytes(workspace.spill.limit),
     }
 
 

@@ -83,12 +83,18 @@ def give_back() -> None:
 # collector. So the signal only requests cancellation. A call that does not check in time gets
 # Python's KeyboardInterrupt.
 
+#
+# SIGTERM and the loss of the terminal cancel it, too, so that nothing is left half written; then
+# the process ends.
+
 IN_TIME = 0.2  # seconds
+SIGNALLED = 128  # exit codes above it are of signals
 
 
 @contextmanager
 def heeding(watch: Watch) -> Iterator[None]:
-    """A context in which Ctrl-C cancels the watched calls."""
+    """A context in which Ctrl-C cancels the watched calls. SIGTERM does so and raises `SystemExit`
+    at its end."""
     if current_thread() is not main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -104,11 +110,25 @@ def heeding(watch: Watch) -> Iterator[None]:
         if watch.stop.is_set():
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, late)
-    own = signal.signal(signal.SIGINT, asked)
+    ended: list[int] = []
+
+    def ending(number: int, _: object) -> None:
+        ended.append(number)
+        asked()
+
+    handlers: dict[signal.Signals, Callable[..., None]] = {
+        signal.SIGALRM: late,
+        signal.SIGINT: asked,
+    }
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores it
+            handlers[number] = ending
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGINT, own)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if ended:
+            raise SystemExit(SIGNALLED + ended[0])

@@ -65,10 +65,11 @@ _COMMENT = re.compile(r"(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*)\Z")
 _STARTS_LITERAL = frozenset({"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "LPAR", "LBRACE"})
 
 # The options of `.input E(...)` and other directives, with their values.
-_FILE = {"IO": ("file",), "filename": (), "delimiter": (), "headers": ("true", "false")}
+_YES_NO = ("true", "false")
+_FILE = {"IO": ("file",), "filename": (), "delimiter": (), "headers": _YES_NO}
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "input": _FILE | {"columns": (), "rfc4180": ("true", "false")},
-    "output": _FILE | {"IO": ("file", "stdout")},
+    "input": _FILE | {"columns": (), "rfc4180": _YES_NO},
+    "output": _FILE | {"IO": ("file", "stdout"), "rfc4180": _YES_NO},
     "printsize": {},
     "limitsize": {"n": ()},
 }

@@ -22,6 +22,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.lexers import Lexer
 
+from gdatalog.own_files import open_own
 from gdatalog.shell.editor.known import KnownNames
 from gdatalog.values import visible
 
@@ -236,7 +237,7 @@ def _entries(data: bytes) -> list[str]:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
     """Opens the file for one process at a time; creates it if missing."""
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    with os.fdopen(open_own(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
         if sys.platform != "win32":
             import fcntl
 
