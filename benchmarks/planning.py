@@ -17,7 +17,7 @@ import numpy as np
 import gdatalog as gd
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
-from gdatalog.engine import fixpoint
+from gdatalog.engine import draft
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.records import replace
 
@@ -88,7 +88,7 @@ def drawn(atoms: int, variables: int) -> str:
 def planned(text: str, times: int) -> float:
     """The CPU seconds that planning a rule takes, the statistics there."""
     spent = 0.0
-    plan_rule = fixpoint.plan_rule
+    plan_rule = draft.plan_rule
 
     def timed(rule: Any, types: Any, inputs: PlanInputs, *args: Any, **options: Any) -> Any:
         nonlocal spent
@@ -100,7 +100,7 @@ def planned(text: str, times: int) -> float:
             spent += process_time() - started
 
     seen = []
-    with patch.object(fixpoint, "plan_rule", timed), gd.connect(device="cpu") as db:
+    with patch.object(draft, "plan_rule", timed), gd.connect(device="cpu") as db:
         for name, table in _data().items():
             db[name] = table
         for number in range(times + 1):

@@ -177,9 +177,13 @@ class Account:
         try:
             yield
         except errors:
-            with self._lock:
-                self._restore(before)
+            self.restore(before)
             raise
+
+    def restore(self, held: dict[str, int]) -> None:
+        """Sets the charges of all owners, to what they were before something that failed."""
+        with self._lock:
+            self._restore(held)
 
     def _restore(self, held: dict[str, int]) -> None:
         self.held, self.total = held, sum(held.values())

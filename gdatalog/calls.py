@@ -60,6 +60,21 @@ class NoRoomForLists(Exception):
     """Raised when the cache of intersections does not fit: the loops then run without it."""
 
 
+@dataclass(slots=True)
+class Budget:
+    """How many rows may be looked at: `end`, as `Limits.looked` counts them."""
+
+    end: int
+
+
+class OverBudget(Exception):
+    """Raised when more rows were looked at than a budget allows."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(f"more than {budget.end:,} rows")
+        self.budget = budget
+
+
 class NotOnDevice(Exception):
     """Raised with the reason why a rule runs on the CPU, for users."""
 
@@ -171,7 +186,7 @@ OPERATION = 1000  # fixed cost of an array operation, in rows
 @dataclass(slots=True)
 class Limits:
     """The limits of a query. `chunk`: maximum number of rows per level. `watch` receives progress;
-    `poll` raises when the query is cancelled or past its deadline.
+    `poll` raises when the query is cancelled, past its deadline, or one of the `checks` fails.
 
     `account` tracks memory, and raises above `memory` if rows cannot go to temporary files
     (`spill`). `count(name, rows)` raises if the relation of `most_rows` has more rows.
@@ -185,14 +200,42 @@ class Limits:
     to_host: bool = False  # whether rows that do not fit a device go to the host
     # Work in rows: rows that breadth-first executors read, and that compiled fixpoints derived.
     looked: int = 0
+    checks: list[Callable[[], None]] = field(default_factory=list)
     account: Account = field(init=False)
     _written: int = field(init=False)  # bytes in temporary files at the start
-    poll: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.account = Account(self.memory, self.spill)
         self._written = 0 if self.spill is None else self.spill.written
-        self.poll = self.watch.poll
+
+    def poll(self) -> None:
+        self.watch.poll()
+        for check in self.checks:
+            check()
+
+    @contextmanager
+    def checking(self, check: Callable[[], None]) -> Iterator[None]:
+        """Within this context, polling calls this function, before those of outer contexts."""
+        self.checks.insert(0, check)
+        try:
+            yield
+        finally:
+            self.checks.remove(check)
+
+    @contextmanager
+    def within(self, rows: int | None) -> Iterator[Budget | None]:
+        """Within this context, polling raises `OverBudget` once more rows have been looked at."""
+        if rows is None:
+            yield None
+            return
+        budget = Budget(self.looked + rows)
+
+        def check() -> None:
+            if self.looked > budget.end:
+                raise OverBudget(budget)
+
+        with self.checking(check):
+            yield budget
 
     def look(self, rows: int) -> None:
         """Counts the rows that an operation reads."""

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gdatalog.engine.context import Operator
+from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.copy import Copy
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.incremental import Incremental
+from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.plan import (
     Branch,
     Compact,
@@ -18,16 +27,7 @@ from gdatalog.plan import (
 )
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
-from gdatalog.plan.stratum import (
-    Again,
-    Copy,
-    Incremental,
-    Once,
-    Partitioned,
-    SemiNaive,
-    StratumPlan,
-)
-from gdatalog.plan.tuning import SmallRounds, TooManyRows, Unsuited
+from gdatalog.plan.tuning import LargeTurns, SmallRounds, Unsuited
 
 
 class PlanError(AssertionError):
@@ -123,53 +123,66 @@ def _check_reuse(join: JoinPlan, step: Join, levels: dict[str, Join]) -> None:
 
 
 def check_stratum(plan: StratumPlan) -> None:
-    """Checks that each strategy can take over from the one before, and that the rules suit all of
+    """Checks that each operator can take over from the one before, and that the rules suit all of
     them."""
-    names, ways = set(plan.relations), plan.strategies
+    names, ways = set(plan.relations), plan.leaves
     _demand(len(names) == len(plan.relations) > 0, "a relation stands twice in a stratum, or none")
-    _demand(len(set(ways)) == len(ways), "a strategy follows itself")
-    for rule in (*plan.before, *plan.rules):
+    rules = [rule for _, rule in plan.rules]
+    for rule in rules:
         check_rule_plan(rule)
-    left = any(rule.left for rule in (*plan.before, *plan.rules))
-    _demand(not left or plan.device != "cpu", "only a device leaves rules to the CPU")
+    left = any(rule.left for rule in rules)
+    placed = plan.placed
+    _demand(not left or placed is not None, "only a device leaves rules to the CPU")
     _demand(not left or not plan.recursive, "a recursive stratum runs as a whole")
     alone = plan.workers is None and plan.shared is None
-    _demand(plan.why is None or alone, "only the CPU and one GPU are chosen from")
-    _demand(not any(rule.recursive_on for rule in plan.before), "what runs before is recursive")
-    heads = names | {rule.relation for rule in plan.rules}  # projections add relations
-    follows = set().union(*(rule.recursive_on for rule in plan.rules))
+    _demand(placed is None or alone, "only the CPU and one GPU are chosen from")
+    heads = names | {rule.relation for rule in rules}  # projections add relations
+    follows = set().union(*(rule.recursive_on for rule in rules))
     _demand(follows <= heads, f"{sorted(follows - heads)} is followed, and in no rule's head")
     if isinstance(ways[0], Incremental):
         _demand(isinstance(ways[-1], Again) and len(ways) == 2, "nothing adds what has gone")
-        _demand(not plan.rules, "rules that follow new rows are planned as they come")
+        _demand(not rules, "rules that follow new rows are planned as they come")
         return
+    _check_fallbacks(plan.root)
     if not plan.recursive:
-        copy = isinstance(ways[0], Copy) and not plan.rules and ways[1:] in ((), (Once(),))
-        _demand(copy or ways == (Once(),), "what is not recursive runs once, or is a copy")
+        first, *others = ways
+        copied = isinstance(first, Copy) and not rules
+        copied &= all(isinstance(each, Again) for each in others)
+        _demand(copied or [type(way) for way in ways] == [Once], "what is not recursive runs once")
         _demand(not follows, "what is not recursive follows new rows")
         return
-    _demand(isinstance(ways[-1], SemiNaive), "only rounds evaluate every recursion")
+    _demand(isinstance(ways[-1], SemiNaive | Again), "only rounds evaluate every recursion")
     for way in ways:
         _demand(not isinstance(way, Once | Copy), "a recursive stratum does not run once")
         if isinstance(way, Partitioned):
             _demand([key.relation for key in way.keys] == sorted(names), "each relation has a key")
-            _demand(way is plan.main, "the plans of rules are those of another strategy")
+            _demand(way is plan.main, "the plans of rules are those of another operator")
             _check_keys(plan, {key.relation: key.column for key in way.keys})
-        if way.fallback is None:
-            continue
-        _demand(bool(way.fallback.when), "a fallback has no condition")
-        rounds = isinstance(way, SemiNaive)
-        for when in way.fallback.when:
-            counted = isinstance(when, TooManyRows | SmallRounds)
-            _demand(counted <= rounds, f"nobody counts for {way}: {when}")
-            _demand(not (isinstance(when, Unsuited) and rounds), "rounds suit every recursion")
+
+
+def _check_fallbacks(operator: Operator) -> None:
+    """Checks that each condition is one that its operator can meet."""
+    for part in operator.parts:
+        _check_fallbacks(part)
+    if not isinstance(operator, WithFallback):
+        return
+    _demand(bool(operator.when), "a fallback has no condition")
+    first: Operator = operator.first
+    while first.parts:
+        first = first.parts[0]
+    rounds = isinstance(first, SemiNaive)
+    for when in operator.when:
+        counted = isinstance(when, SmallRounds | LargeTurns)
+        _demand(counted <= rounds, f"nobody counts for {first}: {when}")
+        _demand(not (isinstance(when, Unsuited) and rounds), "rounds suit every recursion")
 
 
 def _check_keys(plan: StratumPlan, keys: Mapping[str, int]) -> None:
     """Checks that each recursive rule passes the key on."""
-    for join in (join for rule in plan.rules if rule.recursive_on for join in rule.joins):
+    rules = [rule for _, rule in plan.rules]
+    for join in (join for rule in rules if rule.recursive_on for join in rule.joins):
         assert join.given is not None
-        head = next(rule.relation for rule in plan.rules if join in rule.joins)
+        head = next(rule.relation for rule in rules if join in rule.joins)
         key = join.given.slots[keys[join.given.relation]]
         _demand(join.outputs[keys[head]] == key, f"a rule of {head} does not pass on {key.name}")
 

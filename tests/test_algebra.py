@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
+from gdatalog.engine import draft
 from gdatalog.engine.exact_counts import CountOverflow, combined, primes_below
 from gdatalog.parser import parse
 from gdatalog.plan import Branch, Join, RulePlan, Tally
@@ -43,7 +43,7 @@ PATTERNS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     """The plans of rules that are made, each checked."""
     made: list[RulePlan] = []
-    plan_rule = fixpoint.plan_rule
+    plan_rule = draft.plan_rule
 
     def noted(*args: Any, **kwargs: Any) -> RulePlan:
         plan = plan_rule(*args, **kwargs)
@@ -51,7 +51,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
         made.append(plan)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", noted)
+    monkeypatch.setattr(draft, "plan_rule", noted)
     yield made
 
 

@@ -266,7 +266,7 @@ def test_the_page_of_modules_is_up_to_date() -> None:
 
 def test_files_are_not_long() -> None:
     for path in FILES:
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 600, path
 
 
 def test_thresholds_decide_something() -> None:

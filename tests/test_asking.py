@@ -8,7 +8,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.device import CPU
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
-from gdatalog.engine.strata import plan_stratum
+from gdatalog.engine.stratum_planner import plan_stratum
 
 TEXTS = (
     "n(count()) <- E(a, b), E(b, c), E(a, c).",
@@ -34,7 +34,7 @@ def asked(db: gd.Database, text: str) -> list[tuple[AskedIndex, ...]]:
     return [
         memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU)
         for stratum in evaluation.checked.strata
-        for _, plan in plan_stratum(stratum, inputs).planned
+        for _, plan in plan_stratum(stratum, inputs).rules
     ]
 
 

@@ -60,6 +60,6 @@ def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
     db["E"], db["S"] = EDGES, np.concatenate([EDGES, EDGES[:, ::-1]])
     db["F"] = [(n / 2, n % 5) for n in range(30)]
     db["T"] = [(f"t{n}", f"a{n % 5}") for n in range(30)]
-    monkeypatch.setattr("gdatalog.engine.fixpoint.run_rule", by_cells)
+    monkeypatch.setattr("gdatalog.engine.stratum_run.run_rule", by_cells)
     found = db.query(QUERIES[query], strategy=strategy)
     assert met == [len(found)] and len(found) > 0

@@ -34,7 +34,6 @@ from gdatalog.cluster.recursion.hash_partition import (
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint
 from gdatalog.cluster.rows.row_keeper import RowKeeper
-from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.relation import Relation
@@ -146,9 +145,9 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
     found: set[str] = set()
 
     class Looks(Recursion):
-        def fixpoint(self, stratum: Any, inputs: Any, *asked: Any) -> Any:
-            splits = PartitionedStratum(stratum, inputs)
-            its = HashPartitions(self.pool, self.keeper(1 << 30), splits, True).routes
+        def fixpoint(self, operator: Any, inputs: Any) -> Any:
+            given = self.pool, self.keeper(1 << 30), operator.rounds, inputs
+            its = HashPartitions(*given, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)
             return None

@@ -44,7 +44,9 @@ class Here:
         self.slots = slots
         self.workers = self.threads = {"here": slots}
         client = SimpleNamespace(status="running")
-        self.connection = SimpleNamespace(client=client, device="cpu", gpus=False)
+        self.connection = SimpleNamespace(
+            client=client, device_for=lambda cost, tuning: "cpu", gpus=False
+        )
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import cancellation
-from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import strategies
+from gdatalog.engine import recursion_planner, stratum_planner
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.parser import parse
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from tests.draw import Drawn, recursive_programs
@@ -148,7 +148,7 @@ def test_most_of_those_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(split_at_dead_variables(*args))
         return found[-1]
 
-    monkeypatch.setattr(strategies, "split_at_dead_variables", noted)
+    monkeypatch.setattr(recursion_planner, "split_at_dead_variables", noted)
     for seed in range(24):
         drawn = chains(seed)
         try:
@@ -357,7 +357,7 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
         times.append(split_at_dead_variables(*args))
         return times[-1]
 
-    monkeypatch.setattr(strategies, "split_at_dead_variables", noted)
+    monkeypatch.setattr(recursion_planner, "split_at_dead_variables", noted)
     db = database({"E": cliques(4, 5)}, "auto")
     db.workspace.force(magic_sets="never")  # else there is another program
     for _ in range(3):
@@ -381,10 +381,11 @@ def test_plans_go_with_their_parts() -> None:
 
     def parts(name: str) -> SplitStratum | None:
         relation = db[name]._relation
-        return strategies.split_stratum(stratum, replace(inputs, relation=lambda _: relation))
+        given = replace(inputs, relation=lambda _: relation)
+        return recursion_planner.split_stratum(StratumDraft(stratum, given))
 
     first = parts("E")
-    strata.plan_stratum(stratum, inputs)
+    stratum_planner.plan_stratum(stratum, inputs)
     assert first is not None and plans._found
     assert parts("C") is first and plans._found  # split alike: the very same rules
     assert parts("T") is None and not plans._found

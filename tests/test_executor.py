@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import StratumRun
+from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.expansion import FrontierExpansion
 from gdatalog.plan import (
     Apply,

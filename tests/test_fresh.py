@@ -9,7 +9,7 @@ import gdatalog as gd
 from gdatalog import calls
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.session import Knobs
 from gdatalog.executors import lftj
 from gdatalog.records import replace
@@ -26,8 +26,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
         session = db.workspace.open(TEXT, None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, inputs)
-        (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
+        ((join,),) = [plan.joins for plan in StratumDraft(stratum, inputs).later]
         relation = inputs.relation("E")
         sources = Sources(
             lambda ref: relation.trie(ref.columns), lambda _: (relation.keys, relation.length)

@@ -17,7 +17,7 @@ import gdatalog as gd
 from gdatalog.calls import Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
-from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.session import Knobs
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
@@ -57,8 +57,7 @@ def walked(
         session = db.workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
         inputs = session.evaluation.inputs()
         (stratum,) = session.checked.strata
-        run = Rounds(stratum, inputs)
-        (join,) = next(run.plan(r, first=False) for r in stratum.rules if run.recursive(r)).joins
+        ((join,),) = [plan.joins for plan in StratumDraft(stratum, inputs).later]
         relation = inputs.relation("E")
         rows = tuple(map(xp.asarray, relation.keys)), relation.length
         sources = Sources(lambda ref: device.trie(relation, ref), lambda _: rows)

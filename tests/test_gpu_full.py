@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import bitmap_rounds, rounds
-from gdatalog.engine.fixpoint import strategies as fixpoint
+from gdatalog.engine import recursion_planner
+from gdatalog.engine.operators import bitmap_rounds, semi_naive
 from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.cupy_driver import NoMemory
 from gdatalog.gpu_ops.device import Gpu
@@ -41,7 +41,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     driver, memory = HostDriver(seed=number % 17), (4000, 40_000, 1 << 20)[number % 3]
     with pytest.MonkeyPatch.context() as patch, opened(driver, "auto", memory=memory) as db:
         if number % 2:
-            patch.setattr(fixpoint, "too_large", lambda *_: True)
+            patch.setattr(recursion_planner, "too_large", lambda *_: True)
         db.workspace.tune(device_from=0, bitmap_rounds_from=0)
         return oracle.answers(db, text, data, defined)
 
@@ -142,7 +142,7 @@ def test_a_recursion_that_does_not_fit_is_the_cpus(
     with loaded(opened(driver, strategy, memory=9000)) as db:
         db.workspace.tune(device_from=0, bitmap_rounds_from=0)
         if foreseen:
-            monkeypatch.setattr(fixpoint, "too_large", lambda *_: True)
+            monkeypatch.setattr(recursion_planner, "too_large", lambda *_: True)
         assert (LEFT in str(db.explain(text))) == foreseen
         profile = db.profile(text)
         assert LEFT in str(profile)
@@ -268,13 +268,13 @@ def test_small_rounds_before_a_device_takes_over_have_the_machines_memory(
     """They need not begin again, though the device has no room for their rows; it does not take
     over from them."""
     runs: list[str] = []
-    run = rounds.Rounds.run
+    run = semi_naive.Rounds.run
 
     def counted(each: Any, *arguments: Any) -> Any:
         runs.append(each.context.device.name)
         return run(each, *arguments)
 
-    monkeypatch.setattr(rounds.Rounds, "run", counted)
+    monkeypatch.setattr(semi_naive.Rounds, "run", counted)
     with opened(HostDriver(), "auto", memory=12_000) as db:
         db.workspace.force(strategy="auto", split="never")
         db.workspace.tune(device_from=10_000, device_from_turn=60)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import fixpoint
+from gdatalog.engine import stratum_run
 from gdatalog.engine.run import RuleRun
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
@@ -99,7 +99,7 @@ def test_string_programs(drawn: Drawn) -> None:
 
 def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[str | None] = []
-    real = fixpoint.run_rule
+    real = stratum_run.run_rule
 
     def noted(plan: Any, *args: Any) -> Any:
         report = RuleRun(plan)
@@ -107,7 +107,7 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
         reports.append(report.left)
         return found
 
-    monkeypatch.setattr(fixpoint, "run_rule", noted)
+    monkeypatch.setattr(stratum_run, "run_rule", noted)
     data = {"A": (("int",), [(x,) for x in range(1300)])}
     many = ", ".join(f"A({name})" for name in "abcdef")
     found = run(f"n(count()) <- {many}. m(count()) <- A(a), A(b).", data, {"n", "m"}, 0)

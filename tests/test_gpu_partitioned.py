@@ -119,20 +119,18 @@ class Watched(Noted):
     polled = 0
 
     def follow(self, run: LoopRun, *rest: Any) -> list[list[walk.Block]]:
-        limits = run.limits
-        ask = limits.poll
 
-        def poll() -> None:
-            ask()
+        def check() -> None:
             self.polled += 1
             if self.polled == 5:
                 raise KeyboardInterrupt
 
-        limits.poll, self.driver.polls = poll, 100  # type: ignore[attr-defined]
+        self.driver.polls = 100  # type: ignore[attr-defined]
         try:
-            return super().follow(run, *rest)
+            with run.limits.checking(check):
+                return super().follow(run, *rest)
         finally:
-            limits.poll, self.driver.polls = ask, 0  # type: ignore[attr-defined]
+            self.driver.polls = 0  # type: ignore[attr-defined]
 
 
 def test_a_fixpoint_that_is_under_way_can_be_stopped() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
+from gdatalog.engine.operators.bitmap_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.storage.relation import Relation

@@ -20,13 +20,13 @@ RULE = "p(x) <- e(x, _)."
 def used(monkeypatch: pytest.MonkeyPatch) -> list[Knobs]:
     """The knobs of the strata that are evaluated."""
     knobs: list[Knobs] = []
-    run = evaluation.run_stratum
+    run = evaluation.run
 
-    def noted(stratum: Any, inputs: Any, limit: Any = None) -> Any:
+    def noted(plan: Any, inputs: Any) -> Any:
         knobs.append(inputs.context.knobs)
-        return run(stratum, inputs, limit)
+        return run(plan, inputs)
 
-    monkeypatch.setattr(evaluation, "run_stratum", noted)
+    monkeypatch.setattr(evaluation, "run", noted)
     return knobs
 
 

@@ -56,14 +56,14 @@ def alive(
     (tmp_path / "p.dl").write_text(PROGRAM.format(more=more))
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
-    run_stratum = evaluation.run_stratum
+    evaluate = evaluation.Evaluation._run
     gc.collect()
     gc.freeze()  # what earlier tests left is not looked at again
 
-    def look(stratum: Stratum, inputs: Any, limit: int | None = None) -> Any:
+    def look(self: evaluation.Evaluation, stratum: Stratum) -> Any:
         gc.collect()
         found.append({name for name, held in known.items() if held() is not None})
-        relations = run_stratum(stratum, inputs, limit)
+        relations = evaluate(self, stratum)
         known.update({name: ref(relation) for name, relation in relations.items()})
         return relations
 
@@ -74,7 +74,7 @@ def alive(
         known[name] = ref(relation)
         return relation
 
-    monkeypatch.setattr(evaluation, "run_stratum", look)
+    monkeypatch.setattr(evaluation.Evaluation, "_run", look)
     monkeypatch.setattr(evaluation.Evaluation, "_given", read)
     folders = ["-F", str(tmp_path), "-D", str(tmp_path)]
     assert run([*folders, *args, str(tmp_path / "p.dl")]) == 0

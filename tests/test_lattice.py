@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine.fixpoint import lattice_worklist
+from gdatalog.engine.operators import lattice
 from gdatalog.parser import parse
 from gdatalog.plan import Apply, Constant, Expr, Slot
 from gdatalog.planner.check.lattice import Fixed, Motion, Moving, motion
@@ -44,13 +44,13 @@ def not_compiled() -> Iterator[None]:
 def in_place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The strata that were improved in place."""
     done: list[str] = []
-    before = lattice_worklist.InPlace.tell_way
+    before = lattice.InPlace.tell_way
 
     def tell(self: Any, *args: Any) -> Any:
         done.extend(self.tables)
         return before(self, *args)
 
-    monkeypatch.setattr(lattice_worklist.InPlace, "tell_way", tell)
+    monkeypatch.setattr(lattice.InPlace, "tell_way", tell)
     return done
 
 
@@ -68,9 +68,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with pytest.MonkeyPatch.context() as patch:
         if number % 3 == 1:
             tune(patch, direct_groups_most=0)
-            patch.setattr(lattice_worklist, "LEAST_ROOM", 1 + number % 5)
+            patch.setattr(lattice, "LEAST_ROOM", 1 + number % 5)
         if number % 4 == 3:
-            patch.setattr(lattice_worklist, "worsen", lambda *_: False)
+            patch.setattr(lattice, "worsen", lambda *_: False)
         with gdatalog.connect(device="cpu", threads=1) as db:
             db.workspace.force(strategy="lftj")
             return oracle.answers(db, text, data, defined)

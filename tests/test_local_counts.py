@@ -14,7 +14,7 @@ import pytest
 import gdatalog as gd
 from gdatalog import calls, patterns
 from gdatalog.account import Account
-from gdatalog.engine import depth, fixpoint, sums
+from gdatalog.engine import depth, draft, sums
 from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.executors.lftj import add_local
@@ -47,7 +47,7 @@ SHAPES = {
 def terms(monkeypatch: pytest.MonkeyPatch) -> list[Term]:
     """The terms of the plans that are made, each checked."""
     made: list[Term] = []
-    plan_rule = fixpoint.plan_rule
+    plan_rule = draft.plan_rule
 
     def noted(*args: Any, **kwargs: Any) -> RulePlan:
         plan = plan_rule(*args, **kwargs)
@@ -55,7 +55,7 @@ def terms(monkeypatch: pytest.MonkeyPatch) -> list[Term]:
         made.extend(plan.terms)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", noted)
+    monkeypatch.setattr(draft, "plan_rule", noted)
     return made
 
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import maintenance
-from gdatalog.engine.fixpoint.ready import Ready
+from gdatalog.engine.fixpoint.maintained import MaintainedRelation
+from gdatalog.engine.operators import incremental
+from gdatalog.engine.operators.again import Again
 from gdatalog.engine.session import evaluation
-from gdatalog.plan.stratum import Again
 from gdatalog.storage import parts, row_store
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
@@ -40,15 +39,9 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(where, name, noting)
 
-    noted(maintenance.Maintenance, "follow", "followed", lambda self, *_: self.stratum)
-    noted(evaluation, "run_stratum", "run", lambda stratum, *_: stratum)
-    again = strata.RUNNERS[Again]
-
-    def noting_again(strategy: Again, ready: Ready) -> Any:
-        done.append(f"{' '.join(sorted(ready.stratum.relations))} run")
-        return again(strategy, ready)
-
-    monkeypatch.setitem(strata.RUNNERS, Again, noting_again)
+    noted(incremental.Maintenance, "follow", "followed", lambda self, *_: self.stratum)
+    noted(evaluation.Evaluation, "_run", "run", lambda self, stratum: stratum)
+    noted(Again, "run", "run", lambda self, *_: self.stratum)
     return done
 
 
@@ -429,11 +422,11 @@ def test_an_interrupted_answer_is_made_later(monkeypatch: pytest.MonkeyPatch) ->
     assert len(db["path"]) == 210
     db.insert("E", [(20, 21)])
 
-    def interrupted(self: maintenance.MaintainedRelation, *args: Any) -> Any:
+    def interrupted(self: MaintainedRelation, *args: Any) -> Any:
         raise gd.Interrupted("now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance.MaintainedRelation, "finished", interrupted)
+        patch.setattr(MaintainedRelation, "finished", interrupted)
         with pytest.raises(gd.Interrupted):
             len(db["path"])
     assert len(db["path"]) == 231

@@ -13,8 +13,9 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
-from gdatalog.engine.fixpoint import maintenance, rounds
+from gdatalog.engine import draft
+from gdatalog.engine.fixpoint import replanning
+from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
@@ -178,7 +179,7 @@ class plans_made:
             made.append((rule, options.get("first", True)))
             return plan_rule(rule, *args, **options)
 
-        modules = fixpoint, rounds, maintenance
+        modules = draft, replanning, incremental
         self._patches = [patch.object(module, "plan_rule", making) for module in modules]
         for each in self._patches:
             each.start()

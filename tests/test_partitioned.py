@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.engine import device
-from gdatalog.engine.fixpoint import partitioned
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle
@@ -292,39 +291,7 @@ def test_linear(name: str) -> None:
         assert ("~first" in shown) == (name in LINEAR)
 
 
-# ------------------------------------------------------------------------- known rows, memory
-
-
-@pytest.mark.usefixtures("not_compiled")
-@pytest.mark.parametrize("hashed", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_known_rows_are_not_followed(seed: int, hashed: bool) -> None:
-    """New edges: the closure goes on from the rows that are new, and gives those only."""
-    random = Random(seed)
-    some = [(random.randrange(9), random.randrange(9)) for _ in range(12)]
-    more = [(random.randrange(9), random.randrange(9)) for _ in range(3)]
-    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
-    with gdatalog.connect(device="cpu", threads=2) as db:
-        db.workspace.force(split="always")
-        if hashed:
-            db.workspace.tune(stamps_most=0)
-        db.workspace.chunk_rows = (None, 1)[seed % 2]
-        db["E"] = some
-        db.run(text)
-        before = db.workspace.session(parse("")).relation("p")
-        old = set(db.relations["p"].fetchall())
-        db["E"] = some + more
-        session = db.workspace.session(parse(""))
-        (stratum,) = session.checked.strata
-        fixpoint = partitioned.PartitionedStratum(stratum, session.evaluation.inputs())
-        # What the new edges give at once, with the old rows before them.
-        first = [*more, *((x, z) for x, y in old for w, z in more if w == y)]
-        rows = tuple(np.array(column, dtype=np.int32) for column in zip(*first, strict=True))
-        found = fixpoint.more({"p": [(rows, len(first))]}, {"p": before})
-        assert found is not None
-        new = [row for block in found["p"].blocks for row in zip(*map(list, block), strict=True)]
-        assert len(new) == len(set(new)) == found["p"].count
-        assert set(new) == set(db.relations["p"].fetchall()) - old
+# ------------------------------------------------------------------------------------- memory
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, strata
+from gdatalog.engine import draft, stratum_planner
 from gdatalog.plan import (
     Assign,
     Branch,
@@ -75,7 +75,7 @@ def loaded(data: dict[str, Any]) -> gd.Database:
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     """The plans that planning makes, each checked as it is made."""
     plans: list[RulePlan] = []
-    make = fixpoint.plan_rule
+    make = draft.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -84,7 +84,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
         plans.append(plan)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", checked)
+    monkeypatch.setattr(draft, "plan_rule", checked)
     yield plans
     assert plans
 
@@ -95,7 +95,7 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     session = db.workspace.open(text, None)
     inputs = session.evaluation.inputs()
     for part in session.checked.strata:
-        strata.plan_stratum(part, inputs)
+        stratum_planner.plan_stratum(part, inputs)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)

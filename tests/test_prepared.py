@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
+from gdatalog.engine import draft
 from gdatalog.engine.session import prepared
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.engine.session.remembered import Recent
@@ -48,7 +48,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     watched(prepared, "parse_with_cautions", "parsed")
     watched(program, "examine", "checked")
-    watched(fixpoint, "plan_rule", "planned")
+    watched(draft, "plan_rule", "planned")
     yield done
 
 

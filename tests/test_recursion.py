@@ -17,7 +17,8 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.codegen import native
-from gdatalog.engine.fixpoint import lattice_worklist, runs
+from gdatalog.engine.fixpoint import runs
+from gdatalog.engine.operators import lattice
 from gdatalog.engine.session import Strategy
 from gdatalog.executors import lftj
 from gdatalog.storage import loop_tables
@@ -87,7 +88,7 @@ WAYS = {
         "lftj",
         {"split": "never"},
         {"direct_groups_most": 0},
-        ((lattice_worklist, "LEAST_ROOM", 2),),
+        ((lattice, "LEAST_ROOM", 2),),
     ),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import rounds, variants
+from gdatalog.engine.fixpoint import replanning, variants
+from gdatalog.engine.operators import semi_naive
 from gdatalog.executors import fresh
 from gdatalog.plan import RulePlan
 from gdatalog.planner import plan_rule
@@ -42,14 +43,14 @@ def database(**options: Any) -> Iterator[gd.Database]:
 def kinds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What told new rows of the first relation, round by round."""
     seen: list[str] = []
-    run_round = rounds.Rounds._round
+    run_round = semi_naive.Rounds._round
 
     def noted(self: Any, *args: Any) -> Any:
         done = run_round(self, *args)
         seen.append(type(next(iter(self.tables.values())).known).__name__)
         return done
 
-    monkeypatch.setattr(rounds.Rounds, "_round", noted)
+    monkeypatch.setattr(semi_naive.Rounds, "_round", noted)
     return seen
 
 
@@ -147,7 +148,7 @@ def test_plans_are_made_again_when_sizes_have_shifted(
         made.append(plan_rule(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(rounds, "plan_rule", noted)
+    monkeypatch.setattr(replanning, "plan_rule", noted)
     with database() as db:
         db.workspace.tune(replanned_from=-1, replanned_shift=shift)
         db.workspace.force(strategy="levelwise")

@@ -14,8 +14,9 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, machine, native
-from gdatalog.engine import choose, fixpoint
-from gdatalog.engine.fixpoint import maintenance, rounds
+from gdatalog.engine import choose, draft
+from gdatalog.engine.fixpoint import replanning
+from gdatalog.engine.operators import incremental
 from gdatalog.engine.session import Strategy, prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
@@ -101,9 +102,9 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
     for module, name in (
         (prepared, "parse_with_cautions"),
         (program, "examine"),
-        (fixpoint, "plan_rule"),
-        (rounds, "plan_rule"),
-        (maintenance, "plan_rule"),
+        (draft, "plan_rule"),
+        (replanning, "plan_rule"),
+        (incremental, "plan_rule"),
     ):
         function = getattr(module, name)
 

@@ -90,7 +90,7 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
         return run_rule(plan, sources, *args, **more)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("gdatalog.engine.fixpoint.run_rule", looked_at)
+        patched.setattr("gdatalog.engine.stratum_run.run_rule", looked_at)
         db.query(query).fetchall()
     return found
 

@@ -236,7 +236,7 @@ def test_cells_of_a_join_give_its_rows(
         db.workspace.force(scans="never")
         for name, rows in data.items():
             db[name] = rows
-        patched.setattr("gdatalog.engine.fixpoint.run_rule", by_cells)
+        patched.setattr("gdatalog.engine.stratum_run.run_rule", by_cells)
         db.query((QUERIES | MORE)[query]).fetchall()
     assert checked
 

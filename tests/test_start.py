@@ -15,15 +15,15 @@ BESIDE = {
     "cupy", "dask", "distributed", "IPython", "lark", "llvmlite", "pandas", "polars",
     "prompt_toolkit", "pyarrow", "scipy", "networkx", "gdatalog.cluster", "gdatalog.codegen",
     "gdatalog.gpu_ops", "gdatalog.notebook", "gdatalog.printer", "gdatalog.report",
-    "gdatalog.shell.commands", "gdatalog.shell.repl", "gdatalog.engine.fixpoint.lattice_worklist",
+    "gdatalog.shell.commands", "gdatalog.shell.repl", "gdatalog.engine.operators.lattice",
     "gdatalog.storage.columns", "gdatalog.storage.export", "gdatalog.storage.data_files",
     "gdatalog.storage.frames", "gdatalog.storage.readers",
     "gdatalog.storage.writers", "numpy.ctypeslib", "numpy.fft", "numpy.ma", "numpy.polynomial",
     "numpy.random", "concurrent.futures", "dataclasses", "decimal", "hashlib", "logging",
 }  # fmt: skip
 FIXPOINTS = {
-    "gdatalog.engine.fixpoint.strategies", "gdatalog.engine.fixpoint.rounds",
-    "gdatalog.engine.fixpoint.partitioned", "gdatalog.engine.fixpoint.variants",
+    "gdatalog.engine.recursion_planner", "gdatalog.engine.operators.semi_naive",
+    "gdatalog.engine.operators.partitioned", "gdatalog.engine.fixpoint.variants",
 }  # fmt: skip
 ENGINE = {
     "numpy", "gdatalog.cpu_ops", "gdatalog.executors", "gdatalog.parser", "gdatalog.plan",

@@ -18,32 +18,23 @@ import pytest
 from hypothesis import given
 
 import gdatalog as gd
-from gdatalog.engine import strata
-from gdatalog.engine.fixpoint import strategies as fixpoint
-from gdatalog.engine.fixpoint.bitmap_rounds import MarkedRounds
-from gdatalog.engine.fixpoint.lattice_worklist import InPlace
-from gdatalog.engine.fixpoint.maintenance import Maintenance
-from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.ready import Ready
-from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.strategies import OneWorklist
+from gdatalog.engine import counting, stratum_planner
+from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.bitmap_rounds import BitmapRounds
+from gdatalog.engine.operators.copy import Copy
+from gdatalog.engine.operators.counted import Counted
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.incremental import Incremental
+from gdatalog.engine.operators.lattice import InPlaceLattice
+from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.partitioned import Key, Partitioned
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.worklist import Worklist
+from gdatalog.engine.session import evaluation
+from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.plan.placement import OnWorkers
-from gdatalog.plan.stratum import (
-    Again,
-    BitmapRounds,
-    Copy,
-    Fallback,
-    Incremental,
-    InPlaceLattice,
-    Key,
-    Once,
-    Partitioned,
-    SemiNaive,
-    StratumPlan,
-    Worklist,
-)
-from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
+from gdatalog.plan.placement import WorkerPlacement
+from gdatalog.plan.tuning import Bytes, LargeTurns, TooManyRows, Unsuited, When
 from tests.cuda_host import HostDriver
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
@@ -60,35 +51,38 @@ pytestmark = [
 ]
 
 SNAPSHOTS = Path(__file__).parent / "plans" / "strata.txt"
-# What runs a strategy: the one method that it calls.
-RUNS = {
-    Rounds: SemiNaive,
-    MarkedRounds: BitmapRounds,
-    PartitionedStratum: Partitioned,
-    OneWorklist: Worklist,
-    InPlace: InPlaceLattice,
-    Maintenance: Incremental,
-}
+# The operators that evaluate rules.
+LEAVES = (
+    BitmapRounds, Copy, Counted, Incremental, InPlaceLattice, Once, Partitioned, SemiNaive,
+    Worklist, Again,
+)  # fmt: skip
 
 
 def format_stratum(plan: StratumPlan) -> str:
-    """The whole plan as text: a line for each rewrite and strategy, then the plans of rules."""
+    """The whole plan as text: a line for each operator, then the plans of rules."""
     recursive = " recursive" * plan.recursive
     lines = [f"{', '.join(plan.relations)}:{recursive} {plan.placement}"]
     lines += [f"  {line}" for line in plan.lines(whole=True)]
-    for rules, when in ((plan.before, "before: "), (plan.rules, "")):
-        for rule in rules:
-            lines.append(f"  {when}a rule of {rule.relation}")
-            lines += [f"    {line}" for line in format_rule(rule).splitlines()]
+    first = {id(rule_plan) for _, rule_plan in before(plan)}
+    for _, rule_plan in plan.rules:
+        when = "before: " if id(rule_plan) in first else ""
+        lines.append(f"  {when}a rule of {rule_plan.relation}")
+        lines += [f"    {line}" for line in format_rule(rule_plan).splitlines()]
     return "\n".join(lines)
+
+
+def before(plan: StratumPlan) -> list[Any]:
+    """The rules that run before the main operator."""
+    main = {id(each) for _, each in plan.main.rules}
+    return [pair for pair in plan.rules if id(pair[1]) not in main]
 
 
 @dataclass
 class Ran:
-    """What ran of one stratum: its plan, and the classes of strategies that began, in order."""
+    """What ran of one stratum: its plan, and the classes of operators that began, in order."""
 
-    ready: Ready
-    strategies: list[Any]
+    plan: StratumPlan
+    operators: list[Any]
 
 
 @contextmanager
@@ -96,66 +90,53 @@ def noting() -> Iterator[list[Ran]]:
     """Within, the strata that run are noted, each with its plan."""
     ran: list[Ran] = []
     with pytest.MonkeyPatch.context() as patch:
-        run_here = strata.run_here
+        run = stratum_planner.run
 
-        def noted(ready: Ready) -> Any:
-            check_stratum(ready.plan)
-            assert pickle.loads(pickle.dumps(ready.plan)) == ready.plan
-            ran.append(Ran(ready, []))
-            return run_here(ready)
+        def noted(plan: StratumPlan, inputs: Any) -> Any:
+            check_stratum(plan)
+            assert pickle.loads(pickle.dumps(plan)) == plan
+            ran.append(Ran(plan, []))
+            return run(plan, inputs)
 
-        def spy(cls: Any, name: str) -> None:
-            real = getattr(cls, name)
+        def planned_anew() -> bool:
+            return ran[-1].operators[-1:] == [Again]
+
+        def spy(cls: Any) -> None:
+            real = cls.run
 
             def spied(self: Any, *rest: Any) -> Any:
-                ran[-1].strategies.append(RUNS[type(self)])
+                # Other ones run while a plan is made: what a closure starts from.
+                if ran and (any(self is leaf for leaf in ran[-1].plan.leaves) or planned_anew()):
+                    ran[-1].operators.append(cls)
                 return real(self, *rest)
 
-            patch.setattr(cls, name, spied)
+            patch.setattr(cls, "run", spied)
 
-        once, copied = strata.StratumRun.once, strata._copy
-
-        def noted_once(self: Any, limit: int | None = None) -> Any:
-            if ran and self.stratum is ran[-1].ready.stratum:  # what begins a closure runs before
-                ran[-1].strategies.append(Once)
-            return once(self, limit)
-
-        def noted_copy(*rest: Any) -> Any:
-            ran[-1].strategies.append(Copy)
-            return copied(*rest)
-
-        patch.setattr(strata, "run_here", noted)
-        patch.setattr(fixpoint, "run_here", noted)
-        for cls in (Rounds, MarkedRounds, PartitionedStratum, InPlace):
-            spy(cls, "run")
-        spy(PartitionedStratum, "counts")
-        spy(Maintenance, "follow")
-        again = strata._again
-
-        def noted_again(strategy: Any, ready: Ready) -> Any:
-            ran[-1].strategies.append(Again)
-            return again(strategy, ready)
-
-        patch.setitem(strata.RUNNERS, Again, noted_again)
-        patch.setattr(strata.StratumRun, "once", noted_once)
-        patch.setitem(strata.RUNNERS, Copy, noted_copy)
+        for module in (stratum_planner, evaluation, counting):
+            patch.setattr(module, "run", noted)
+        for cls in LEAVES:
+            spy(cls)
         yield ran
 
 
 def check_ran(ran: list[Ran], explained: list[StratumPlan]) -> None:
-    """Each stratum ran by the strategies of its plan, from the first one on, which are those that
+    """Each stratum ran by the operators of its plan, from the first one on, which are those that
     `explain` has named."""
     foretold = {plan.relations: plan for plan in explained}
     for each in ran:
-        plan = each.ready.plan
-        named = [type(way) for way in plan.strategies]
-        assert each.strategies == named[: len(each.strategies)], format_stratum(plan)
-        before = foretold.get(plan.relations)
-        if before is not None and before.rewrites == plan.rewrites:
-            main = before.main
-            if isinstance(main, Partitioned) and plan.main == replace(main, counted=True):
+        plan = each.plan
+        named = [type(leaf) for leaf in plan.leaves]
+        ran_of = (
+            each.operators[: each.operators.index(Again)]
+            if Again in each.operators
+            else each.operators
+        )
+        assert ran_of == named[: len(ran_of)], format_stratum(plan)
+        said = foretold.get(plan.relations)
+        if said is not None and type(said.root) is type(plan.root):
+            if isinstance(plan.main, Counted) and isinstance(said.main, Partitioned):
                 continue
-            assert [type(way) for way in before.strategies] == named, format_stratum(plan)
+            assert [type(leaf) for leaf in said.leaves] == named, format_stratum(plan)
 
 
 # ------------------------------------------------------------------- what ran is what was said
@@ -238,7 +219,7 @@ def test_strategies(
         explained = [planned.plan for planned in db.explain(text).strata]
         db.query(text)
     check_ran(ran, explained)
-    assert [tuple(each.strategies) for each in ran] == [expected]
+    assert [tuple(each.operators) for each in ran] == [expected]
 
 
 @pytest.mark.slow
@@ -255,7 +236,7 @@ def test_strategies_of_a_device() -> None:
             load(db)
             db.query(text)
         check_ran(ran, [])
-        assert [tuple(each.strategies) for each in ran] == [expected]
+        assert [tuple(each.operators) for each in ran] == [expected]
 
 
 def test_a_profile_says_what_was_given_up() -> None:
@@ -273,8 +254,8 @@ class Elsewhere:
     until: tuple[When, ...]
     taken: int = 0
 
-    def placement(self, *asked: Any) -> OnWorkers:
-        return OnWorkers(2, "x of p", until=self.until)
+    def placement(self, *asked: Any) -> WorkerPlacement:
+        return WorkerPlacement(2, "x of p", until=self.until)
 
     def fixpoint(self, *asked: Any) -> None:
         self.taken += 1
@@ -360,42 +341,49 @@ def test_a_view_goes_on_from_what_it_was_and_from_all_rows_where_much_follows() 
         db.run(PATH)
         assert len(db["p"]) == 210
         db.workspace.tune(news_derived_most=0)
-        for new, count, strategies in (
+        for new, count, operators in (
             ([(20, 21)], 231, [[Incremental]]),
-            ([(21, 0)], 484, [[Incremental, Again], [SemiNaive]]),
+            ([(21, 0)], 484, [[Incremental, Again, SemiNaive]]),
         ):
             del ran[:]
             db.insert("E", new)
             assert len(db["p"]) == count
-            assert [each.strategies for each in ran] == strategies
-            assert ran[0].ready.plan.strategy.changed == ("E",)  # type: ignore[union-attr]
+            assert [each.operators for each in ran] == operators
+            assert ran[0].plan.main.changed == ("E",)  # type: ignore[attr-defined]
 
 
 def test_a_broken_plan_is_refused() -> None:
     right = plan_of(PATH)
     check_stratum(right)
-    first, partitioned, last = right.strategies
+    first, partitioned, last = right.leaves
     assert isinstance(first, SemiNaive) and isinstance(partitioned, Partitioned)
-    loops = Fallback((Unsuited(),), last)
+    once, copied, unsuited = Once(first.of), Copy(right.rules[0][0], "E"), (Unsuited(),)
+    twice = replace(right.stratum, relations=("p", "p"))
+    plain = replace(right.stratum, recursive=False)
+    keyed = replace(partitioned, keys=(Key("p", 1, "y"),))
     for broken, says in (
-        (replace(right, relations=("p", "p")), "a relation stands twice"),
-        (replace(right, recursive=False), "what is not recursive runs once"),
-        (replace(right, strategy=Copy("q")), "only rounds evaluate every recursion"),
-        (replace(right, relations=("q",), rules=right.rules[1:]), "a key"),
-        (replace(right, before=right.rules), "what runs before is recursive"),
-        (replace(right, strategy=Once()), "only rounds evaluate every recursion"),
-        (replace(right, strategy=Worklist()), "only rounds evaluate every recursion"),
-        (replace(right, strategy=SemiNaive((), Fallback((), last))), "has no condition"),
         (
-            replace(right, strategy=InPlaceLattice(Fallback((TooManyRows(1),), last))),
-            "nobody counts for best values",
+            replace(right, stratum=twice),
+            "a relation stands twice",
         ),
         (
-            replace(right, strategy=SemiNaive((), Fallback((Unsuited(),), partitioned))),
+            replace(right, stratum=plain),
+            "what is not recursive runs once",
+        ),
+        (replace(right, root=copied), "only rounds evaluate every recursion"),
+        (replace(right, root=once), "only rounds evaluate every recursion"),
+        (replace(right, root=partitioned), "only rounds evaluate every recursion"),
+        (replace(right, root=WithFallback(first, (), last)), "has no condition"),
+        (
+            replace(right, root=WithFallback(partitioned, (LargeTurns(1, 1, 1),), last)),
+            "nobody counts for a fixpoint",
+        ),
+        (
+            replace(right, root=WithFallback(first, unsuited, last)),
             "rounds suit every recursion",
         ),
         (
-            replace(right, strategy=Partitioned((Key("p", 1, "y"),), False, loops)),
+            replace(right, root=WithFallback(keyed, unsuited, last)),
             "a rule of p does not pass on",
         ),
     ):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import planner
-from gdatalog.engine import fixpoint
+from gdatalog.engine import draft
 from gdatalog.parser import parse
 from gdatalog.plan import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
 from gdatalog.planner import build
@@ -66,7 +66,7 @@ def loaded(**relations: Any) -> gd.Database:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
     """The plans that are made, each checked as it is made."""
     made: list[RulePlan] = []
-    make = fixpoint.plan_rule
+    make = draft.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -74,7 +74,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
         made.append(plan)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", checked)
+    monkeypatch.setattr(draft, "plan_rule", checked)
     return made
 
 

@@ -17,6 +17,7 @@ from gdatalog.cluster.joins.bucket_store import BucketStore
 from gdatalog.cluster.joins.in_place import BlockScheduler
 from gdatalog.cluster.joins.partitioned import bucket_scheduler, partitioned_spread
 from gdatalog.cluster.joins.replicated import ClusterRun, MorselScheduler, Schedule
+from gdatalog.cluster.patience import TooSlow, time_limit
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
@@ -24,22 +25,21 @@ from gdatalog.cluster.rows.loading import Loading, files_relation, frame_relatio
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
-from gdatalog.engine.choose import TooSlow, time_limit
 from gdatalog.engine.context import Sources, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import atoms
-from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.strategies import counted_relations
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.operators.counted import counted_relations
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.workers import OnWorkers
+from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.rules import run_rule
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable
-from gdatalog.plan.placement import OnWorkers, Spread, SpreadWay
+from gdatalog.plan.placement import Spread, SpreadWay, WorkerPlacement
 from gdatalog.plan.tuning import Bytes, TooManyRows, When
-from gdatalog.planner.check import Stratum
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
@@ -181,62 +181,66 @@ class DaskCluster:
         return ("replicated" if whole else "partitioned"), patient
 
     @raises_if_lost
-    def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
-        splits = PartitionedStratum(stratum, inputs)
-        context, tuning, pool = splits.context, splits.context.tuning, self.pool
+    def placement(
+        self, draft: StratumDraft, fixpoint: Partitioned | None
+    ) -> WorkerPlacement | None:
+        context, tuning, pool = draft.context, draft.context.tuning, self.pool
         spread = context.knobs.spread
         if spread == "never" or context.device is not CPU:
             return None
-        many = _too_many(splits)
-        by = None if splits.split is None or spread == "partition" or many else splits.split_by()
-        if by is not None and any(map(asks_for_ranks, splits.later)):
+        many = _too_many(draft)
+        by = None
+        if fixpoint is not None and spread != "partition" and not many:
+            by = ", ".join(map(str, fixpoint.keys))
+        if by is not None and any(map(asks_for_ranks, draft.later)):
             by = None
-        refusal = None if by is not None else refusal_of(splits, splits.later)
+        refusal = None if by is not None else refusal_of(draft.limited, draft.later)
         parted = by is None and (spread == "partition" or many)
         if spread != "auto" or many:
-            return OnWorkers(len(pool.workers), by, parted, (), "", refusal)
+            return WorkerPlacement(len(pool.workers), by, parted, (), "", refusal)
         until: tuple[When, ...] = (Bytes(context.memory),)
         why, least = "", tuning.rounds_spread_threads * context.knobs.workers
-        if any(isinstance(table, LatticeRounds) for table in splits.tables.values()):
+        if draft.optima:
             why = "best values are improved in place"
-        elif by is not None and _on_gpus(pool, splits):
+        elif by is not None and _on_gpus(pool, draft):
             until = ()
-        elif splits.split is not None and pool.slots > 1:
+        elif fixpoint is not None and pool.slots > 1:
             until = (TooManyRows(tuning.partitions_spread_from), *until)
-        elif splits.split is None and pool.slots >= least:
+        elif fixpoint is None and pool.slots >= least:
             until = (TooManyRows(tuning.rounds_spread_from), *until)
         else:
             why = "the workers have too few threads"
-        return OnWorkers(len(pool.workers), by, parted, until, why, refusal)
+        return WorkerPlacement(len(pool.workers), by, parted, until, why, refusal)
 
     @raises_if_lost
-    def fixpoint(
-        self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
-    ) -> Mapping[str, Relation] | None:
-        splits = PartitionedStratum(stratum, inputs)
-        found = self._fixpoint(splits, placement, counted)
+    def fixpoint(self, operator: OnWorkers, inputs: StratumInputs) -> Mapping[str, Relation] | None:
+        found = self._fixpoint(operator, inputs)
         if found is not None:
-            splits.context.metrics.done_by(len(self.pool.threads))
+            inputs.context.metrics.done_by(len(self.pool.threads))
         return found
 
     def _fixpoint(
-        self, splits: PartitionedStratum, placement: OnWorkers, counted: bool
+        self, operator: OnWorkers, inputs: StratumInputs
     ) -> Mapping[str, Relation] | None:
-        """The relations of a recursive stratum or, if `counted`, their numbers of rows for each
-        value of the partitioning column. None if the driver must evaluate it after all."""
-        given = self.pool, self.keeper(splits.context.memory), splits
-        if counted and placement.by is not None:
-            counts = KeyRangeFixpoint(*given, True).numbers()
+        """The relations of a recursive stratum or, if they are counted, their numbers of rows for
+        each value of the partitioning column. None if the driver must evaluate it after all."""
+        given = self.pool, self.keeper(inputs.context.memory)
+        placement, counted, fixpoint = operator.placement, operator.counted, operator.fixpoint
+        ranged = fixpoint if placement.by is not None else None
+        if counted and ranged is not None:
+            splits = ranged.prepared(inputs)
+            counts = KeyRangeFixpoint(*given, splits, True).numbers()
             if counts is not None:
                 return counted_relations(splits, counts)
         if counted and placement.until:
             return None
-        if placement.by is not None:
-            found = KeyRangeFixpoint(*given, False).relations()
+        if ranged is not None:
+            found = KeyRangeFixpoint(*given, ranged.prepared(inputs), False).relations()
             if found is not None:
                 return found
-        owners = HashPartitions(*given, placement.parted)
-        refusal = refusal_of(owners.run, owners.plans)
+        owners = HashPartitions(*given, operator.rounds, inputs, placement.parted)
+        limited = bool(inputs.context.limit_sizes.keys() & {*operator.rounds.of.stratum.relations})
+        refusal = refusal_of(limited, owners.plans)
         return owners.relations() if refusal is None else None
 
     def close(self) -> None:
@@ -276,17 +280,20 @@ def fits_workers(
     return size <= store.room()[0]
 
 
-def _on_gpus(pool: Pool, splits: PartitionedStratum) -> bool:
+def _on_gpus(pool: Pool, draft: StratumDraft) -> bool:
     """Whether a partitioned fixpoint starts on the workers' GPUs."""
-    gpus = pool.connection.gpus and device_for(pool, splits) != "cpu"
-    return gpus and splits.read_rows >= splits.context.tuning.tiles_from
+    gpus = (
+        pool.connection.gpus
+        and device_for(pool, draft.later, draft.read_rows, draft.context.tuning) != "cpu"
+    )
+    return gpus and draft.read_rows >= draft.context.tuning.tiles_from
 
 
-def _too_many(splits: PartitionedStratum) -> bool:
+def _too_many(draft: StratumDraft) -> bool:
     """Whether the rules read more rows on workers than the driver should fetch."""
-    names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
-    remote = [*unfetched(names - set(splits.stratum.relations), splits.inputs).values()]
-    seeds = (remote_rows_of(part) for parts in splits.inputs.seeds.values() for part in parts)
+    names = {atom.name for rule in draft.stratum.rules for atom in atoms(rule)}
+    remote = [*unfetched(names - set(draft.stratum.relations), draft.inputs).values()]
+    seeds = (remote_rows_of(part) for parts in draft.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]
-    most = splits.context.memory // splits.context.tuning.fetched_share
+    most = draft.context.memory // draft.context.tuning.fetched_share
     return sum(rows.remote_bytes for rows in remote) > most

@@ -11,11 +11,8 @@ an index would have paid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from time import perf_counter
+from collections.abc import Callable
 
-from gdatalog.calls import Limits
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import WORTH, shared_by
 from gdatalog.engine.parallel import cut_at_first
@@ -23,7 +20,7 @@ from gdatalog.engine.session import Knobs
 from gdatalog.plan import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.placement import ExecutorChoice, Shared
-from gdatalog.plan.tuning import Tuning, When
+from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
@@ -47,22 +44,6 @@ class PlannedJoin:
     reason: str | None
     worth: float = WORTH
     shared: Shared | None = None
-
-
-class TooMany(Exception):
-    """Raised when more rows were read than allowed."""
-
-
-class FallbackMet(Exception):
-    """Raised when a condition for switching to another strategy is met."""
-
-    def __init__(self, when: When) -> None:
-        super().__init__(str(when))
-        self.when = when
-
-
-class TooSlow(Exception):
-    """Raised when the time limit is reached."""
 
 
 def remember(nest: JoinNest, rows: int) -> None:
@@ -128,41 +109,6 @@ def unprintable(join: JoinPlan) -> str | None:
 
     computed = (expr for step in all_steps(join.steps) for expr in expressions(step))
     return printable(*computed, *join.outputs)
-
-
-def allowing(
-    limits: Limits, rows: int | None, error: Exception | type[Exception] = TooMany
-) -> AbstractContextManager[None]:
-    """Within this context, polling raises an error once more rows have been looked at."""
-    end = limits.looked + (rows or 0)
-    return nullcontext() if rows is None else _watching(limits, lambda: limits.looked > end, error)
-
-
-def time_limit(limits: Limits, seconds: float | None) -> AbstractContextManager[None]:
-    """Within this context, polling raises `TooSlow` once the time is over. Only for cells of a
-    cluster, whose answers do not depend on how they are cut."""
-    end = perf_counter() + (seconds or 0)
-    over = _watching(limits, lambda: perf_counter() > end, TooSlow)
-    return nullcontext() if seconds is None else over
-
-
-@contextmanager
-def _watching(
-    limits: Limits, over: Callable[[], bool], error: Exception | type[Exception]
-) -> Iterator[None]:
-    """Within this context, polling raises an error once it is `over`."""
-    poll = limits.poll
-
-    def watched() -> None:
-        poll()
-        if over():
-            raise error
-
-    limits.poll = watched
-    try:
-        yield
-    finally:
-        limits.poll = poll
 
 
 # Whether a rule of one atom scans its relation or reads an index.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gdatalog.calls import Limits
@@ -14,10 +14,10 @@ from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.prepared import Plans
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.placement import OnWorkers, Spread
-from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check import Schema, Stratum
-from gdatalog.records import dataclass, field
+from gdatalog.plan.placement import Spread, WorkerPlacement
+from gdatalog.plan.tuning import Tuning, When
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import Declared
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -57,7 +57,10 @@ class ExecutionContext:
 class StratumInputs:
     """What a stratum reads: the execution's context, schemas, and relations of lower strata.
 
-    `seeds`: the rows of its own relations that no rule derives.
+    `seeds`: the rows of its own relations that no rule derives. `limit`: at most this many rows of
+    its one relation are needed. `since`: what was added since its relations were `known`. `replan`
+    plans a stratum again. `made`: what planning has computed already. `unfit`: which
+    operators turned out not to fit the device.
     """
 
     context: ExecutionContext
@@ -66,6 +69,51 @@ class StratumInputs:
     relation: Callable[[str], Relation]
     plans: Plans = field(default_factory=Plans)
     seeds: Seeds = field(default_factory=dict)
+    limit: int | None = None
+    since: Since | None = None
+    made: dict[Hashable, Any] = field(default_factory=dict)
+    replan: Replan | None = None
+    unfit: list[When] = field(default_factory=list)
+
+    def with_schemas(self, more: Mapping[str, Schema]) -> StratumInputs:
+        """The same with the schemas of more relations."""
+        return replace(self, schemas={**self.schemas, **more})
+
+
+# Plans a stratum with all rows, without one kind of operator; returns the inputs as well.
+Replan = Callable[[Stratum, str], tuple["Operator", StratumInputs]]
+
+
+class Operator(Protocol):
+    """A node of a plan: plain data that says how a stratum is evaluated, and runs it."""
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        """The operators that it is composed of, in the order in which they may run."""
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        """The rules that it runs itself, each with its plans."""
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        """Its words for `explain`, and those of its parts. `whole`: including what runs if compiled
+        loops do not suit, or the device has no room."""
+
+    def run(
+        self, inputs: StratumInputs, until: tuple[When, ...] = ()
+    ) -> Mapping[str, Relation] | When:
+        """The stratum's relations, or a condition that was met: one of `until`, or that this
+        operator does not suit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """A stratum's old relations, the rows that were added to others since, and the rules that were
+    added. Its own new rows are the `seeds` of its inputs."""
+
+    known: Mapping[str, Relation]
+    rows: Mapping[str, Relation]
+    rules: tuple[CheckedRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +160,12 @@ class Cluster(Protocol):
         """Plans where a rule would run. None: on this machine, or unknown until more relations are
         evaluated. `known` returns the relations that are."""
 
-    def placement(self, stratum: Stratum, inputs: StratumInputs) -> OnWorkers | None:
-        """Where a recursive stratum runs; None if only on this machine."""
+    def placement(self, draft: Any, fixpoint: Any) -> WorkerPlacement | None:
+        """Where a recursive stratum (a `StratumDraft`) runs; None if only on this machine.
+        `fixpoint`: the `Partitioned` operator, if it applies."""
 
-    def fixpoint(
-        self, stratum: Stratum, inputs: StratumInputs, placement: OnWorkers, counted: bool
-    ) -> Mapping[str, Relation] | None:
-        """Evaluates a recursive stratum with this placement, if possible. If `counted`, returns how
-        many rows each of its relations has for each value."""
+    def fixpoint(self, operator: Any, inputs: StratumInputs) -> Mapping[str, Relation] | None:
+        """Evaluates a recursive stratum as an `OnWorkers` operator says, if possible."""
 
     def close(self) -> None:
         """Frees all data on the workers."""

@@ -238,7 +238,7 @@ class Scan:
 
         def scan(rows: range) -> tuple[Sink, dict[int, StepCounts] | None]:
             own = Limits(limits.chunk, max(1, limits.spare() // (workers + 1)), limits.spill)
-            own.poll = poll
+            own.checks.append(poll)
             into = sink.apart(own)
             seen: dict[int, StepCounts] | None = None if self.seen is None else {}
             walk = self._walk(own, seen)

@@ -11,66 +11,57 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gdatalog.engine.choose import looked_at, planned_choice
-from gdatalog.engine.context import ExecutionContext, StratumInputs
-from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import StratumRun, atoms
-from gdatalog.engine.fixpoint.ready import Ready
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.operators.host import OnHost
+from gdatalog.engine.operators.once import Once
+from gdatalog.engine.operators.placed import Placed, bytes_there, there
+from gdatalog.engine.planned_rules import atoms
+from gdatalog.engine.stratum_plan import StratumPlan, by_parts
 from gdatalog.plan import RulePlan
-from gdatalog.plan.stratum import OnTheHost, Partitioned
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.progress import format_bytes
 from gdatalog.records import replace
-from gdatalog.storage.on_device import brought, is_on_host
 
 
 def placed(
-    stratum: Stratum, inputs: StratumInputs, plan: Callable[[StratumInputs], Ready], whole: bool
-) -> Ready:
-    """The plan of a stratum for the GPU if it pays there, otherwise for the CPU.
-
-    `plan` plans it for the device of some inputs. `whole`: all of its rows are wanted.
-    """
+    stratum: Stratum, inputs: StratumInputs, plan: Callable[[StratumInputs], Operator]
+) -> Operator:
+    """The plan of a stratum for the GPU if it pays there, otherwise for the CPU. `plan` plans it
+    for the device of some inputs."""
     context, later = inputs.context, inputs.context.later
     assert later is not None
     lying = {} if later.device is None else _lying(stratum, inputs)
     if lying:
         why = f"{format_bytes(max(lying.values()))} of what it reads lie there"
     else:
-        on_cpu = plan(_for_cpu(inputs))
-        expected = _visits(on_cpu) if stratum.recursive else _most(on_cpu)
-        if expected < context.tuning.gpu_from or not whole:
-            return _chosen(on_cpu, _why_small(on_cpu, expected))
+        here = there(inputs, "cpu")
+        on_cpu = StratumPlan(stratum, plan(here))
+        expected = _visits(on_cpu, stratum, here) if stratum.recursive else _most(on_cpu, context)
+        if expected < context.tuning.gpu_from or inputs.limit is not None:
+            return Placed(on_cpu.root, "cpu", _why_small(on_cpu, expected, context))
         if later.open() is None:
-            return _chosen(on_cpu, later.why)
+            return Placed(on_cpu.root, "cpu", later.why)
         why = looked_at(expected)
     gpu = later.device
     assert gpu is not None
-    there = plan(replace(inputs, context=replace(context, device=gpu)))
-    if not stratum.recursive and len(there.rules) > 1:
-        on_cpu = plan(_for_cpu(inputs, codes=False))
-        own = {id(rule): plan for rule, plan in on_cpu.planned}
-        plans = [_left(rule, plan, own, lying, context) for rule, plan in there.planned]
-        there = replace(there, plan=replace(there.plan, rules=tuple(plans)))
-    return _chosen(there, why)
-
-
-def _chosen(ready: Ready, why: str) -> Ready:
-    """The plan with the reason for its device, unless it has a reason already."""
-    if any(isinstance(rewrite, OnTheHost) for rewrite in ready.plan.rewrites):
-        return ready
-    return replace(ready, plan=replace(ready.plan, why=why))
+    found = plan(there(inputs, gpu.name))
+    if isinstance(found, OnHost):
+        return Placed(found.then, "cpu", found.reason)
+    if isinstance(found, Once) and len(stratum.rules) > 1:
+        draft = StratumDraft(stratum, there(inputs, "cpu"))
+        pairs = zip(stratum.rules, found.of.plans, strict=True)
+        plans = tuple((_left(rule, own, draft, lying), later) for rule, (own, later) in pairs)
+        found = Once(replace(found.of, plans=plans))
+    return Placed(found, gpu.name, why)
 
 
 def _left(
-    rule: CheckedRule,
-    plan: RulePlan,
-    own: dict[int, RulePlan],
-    lying: dict[int, int],
-    context: ExecutionContext,
+    rule: CheckedRule, plan: RulePlan, draft: StratumDraft, lying: dict[int, int]
 ) -> RulePlan:
-    """The plan of one of several rules: the one for the CPU (`own`) if it does not pay."""
-    here = own.get(id(rule), plan)
+    """The plan of one of several rules: the one for the CPU if it does not pay."""
+    context, here = draft.context, draft.plan(rule, first=True)
     if id(rule) in lying or _loops(here, context) >= context.tuning.gpu_from:
         return plan
     return replace(here, left=looked_at(_cost(here)))
@@ -79,9 +70,9 @@ def _left(
 # ------------------------------------------------------------------------------ expected work
 
 
-def _most(ready: Ready) -> float:
+def _most(plan: StratumPlan, context: ExecutionContext) -> float:
     """The rows that the largest rule's compiled loops expect to look at."""
-    return max((_loops(plan, ready.inputs.context) for plan in ready.plan.rules), default=0.0)
+    return max((_loops(rule_plan, context) for _, rule_plan in plan.rules), default=0.0)
 
 
 def _loops(plan: RulePlan, context: ExecutionContext) -> float:
@@ -97,25 +88,25 @@ def _cost(plan: RulePlan) -> float:
     return sum(join.cost for join in plan.joins) + sum(map(_cost, plan.within))
 
 
-def _visits(ready: Ready) -> float:
+def _visits(plan: StratumPlan, stratum: Stratum, inputs: StratumInputs) -> float:
     """The rows that a partitioned fixpoint expects to look at; 0 for other recursion."""
-    from gdatalog.engine.fixpoint.partitioned import OFTEN
+    from gdatalog.engine.operators.partitioned import OFTEN, Partitioned
 
-    if not isinstance(ready.plan.main, Partitioned):
+    if by_parts(plan.main) != Partitioned.by_parts:
         return 0.0
-    return OFTEN * StratumRun(ready.stratum, ready.inputs).read_rows
+    return OFTEN * StratumDraft(stratum, inputs).read_rows
 
 
-def _why_small(ready: Ready, expected: float) -> str:
+def _why_small(plan: StratumPlan, expected: float, context: ExecutionContext) -> str:
     """Why the CPU runs a stratum."""
-    if ready.stratum.recursive and not expected:
+    if plan.recursive and not expected:
         return "its recursion is not partitioned by a value"
-    if expected >= ready.inputs.context.tuning.gpu_from:
+    if expected >= context.tuning.gpu_from:
         return "not all rows are wanted"
-    if ready.stratum.recursive:
+    if plan.recursive:
         return looked_at(expected)
-    cost = sum(map(_cost, ready.plan.rules))
-    breadth_first = cost >= ready.inputs.context.tuning.gpu_from and not expected
+    cost = sum(_cost(rule_plan) for _, rule_plan in plan.rules)
+    breadth_first = cost >= context.tuning.gpu_from and not expected
     return "its joins run breadth-first" if breadth_first else looked_at(cost)
 
 
@@ -126,7 +117,7 @@ def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:
     """By the ids of rules, the bytes to copy from the GPU that make them pay there: many, and more
     than would be copied to it. A recursive stratum's rules pay together."""
     own = {*stratum.relations}
-    seeds = sum(_bytes_there(part) for parts in inputs.seeds.values() for part in parts)
+    seeds = sum(bytes_there(part) for parts in inputs.seeds.values() for part in parts)
     together = stratum.recursive or seeds >= inputs.context.tuning.gpu_bytes
     groups = [stratum.rules] if together else [(rule,) for rule in stratum.rules]
     found = {}
@@ -139,28 +130,3 @@ def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:
             if there > here:
                 found.update(dict.fromkeys(map(id, rules), there))
     return found
-
-
-def _bytes_there(part: Derived) -> int:
-    if far_rows(part) is not None:
-        return 0
-    return sum(int(c.nbytes) for block in blocks_of(part) for c in block if not is_on_host(c))
-
-
-def _for_cpu(inputs: StratumInputs, codes: bool = True) -> StratumInputs:
-    """The inputs, with the rows that a stratum begins with on the host. Without `codes`, rules are
-    planned as they are."""
-    seeds = {name: tuple(map(_on_host, parts)) for name, parts in inputs.seeds.items()}
-    context = inputs.context
-    if not codes:
-        context = replace(context, knobs=replace(context.knobs, encode="never"))
-    return replace(inputs, context=context, seeds=seeds)
-
-
-def _on_host(part: Derived) -> Derived:
-    if not _bytes_there(part):
-        return part
-    blocks = [tuple(map(brought, block)) for block in blocks_of(part)]
-    if isinstance(part, DistinctBlocks):
-        return DistinctBlocks(blocks, part.count)
-    return blocks[0], part[1]

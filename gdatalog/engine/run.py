@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, levels_of
+from gdatalog.calls import BYTES_PER_ROW, Block, GiveUp, Limits, OverBudget, levels_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine import derived
-from gdatalog.engine.choose import TooMany, allowing, choose, remember
+from gdatalog.engine.choose import choose, remember
 from gdatalog.engine.context import ExecutionContext, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
 from gdatalog.engine.device import CPU
@@ -86,7 +86,7 @@ class PlanRun:
         nest, once = self._nest(0, Form(join.outputs)), one_row_each(join)
         if once and join.scan is not None and not widens(join) and self.sources.once(join):
             kept = DistinctSink(join.outputs, self.ops, self.scope, self.limits)
-            self._run(0, nest, lambda *_: self._levelwise(join, kept, None), _compiled)
+            self._run(0, nest, lambda *_: self._levelwise(join, kept), _compiled)
             self._count(kept.count)
             return derived.DistinctBlocks(kept.blocks(), kept.count)
         found: derived.Derived | None = None
@@ -143,18 +143,21 @@ class PlanRun:
             if choice.breadth_first and self.lasting is not None:
                 choice = replace(choice, shared=None)  # processed rows are known on this device
             self._chosen(number, choice)
-            before = self.limits.looked
+            before, budget = self.limits.looked, None
             try:
-                with self.limits.account.restoring(TooMany):
+                with self.limits.account.restoring(OverBudget):
                     if choice.breadth_first:
-                        breadth_first(choice.allowed, choice.shared)
+                        with self.limits.within(choice.allowed) as budget:
+                            breadth_first(choice.allowed, choice.shared)
                         remember(nest, self.limits.looked - before)
                     else:
                         depth_first()
                         if self.report is not None:
                             self.report.saw(nest.seen)
                 return
-            except TooMany:
+            except OverBudget as error:
+                if error.budget is not budget:
+                    raise
                 remember(nest, max(nest.tuning.overrun_counted, self.limits.looked - before))
             except GiveUp as reason:
                 # Only the other executor distinguishes errors from rows that do not matter.
@@ -173,9 +176,7 @@ class PlanRun:
         if self.stats is not None:
             self.stats.executors[number] = choice.kind
 
-    def _levelwise(
-        self, join: JoinPlan, sink: Sink, allowed: int | None, shared: Shared | None = None
-    ) -> None:
+    def _levelwise(self, join: JoinPlan, sink: Sink, shared: Shared | None = None) -> None:
         limits = self.limits
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
@@ -186,7 +187,7 @@ class PlanRun:
         most = _rows_at_hand(join, tries, limits.chunk) if here else 0
         held = most * levels_of(self.plan) * BYTES_PER_ROW
         held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
-        with allowing(limits, allowed), limits.account.working("rows at hand", held):
+        with limits.account.working("rows at hand", held):
             if shared is not None and run_together(join, tries, sink, shared, self.context, seen):
                 pass  # all devices have run it
             elif join.scan is not None:
@@ -244,10 +245,10 @@ class PlanRun:
 
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             if allowed is None:
-                self._levelwise(join, sink, None, shared)
+                self._levelwise(join, sink, shared)
                 return
             fresh = self.set_of(join.outputs, sink.limit)
-            self._levelwise(join, fresh, allowed)
+            self._levelwise(join, fresh)
             sink.take(fresh)
 
         return breadth_first
@@ -262,7 +263,7 @@ class PlanRun:
         def breadth_first(allowed: int | None, shared: Shared | None) -> None:
             nonlocal result
             into = gathering if allowed is None else gathering.copy()
-            self._levelwise(join, Bag(plan.keys, into), allowed, shared)
+            self._levelwise(join, Bag(plan.keys, into), shared)
             result = into
 
         def depth_first() -> None:

@@ -295,7 +295,7 @@ class Sum:
                 raise SumUnsuited
             gathering = Gathering(gathers, run.ops, run.scope, run.limits)
             try:
-                run._levelwise(join, Bag(keys, gathering), allowed, shared)
+                run._levelwise(join, Bag(keys, gathering), shared)
                 merged = gathering.merged()
             except EvaluationError:
                 raise TooWide from None

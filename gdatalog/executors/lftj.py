@@ -380,19 +380,15 @@ def run_partitioned(
 
     workers = [worker() for _ in range(threads)]
     counts = [array for name, array in run.beside.items() if name.startswith("counts_")]
-    poll, looked = limits.poll, limits.looked
+    looked = limits.looked
 
     def counting() -> None:
         """Found rows count as looked at."""
         found = sum(worker.found for worker in workers)
         limits.looked = looked + found + sum(int(array.sum()) for array in counts)
-        poll()
 
-    limits.poll = counting
-    try:
+    with limits.checking(counting):
         run_workers(workers, call.control, limits)
-    finally:
-        limits.poll = poll
     if tally is not None:
         tally[:] = tallied(printed, [worker.arguments for worker in workers])
     return [

@@ -156,28 +156,25 @@ class DeviceGroup(Gpu):
             if self.copies[gpu.name].fits(tries)
         ]
         own = Pieces(self.driver.name)
-        poll = limits.poll
 
-        def polled() -> None:
+        def stopped() -> None:
             if stop.is_set():
                 raise HelperStopped
-            poll()
 
         def here(part: int) -> Found:
             return run(self, tries, beside, limits, (part, parts))
 
-        limits.poll = polled
         self._spin(False)
         try:
-            for helper in helpers:
-                self._under_way.append(begun(helper.runs(run, claims, parts)))
-            own.take(claims, parts, here)
-            while not all(task.wait(PATIENCE) for task in self._under_way):
-                polled()
+            with limits.checking(stopped):
+                for helper in helpers:
+                    self._under_way.append(begun(helper.runs(run, claims, parts)))
+                own.take(claims, parts, here)
+                while not all(task.wait(PATIENCE) for task in self._under_way):
+                    limits.poll()
         except HelperStopped:
             pass  # another GPU has the error
         finally:
-            limits.poll = poll
             stop.set()
             self._spin(True)
             self._wait()
@@ -347,7 +344,7 @@ class Helper:
 
     def _work(self, run: Callable[..., Found], claims: Iterator[int], parts: int) -> None:
         limits = Limits(self.chunk, self.memory)
-        limits.poll = self._poll
+        limits.checks.append(self._poll)
         tries = list(map(self.copies.trie, self.tries))
         self.given = {name: self._copied(name, array) for name, array in self.beside.items()}
         self.pieces.take(

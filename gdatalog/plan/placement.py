@@ -242,7 +242,7 @@ class ExecutorChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class OnWorkers:
+class WorkerPlacement:
     """A recursive stratum runs on the workers of a cluster. `by`: they take ranges of the values of
     these columns; without it, they own rows by hash and exchange new rows. `parted`: no worker has
     all input rows.

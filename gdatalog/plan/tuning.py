@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from gdatalog.records import dataclass
 
 
@@ -189,6 +187,16 @@ class Grown:
 
 
 @dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The device has no room. `given`: what this depends on, beside the relations that are read."""
+
+    given: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return "where the device has no room"
+
+
+@dataclass(frozen=True, slots=True)
 class Unsuited:
     """Compiled loops cannot compute some expression, or have no room for their state."""
 
@@ -196,6 +204,5 @@ class Unsuited:
         return "where compiled loops do not suit"
 
 
-When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | Unsuited
-CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
-Condition = TypeVar("Condition", TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, Unsuited)
+When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited
+CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, NoRoom, Unsuited)

@@ -41,16 +41,14 @@ _SPREAD = (
 class Listed:
     """A relation of the fixpoint; `split` is the column that it is partitioned by.
 
-    `rows`: the dtypes of its columns. `seeds`, `known`: the dtypes of the columns of seeds, and of
-    rows that exist already, without the split column. `stamps`: the dtype of stamps; None: a hash
-    table replaces them.
+    `rows`: the dtypes of its columns. `seeds`: those of the columns of seeds, without the split
+    column. `stamps`: the dtype of stamps; None: a hash table replaces them.
     """
 
     relation: str
     split: int
     rows: tuple[str, ...]
     seeds: tuple[str, ...]
-    known: tuple[str, ...] | None
     stamps: str | None
 
     @property
@@ -231,16 +229,7 @@ class _WorklistPrinter(RulesPrinter):
 
     def _seeds(self, at: int) -> None:
         listed, text = self.lists[at], self.nest.text
-        if listed.known is not None:
-            with self._rows_of(f"known_{at}", listed.known, listed) as keys:
-                if listed.stamps is None:
-                    self.push(at, keys)
-                else:
-                    self.put(f"stamps_{at}", self._place(at, keys), "gen")
-        # Known rows are not popped.
         text.line(f"read_{at} = n_{at}")
-        if listed.known is not None:
-            text.line(f"first_{at} = n_{at}")
         with self._rows_of(f"seeds_{at}", listed.seeds, listed) as keys:
             self.push(at, keys)
 
@@ -282,14 +271,6 @@ class _WorklistPrinter(RulesPrinter):
         listed, text = self.lists[at], self.nest.text
         if listed.stamps is None:
             text.line(f"epoch_{at} += n_{at} - began_{at}")
-        if listed.known is not None and listed.stamps is None:
-            # Drop known rows, which precede the new ones.
-            with text.block(f"if first_{at} > began_{at}"):
-                for column in listed.others:
-                    with text.block(f"for i in range(first_{at}, n_{at})"):
-                        moved = self.nest.call("at", f"rows_{at}_{column}", "i")
-                        self.put(f"rows_{at}_{column}", f"i - (first_{at} - began_{at})", moved)
-                text.line(f"n_{at} -= first_{at} - began_{at}")
         if self.counts:
             self.put(self.given(f"counts_{at}", "int64"), "turn", f"n_{at}")
             return

@@ -72,11 +72,9 @@ class _TilePrinter(RulesPrinter):
                 self._end(at)
 
     def _begin(self, at: int) -> None:
-        """Adds known rows to the list, marked as followed."""
+        """Adds the first rows to the list."""
         listed, text = self.lists[at], self.nest.text
         text.line(f"open_list({at})")
-        if listed.known is not None:
-            self._rows_of(at, "known", listed.known)
         text.line(f"first_{at} = listed({at})")
         self._rows_of(at, "seeds", listed.seeds)
         text.line(f"done_{at} = first_{at}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from gdatalog.engine.fixpoint import UNKNOWN
+from gdatalog.engine.draft import UNKNOWN
 from gdatalog.errors import UsageError
 from gdatalog.planner.check import did_you_mean
 from gdatalog.records import replace

@@ -9,20 +9,20 @@ from gdatalog.account import default_limit
 from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.fixpoint import UNKNOWN
-from gdatalog.engine.fixpoint.ready import Ready
+from gdatalog.engine.draft import UNKNOWN
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.metrics import RuleRun
+from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
 from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import part_of, rewritten_for
 from gdatalog.engine.session.text_session import Session
+from gdatalog.engine.stratum_plan import StratumPlan, by_parts
 from gdatalog.parser import format_node
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
-from gdatalog.plan.stratum import InPlaceLattice, OnTheHost, Partitioned, StratumPlan
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.progress import format_bytes
@@ -34,8 +34,6 @@ from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
 
-# How fixpoints without rounds process new rows, by strategy.
-BY_PARTS = {Partitioned: "value by value", InPlaceLattice: "group by group"}
 # Share of the memory limit above which the limit is shown.
 WORTH_A_WORD = 0.01
 
@@ -137,7 +135,7 @@ class Explanation(Shown):
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        by_parts, workers = BY_PARTS.get(type(planned.plan.main)), planned.plan.workers
+        by, workers = by_parts(planned.plan.main), planned.plan.workers
         several = len(planned.members) > 1 and planned.stratum.recursive
         says_where = several or workers is not None
         return ReportNode(
@@ -146,20 +144,21 @@ class Explanation(Shown):
             (*planned.plan.lines(), *((planned.plan.placement,) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
-                *facts(device=planned.device if planned.plan.why else None, why=planned.plan.why),
+                *facts(
+                    device=None if planned.plan.placed is None else planned.device,
+                    why=None if planned.plan.placed is None else planned.plan.placed.why,
+                ),
                 ("strategy", str(planned.plan.main)),
                 *(() if workers is None else workers.facts()),
             ),
-            children=tuple(self._rule(planned, plans, by_parts) for plans in rules.values())
+            children=tuple(self._rule(planned, plans, by) for plans in rules.values())
             or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),
         )
 
-    def _rule(
-        self, stratum: PlannedStratum, plans: Sequence[PlannedRule], by_parts: str | None
-    ) -> ReportNode:
+    def _rule(self, stratum: PlannedStratum, plans: Sequence[PlannedRule], by: str) -> ReportNode:
         rule = plans[0].rule
         whole = Executor(facts=(("relation", rule.head.name),))
-        found = [self._plan(stratum, planned, by_parts) for planned in plans]
+        found = [self._plan(stratum, planned, by) for planned in plans]
         if len(found) == 1:
             ((executor, children),) = found
             return (whole + executor).node("rule", rule_text(rule), children)
@@ -170,20 +169,20 @@ class Explanation(Shown):
         return whole.node("rule", rule_text(rule), parts)
 
     def _plan(
-        self, stratum: PlannedStratum, planned: PlannedRule, by_parts: str | None
+        self, stratum: PlannedStratum, planned: PlannedRule, by: str
     ) -> tuple[Executor, tuple[ReportNode, ...]]:
         plan, numbers = planned.plan, range(len(planned.plan.joins))
-        executors = [self._executor(stratum, planned, number, by_parts) for number in numbers]
+        executors = [self._executor(stratum, planned, number, by) for number in numbers]
         executor, children = plan_nodes(plan, executors)
         order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
         return placement(planned, stratum.device) + Executor(facts=order) + executor, children
 
     def _executor(
-        self, stratum: PlannedStratum, planned: PlannedRule, number: int, by_parts: str | None
+        self, stratum: PlannedStratum, planned: PlannedRule, number: int, by: str
     ) -> Executor:
         plan, join = planned.plan, planned.plan.joins[number]
         if join.given is not None and not join.given.columns:
-            executor = _recursive(self.knobs, by_parts)
+            executor = _recursive(self.knobs, by)
         else:
             choice = planned_choice(plan, number, self.knobs, self.tuning, stratum.members)
             executor = chosen(choice, planned=True)
@@ -214,13 +213,14 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     strata: list[PlannedStratum] = []
     indexes: dict[str, AskedIndex] = {}
     for evaluation, wanted in parts:
-        inputs, at_hand = evaluation.inputs(), partial(_at_hand, evaluation)
+        at_hand = partial(_at_hand, evaluation)
         for stratum in evaluation.strata_of(wanted):
-            ready = evaluation.planned(stratum)
-            rules = tuple(_rule(ready, rule, plan, inputs, at_hand) for rule, plan in ready.planned)
-            device = ready.inputs.context.device
-            strata.append(PlannedStratum(stratum, ready.plan, rules, device.name, device.members))
-            for _, plan in ready.planned:
+            found, _ = evaluation.planned(stratum)
+            inputs = placed_inputs(found, evaluation.inputs())
+            device = inputs.context.device
+            rules = tuple(_rule(found, rule, plan, inputs, at_hand) for rule, plan in found.rules)
+            strata.append(PlannedStratum(stratum, found, rules, device.name, device.members))
+            for _, plan in found.rules:
                 own = device if plan.left is None else CPU
                 indexes.update(indexes_of(plan, at_hand, own))
     asked = [
@@ -240,6 +240,11 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     )  # fmt: skip
 
 
+def placed_inputs(plan: StratumPlan, inputs: StratumInputs) -> StratumInputs:
+    """The inputs for the device that the plan names."""
+    return inputs if plan.placed is None else there(inputs, plan.placed.device)
+
+
 def _devices(strata: Sequence[PlannedStratum], context: ExecutionContext) -> str:
     """The devices that run the strata: the database's, or those that "auto" chose."""
     if context.later is None:
@@ -255,15 +260,15 @@ def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
 
 
 def _rule(
-    ready: Ready, rule: CheckedRule, plan: RulePlan, inputs: StratumInputs, at_hand: RelationOf
+    of: StratumPlan, rule: CheckedRule, plan: RulePlan, inputs: StratumInputs, at_hand: RelationOf
 ) -> PlannedRule:
     """A rule with its plan, and where it runs. A cluster runs a fixpoint as a whole."""
-    context = ready.inputs.context
+    context = inputs.context
     left, beyond, spread = plan.left or context.device.refuses(plan), PlannedPlacement(), None
-    on_host = next((one for one in ready.plan.rewrites if isinstance(one, OnTheHost)), None)
-    by_itself = plan.joins and not ready.stratum.recursive
-    if on_host is not None:
-        left = on_host.reason
+    on_host = of.on_host
+    by_itself = plan.joins and not of.recursive
+    if on_host:
+        left = on_host
     elif left is None and by_itself:
         whole = plan.otherwise or plan
         beyond = PlannedPlacement() if whole.terms else plan_placement(whole, at_hand, context)
@@ -293,13 +298,13 @@ def expected_work(plan: RulePlan) -> float:
     return work
 
 
-def _recursive(knobs: Knobs, by_parts: str | None) -> Executor:
+def _recursive(knobs: Knobs, by: str) -> Executor:
     """How a recursive rule processes new rows."""
     if knobs.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
-    if by_parts is not None:
-        text = f"depth-first, {by_parts}; small work breadth-first, by rounds"
-        return Executor((text,), facts(executor="depth-first", reason=by_parts))
+    if by:
+        text = f"depth-first, {by}; small work breadth-first, by rounds"
+        return Executor((text,), facts(executor="depth-first", reason=by))
     if knobs.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
     text = "breadth-first, by rounds; depth-first once compiling pays"

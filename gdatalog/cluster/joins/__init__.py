@@ -12,10 +12,11 @@ from typing import Literal
 
 from gdatalog.calls import chunk_rows
 from gdatalog.cluster import workers
+from gdatalog.cluster.patience import TooSlow, time_limit
 from gdatalog.cluster.pool import RemoteValue
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
-from gdatalog.engine.choose import TooSlow, choose, time_limit
+from gdatalog.engine.choose import choose
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.derived import blocks_of, laid

@@ -19,10 +19,11 @@ from gdatalog.cluster.workers import CallContext, own_address
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.fixpoint import NO_PARTS, Parts, StratumRun
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
 from gdatalog.engine.fixpoint.variants import Variant
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import TrieRef
@@ -175,7 +176,7 @@ class HashPartition(StratumRun):
         task, routes = given.task, given.task.routes
         context = task.context.here(given.symbols)
         inputs = StratumInputs(context, task.schemas, {}, given.fragments.__getitem__)
-        super().__init__(task.stratum, inputs)
+        super().__init__(PlannedRules(task.stratum, ()), inputs)
         self.homes = {name: self.new_table(name) for name in task.stratum.relations}
         for name, table in self.tables.items():  # what this owner has derived so far
             if isinstance(table, DeltaRelation):
@@ -339,7 +340,7 @@ def step(
     task, number = inputs.task, inputs.number
     owner = HashPartition(inputs) if before is None else before["state"].take(inputs)
     limits, own = Limits(), owner.context.limits
-    own.watch, own.poll = limits.watch, limits.poll  # of the current caller
+    own.watch, own.checks = limits.watch, limits.checks  # of the current caller
     pieces = [before[number] if each is None and before is not None else each for each in inbox]
     moved = sum(each.moved for each in pieces if isinstance(each, ShuffleBlock))
     parcels: list[Parcel] = [e.value if isinstance(e, ShuffleBlock) else e for e in pieces if e]

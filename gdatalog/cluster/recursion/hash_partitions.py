@@ -9,7 +9,7 @@ When a worker dies, its rows are lost. Then all owners go back to the last check
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from time import perf_counter, sleep
@@ -35,15 +35,13 @@ from gdatalog.cluster.recursion.key_ranges import memory_of
 from gdatalog.cluster.rows import Shuffle, parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.cluster.workers import CallContext
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
-from gdatalog.engine.fixpoint.partitioned import PartitionedStratum
-from gdatalog.engine.fixpoint.rounds import Rounds
-from gdatalog.engine.fixpoint.strategies import over, split_stratum
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
+from gdatalog.engine.operators.semi_naive import Rounds, SemiNaive
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import RulePlan
@@ -94,26 +92,24 @@ class HashPartitions:
     are partitioned too; otherwise each worker gets all that its rules read."""
 
     def __init__(
-        self, pool: Pool, keeper: Keeper, splits: PartitionedStratum, parted: bool
+        self,
+        pool: Pool,
+        keeper: Keeper,
+        rounds: SemiNaive,
+        inputs: StratumInputs,
+        parted: bool,
     ) -> None:
         self.pool = pool
         self.keeper = keeper
-        stratum, inputs = splits.stratum, splits.inputs
-        parts = split_stratum(stratum, inputs)
-        self.how: tuple[str, ...] = ()
-        self.passing: Collection[str] = ()
-        if parts is not None:
-            stratum, inputs = over(parts, stratum, inputs)
-            self.how, self.passing = parts.notes, parts.schemas.keys()
-        self.run = Rounds(stratum, inputs)
-        self.inputs, self.context = inputs, inputs.context
+        self.how, self.passing = rounds.projections, rounds.passing
+        self.run = Rounds(rounds.of, inputs)
+        self.inputs, self.context = self.run.inputs, inputs.context
         self.parted = parted
         self.rules: list[int] = []
         self.wholes: list[RulePlan] = []
         self.plans: list[RulePlan] = []
-        for number, rule in enumerate(stratum.rules):
-            if self.run.recursive(rule):
-                whole = self.run.plan(rule, first=False)
+        for number, (_, whole) in enumerate(rounds.of.plans):
+            if whole is not None:
                 self.plans += [alone(whole, join) for join in range(len(whole.joins))]
                 self.rules += [number] * len(whole.joins)
                 self.wholes += [whole] * len(whole.joins)
@@ -448,9 +444,10 @@ def _share_out(rules: Sequence[RuleRound], new: int) -> None:
         rules[-1].new = (rules[-1].new or 0) + left
 
 
-def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
-    """Why workers cannot own the rows of a recursive stratum; None if they can."""
-    if run.context.limit_sizes.keys() & run.tables.keys():
+def refusal_of(limited: bool, plans: Sequence[RulePlan]) -> str | None:
+    """Why workers cannot own the rows of a recursive stratum; None if they can. `limited`: whether
+    it has a `.limitsize`."""
+    if limited:
         return "only one process can stop it at a limit size"
     if any(map(asks_for_ranks, plans)):
         return "it uses ord() of symbols"

@@ -23,13 +23,15 @@ from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers import CallContext, on_device, rows_here
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.fixpoint import NO_PARTS, Parts
-from gdatalog.engine.fixpoint.partitioned import OFTEN, PartitionedStratum
 from gdatalog.engine.fixpoint.spans import RowsByColumn
 from gdatalog.engine.metrics import Way
+from gdatalog.engine.operators.partitioned import OFTEN, Key, PartitionedStratum
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
+from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import remote
@@ -62,6 +64,7 @@ class KeyRangeTask:
     """What all ranges of a fixpoint have in common. `plans`: of its recursive rules."""
 
     stratum: Stratum
+    keys: tuple[Key, ...]
     schemas: Mapping[str, Schema]
     plans: tuple[RulePlan, ...]
     counts: bool  # whether only numbers of rows are wanted
@@ -107,7 +110,8 @@ class _Here(PartitionedStratum):
     ) -> None:
         task = given.task
         context = task.context.here(given.symbols, device)
-        super().__init__(task.stratum, StratumInputs(context, task.schemas, {}, _no_relation))
+        inputs = StratumInputs(context, task.schemas, {}, _no_relation)
+        super().__init__(PlannedRules(task.stratum, ()), task.keys, inputs)
         self.later = list(task.plans)
         self.tries = tries
 
@@ -303,9 +307,11 @@ class KeyRangeFixpoint:
         placed: Any = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         table: Any = texts_for(self.pool, splits.later, context.scope)
         own = {name: splits.inputs.schemas[name] for name in splits.stratum.relations}
-        memory, device = memory_of(self.pool, context), device_for(self.pool, splits)
+        memory, device = memory_of(self.pool, context), self._device()
         there = CallContext.of(context, memory, device=device)
-        task = KeyRangeTask(splits.stratum, own, tuple(splits.later), self.counts, there)
+        task = KeyRangeTask(
+            splits.stratum, tuple(splits.keys), own, tuple(splits.later), self.counts, there
+        )
 
         def call(low: int, high: int) -> Call:
             given = KeyRangeInputs(task, self._of(low, high), placed, table)
@@ -342,6 +348,10 @@ class KeyRangeFixpoint:
         limits.charge("blocks", 0)
         return found
 
+    def _device(self) -> str:
+        splits = self.splits
+        return device_for(self.pool, splits.later, splits.read_rows, splits.context.tuning)
+
     def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the
         rules."""
@@ -354,7 +364,7 @@ class KeyRangeFixpoint:
     @property
     def _wanted(self) -> int:
         """The number of ranges at first."""
-        if not self.pool.connection.gpus or device_for(self.pool, self.splits) == "cpu":
+        if not self.pool.connection.gpus:
             return PARTS * self.pool.slots
         return (GPU_PARTS if self._far is None else GPU_KNOWN) * self.pool.slots
 
@@ -408,8 +418,9 @@ def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
     return min(pool.connection.budget * threads, context.memory)
 
 
-def device_for(pool: Pool, splits: PartitionedStratum) -> str:
-    """The device for a fixpoint's values: the CPU if rules read texts."""
-    if any(map(reads_texts, splits.later)):
+def device_for(pool: Pool, plans: Sequence[RulePlan], rows: int, tuning: Tuning) -> str:
+    """The device for a fixpoint's values, whose rules read this many rows: the CPU if they read
+    texts."""
+    if any(map(reads_texts, plans)):
         return "cpu"
-    return pool.connection.device_for(OFTEN * splits.read_rows, splits.context.tuning)
+    return pool.connection.device_for(OFTEN * rows, tuning)

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import StratumRun
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.session.prepared import value_of
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.walk import atoms_in
@@ -118,8 +118,8 @@ def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
     """Whether a stratum without codes is less work, over all evaluations, than encoding some
     rows."""
     before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
-    run = StratumRun(stratum, inputs)
-    plans = [run.plan(rule, first=True) for rule in stratum.rules]
+    draft = StratumDraft(stratum, inputs)
+    plans = [draft.plan(rule, first=True) for rule in stratum.rules]
     cost = before[0] + sum(join.cost for plan in plans for join in plan.joins)
     if inputs.context.tuning.coded_reads * cost >= rows:
         return False

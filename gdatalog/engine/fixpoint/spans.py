@@ -326,17 +326,6 @@ class RowsByColumn:
         found: Array = xp.cumsum(counts)
         return found
 
-    def only(self, values: Array) -> RowsByColumn:
-        """The rows whose value is one of these."""
-        xp = self.xp
-        inside = xp.isin(self.values, values)
-        counts = xp.diff(self.starts)
-        rows = repeated(inside, counts, xp)
-        starts = xp.zeros(int(inside.sum()) + 1, dtype=xp.int64)
-        starts[1:] = xp.cumsum(counts[inside])
-        columns = {at: column[rows] for at, column in self.columns.items()}
-        return RowsByColumn(self.values[inside], starts, columns, xp)
-
     def between(self, low: int, high: int) -> RowsByColumn:
         """The rows of the host of the values from one on, below another."""
         first, last = bisect_left(self.values, low), bisect_left(self.values, high)

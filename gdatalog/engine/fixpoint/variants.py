@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gdatalog.calls import DONE, OUTSIDE, GiveUp
-from gdatalog.engine.choose import allowing
+from gdatalog.calls import DONE, OUTSIDE, GiveUp, OverBudget
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function, function_soon
-from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts, StratumRun
+from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed
 from gdatalog.engine.metrics import RuleRound, RuleRun, measured
+from gdatalog.engine.planned_rules import called
+from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, PlanFunction
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
@@ -53,11 +54,6 @@ AT_ONCE = 1 << 18  # rows per run of loops, if there are that many
 Grown = dict[TrieRef, HashTrie]
 
 
-class LoopsPay(Exception):
-    """Raised when breadth-first has looked at so many rows that compiling pays. (`TooMany` is for
-    the rows that one join may look at.)"""
-
-
 class Variant:
     """A join of a rule for the new rows of one of its atoms. `plan`: the plan of the rule with this
     join only, which has a `number` in the `whole` plan. `expected`: the input rows that the plan
@@ -66,7 +62,7 @@ class Variant:
     def __init__(self, run: StratumRun, rule: CheckedRule, whole: RulePlan, number: int) -> None:
         self.run, self.rule, self.whole, self.number = run, rule, whole, number
         self.plan, self.expected = alone(whole, number), float(DELTA)
-        self.called = run.called(rule)  # for progress reports
+        self.called = called(run.stratum, rule)  # for progress reports
         self.tuning = run.context.tuning
         self.must = True  # whether to wait for loops that are not compiled yet
         self.waiting = 0.0  # rows not reported to the compiler yet
@@ -185,10 +181,13 @@ class Variant:
             return self._in_levels(parts, stats)
         limits, tuning = self.run.context.limits, self.tuning
         most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
+        budget = None
         try:
-            with allowing(limits, most, LoopsPay):
+            with limits.within(most) as budget:
                 return self._in_levels(parts, stats)
-        except LoopsPay:
+        except OverBudget as error:
+            if error.budget is not budget:
+                raise
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
                 limits.charge(what, 0)

@@ -15,13 +15,15 @@ from itertools import chain
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
+from gdatalog.engine.counting import Readers, count_stratum, readers_of, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
-from gdatalog.engine.fixpoint import atoms as atoms_of
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
-from gdatalog.engine.fixpoint.ready import Ready, Relations, Since
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.once import Once
+from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.session.prepared import CheckedText, parts_of
 from gdatalog.engine.session.remembered import (
     LastUse,
@@ -34,21 +36,15 @@ from gdatalog.engine.session.remembered import (
     settled,
 )
 from gdatalog.engine.session.texts import FactList
-from gdatalog.engine.strata import (
-    Readers,
-    count_stratum,
-    plan_incremental,
-    plan_stratum,
-    readers_of,
-    run,
-    run_stratum,
-)
+from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Atom, Param
-from gdatalog.plan.stratum import OnTheHost
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
+
+Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
 
 
 @dataclass(slots=True)
@@ -68,7 +64,8 @@ class Evaluation:
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
-    _ready: dict[tuple[str, ...], Ready] = field(default_factory=dict)  # strata planned ahead
+    # Strata planned ahead.
+    _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
     _last_use: LastUse | None = None
     _gone: set[str] = field(default_factory=set)  # relations that were freed
 
@@ -119,7 +116,8 @@ class Evaluation:
             return self.relation(name)
         with accounted(self.context.limits, self.context.device.name):
             self._evaluate(self._reads(stratum))
-            return self._run(stratum, limit)[name]
+            inputs = replace(self.inputs(stratum), limit=limit)
+            return run(plan_stratum(stratum, inputs), inputs)[name]
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that must be evaluated for these."""
@@ -162,7 +160,7 @@ class Evaluation:
             found = found or self._counted(stratum, strata, wanted, counting)
             if not found:
                 self._plan_ahead(strata)
-            self._known.update(found or self._run(stratum, None))
+            self._known.update(found or self._run(stratum))
             if self.let_go is not None:
                 self._let_go(stratum, self.let_go)
         self._take_given(needed - self._gone.difference(wanted))
@@ -190,11 +188,11 @@ class Evaluation:
             and known >= {*self._reads(stratum)}
         ]
         for stratum in waiting if len(waiting) > 1 else ():
-            ready = self._ready[stratum.relations] = self.planned(stratum)
-            if ready.run is not None:
+            plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
+            if isinstance(plan.root, Once):
                 # If memory is short, the rule's own run reports it or counts in another way.
                 with suppress(MemoryError), context.limits.account.restoring(MemoryError):
-                    ready.run.compile_ahead()
+                    plan.root.compile_ahead(inputs)
 
     def _let_go(self, stratum: Stratum, let_go: Callable[[str], None]) -> None:
         """Frees the relations that are not read again after a stratum."""
@@ -306,9 +304,13 @@ class Evaluation:
         facts = zip(stratum.relations, news.facts, strict=True)
         seeds = {name: in_rows(self._new_seeds(name, own, news)) for name, own in facts}
         rows = {name: parts[0].joined(*parts[1:]) for name, parts in changed.items()}
-        inputs = replace(self.inputs(), seeds=seeds)
+        from gdatalog.engine.operators.incremental import of_news
+
         since = Since(found.relations, rows, tuple(news.rules))
-        relations = run(plan_incremental(stratum, inputs, since, partial(self.planned, stratum)))
+        inputs = replace(self.inputs(), seeds=seeds, since=since)
+        root, device = of_news(stratum, inputs), self.context.device.name
+        plan = StratumPlan(stratum, root, device)
+        relations = run(plan, inputs)
         self._remember(stratum, relations)
         return relations
 
@@ -317,13 +319,13 @@ class Evaluation:
         found = self.remembered.get(stratum.relations)
         if found is None:
             return None
-        if not all(held.store.on_host for held in found.relations.values() if held.types):
-            return None  # a GPU derived them
         news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
         if not news:
             return news
         if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
             return None
+        if not all(held.store.on_host for held in found.relations.values() if held.types):
+            return None  # a GPU derived them
         changed = [name for name, own in news.rows if not own]
         return news if monotone(stratum, changed, news.rules) else None
 
@@ -338,24 +340,25 @@ class Evaluation:
         schemas = {**schemas, **self._counts} if self._counts else schemas
         own = () if stratum is None else stratum.relations
         seeds = {name: in_rows(self._seeds(name)) for name in own}
-        return StratumInputs(self.context, schemas, types, self.relation, self.text.plans, seeds)
+        given = self.context, schemas, types, self.relation, self.text.plans, seeds
+        return StratumInputs(*given, replan=self._again)
 
-    def planned(self, stratum: Stratum) -> Ready:
-        """The plan of a stratum."""
-        return plan_stratum(stratum, self.inputs(stratum))
+    def planned(self, stratum: Stratum) -> Planned:
+        """The plan of a stratum, and the inputs that it was made for."""
+        inputs = self.inputs(stratum)
+        return plan_stratum(stratum, inputs), inputs
 
-    def _run(self, stratum: Stratum, limit: int | None) -> Relations:
-        ready = None if limit is not None else self._ready.pop(stratum.relations, None)
-        if ready is None:
-            relations = run_stratum(stratum, self.inputs(stratum), limit)
-        else:
-            relations = run(ready)
-        if limit is None:
-            found = self.remembered.get(stratum.relations)
-            if found is not None:
-                old = found.relations
-                relations = {name: settled(old[name], now) for name, now in relations.items()}
-            self._remember(stratum, relations)
+    def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
+        inputs = self.inputs(stratum)
+        return plan_stratum(stratum, inputs, excluded=excluded).root, inputs
+
+    def _run(self, stratum: Stratum) -> Relations:
+        relations = run(*(self._ready.pop(stratum.relations, None) or self.planned(stratum)))
+        found = self.remembered.get(stratum.relations)
+        if found is not None:
+            old = found.relations
+            relations = {name: settled(old[name], now) for name, now in relations.items()}
+        self._remember(stratum, relations)
         return relations
 
     def _counted(
@@ -386,10 +389,8 @@ class Evaluation:
         few = context.tuning.device_from
         here = context.device is CPU or not read <= self._counts.keys()
         if here or any(self._known[name].length > few for name in read):
-            return run_stratum(reader, inputs)
-        ready = plan_stratum(reader, replace(inputs, context=replace(context, device=CPU)))
-        rewrites = (*ready.plan.rewrites, OnTheHost(context.device.name, numbers=True))
-        return run(replace(ready, plan=replace(ready.plan, rewrites=rewrites)))
+            return run(plan_stratum(reader, inputs), inputs)
+        return run_on_few(reader, inputs)
 
     # ----------------------------------------------------------------------------------- facts
 

@@ -27,7 +27,7 @@ from gdatalog.engine.facts.inputs import (
     input_sources,
     list_relation,
 )
-from gdatalog.engine.fixpoint import atoms
+from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
 from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared

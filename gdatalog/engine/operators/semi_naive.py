@@ -1,39 +1,33 @@
-"""Semi-naive evaluation of a recursive stratum.
+"""`SemiNaive`: rounds, in which rules read the rows derived since their last turn.
 
 In a round each relation has its turn: each rule that reads it runs once for its delta, the rows
 that were added since its last turn. Atoms of relations with earlier turns read all rows (`full`),
 those with later turns the rows that have had their turn (`old`), so that no rows are joined twice.
 Rows for a relation with a later turn are processed in the same round.
-
-The first plan assumes sizes, because there are no rows yet. After its rounds have read some rows,
-and a relation or its delta has become sixteen times larger or smaller, the variable order is
-searched again with the current sizes: at most three times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from gdatalog.cancellation import WorkItem
-from gdatalog.engine.choose import FallbackMet
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
-from gdatalog.engine.fixpoint import DELTA, UNKNOWN, StratumRun, placed
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
+from gdatalog.engine.fixpoint.replanning import Replanning
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Round, RuleRound
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import StratumRun, placed
 from gdatalog.errors import Caution, MemoryLimitError
-from gdatalog.plan import Join, TrieRef, Version
+from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
-from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.order import Assumed, RelationStatistics
-from gdatalog.planner.order.search import PlanInputs
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 
 NEW_ROWS = "new rows"  # the account's owner of a round's rows
@@ -53,14 +47,52 @@ class Came:
         return bool(self.parts or self.found)
 
 
+@dataclass(frozen=True, slots=True)
+class SemiNaive:
+    """`projections` say where rules are split to project variables away early, into relations that
+    no one else asks for (`passing`)."""
+
+    of: PlannedRules
+    projections: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "semi-naive rounds"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return self.of.pairs
+
+    @property
+    def passing(self) -> tuple[str, ...]:
+        return tuple(schema.name for schema in self.of.schemas) if self.projections else ()
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        rounds = Rounds(self.of, inputs)
+        found = rounds.run(self.passing, until)
+        for name in self.passing:
+            inputs.context.limits.charge(name, 0)
+        for record in (rounds.record,) if self.projections else ():
+            record.how = (*record.how, *self.projections)
+        return found
+
+
 class Rounds(StratumRun):
-    """Semi-naive rounds."""
+    """One evaluation by rounds."""
 
-    def run(self, passing: Collection[str] = (), until: Sequence[When] = ()) -> dict[str, Relation]:
-        """Returns all relations except the `passing` ones, which no one asks for.
+    met: When | None = None
 
-        Raises `FallbackMet` when a condition of `until` is met.
-        """
+    def run(
+        self, passing: Collection[str] = (), until: Sequence[When] = ()
+    ) -> dict[str, Relation] | When:
+        """Returns all relations except the `passing` ones, which no one asks for; or the condition
+        of `until` that was met after a round."""
         self.until = until
         self.turns = 0  # of rules
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
@@ -85,13 +117,13 @@ class Rounds(StratumRun):
             self._rounds(variants, work)
         self.replannings, self.variants = [], []  # they reference this object and so all rows
         self.context.limits.charge("rows followed", 0)
-        return self.finished(passing)
+        return self.met or self.finished(passing)
 
     def _variants(self, rule: CheckedRule) -> list[Variant]:
         """The joins of a rule, one for the new rows of each of its atoms."""
         if not self.recursive(rule):
             return []
-        plan = self.plan(rule, first=False)
+        plan = self.of.plan(rule, first=False)
         return [Variant(self, rule, plan, at) for at in range(len(plan.joins))]
 
     def _expect(self, variants: Sequence[Variant]) -> None:
@@ -118,8 +150,8 @@ class Rounds(StratumRun):
                     rule.look()
                 news[-1].tell(work)
                 self._check_improving(news[-1].number)
-                self._check(len(news), not any(news[-1].new.values()))
-                if self._full_enough():
+                self.met = self._met(len(news), not any(news[-1].new.values()))
+                if self.met is not None or self._full_enough():
                     break
         except MemoryLimitError as error:
             raise self.growth(error, news) from None
@@ -191,10 +223,10 @@ class Rounds(StratumRun):
             if name in self.sets:
                 self.sets[name].take_turn(not before)
 
-    def _check(self, number: int, ended: bool) -> None:
-        """Whether a condition for switching to another strategy is met."""
+    def _met(self, number: int, ended: bool) -> When | None:
+        """The condition of `until` that is met after a round."""
         if not self.until:
-            return
+            return None
         looked = sum(variant.looked for variant in self.variants)
         rows = sum(table.length for table in self.tables.values())
         for when in self.until:
@@ -208,7 +240,8 @@ class Rounds(StratumRun):
                 case _:  # the caller checks it
                     met = False
             if met:
-                raise FallbackMet(when)
+                return when
+        return None
 
     def _full_enough(self) -> bool:
         for name, size in self.context.limit_sizes.items():
@@ -232,86 +265,3 @@ class Rounds(StratumRun):
                 rule = next(r for r in self.rules[name] if self.recursive(r))
                 symbols = self.context.scope.symbols
                 raise improves_for_ever(name, table.group(delta.keys, 0), symbols, rule)
-
-
-# Replans recursive rules when the sizes of the relations that they read have changed.
-
-
-SAMPLE = 2000  # rows sampled for distinct values
-
-
-class Replanning:
-    """For one rule: the sizes that its plan assumes, and when to plan again."""
-
-    def __init__(self, run: StratumRun, rule: CheckedRule, variants: Sequence[Variant]) -> None:
-        self.run = run
-        self.rule = rule
-        self.variants = variants
-        self.tuning = run.context.tuning
-        read = {ref.relation for each in variants for ref in each.growing}
-        self.planned: dict[tuple[str, Version], int] = dict.fromkeys(
-            ((name, "full") for name in read), UNKNOWN
-        )
-        self.planned |= {(each.follows, "delta"): DELTA for each in variants}
-        self.looked = 0
-        self.again = 0  # how often it was replanned
-        # With at most one other atom there is no order to choose.
-        self.chooses = any(
-            sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
-        )
-
-    def look(self) -> None:
-        """Replans the rule if that pays by now."""
-        if not self.chooses or self.again >= self.tuning.replanned_times:
-            return
-        looked = sum(each.looked for each in self.variants)
-        if looked - self.looked < self.tuning.replanned_from:
-            return
-        sizes = {key: self._rows(*key) for key in self.planned}
-        pairs = [(max(1, rows), max(1, self.planned[key])) for key, rows in sizes.items()]
-        if not any(max(pair) >= self.tuning.replanned_shift * min(pair) for pair in pairs):
-            return
-        self.looked, self.planned = looked, sizes
-        self.again += 1
-        run = self.run
-        given = PlanInputs(self._size, run.inputs.plans.orders, self.tuning)
-        types, recursive = run.inputs.param_types, run.stratum.relations
-        plan = plan_rule(self.rule, types, given, recursive, first=False)
-        old = self.variants[0].whole
-        if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
-            return
-        # An unchanged join stays the same object, so that its cached state stays valid.
-        both = zip(old.joins, plan.joins, strict=True)
-        joins = tuple(before if before == after else after for before, after in both)
-        whole = replace(plan, joins=joins)
-        for each in self.variants:
-            each.change(whole, sizes[each.follows, "delta"])
-
-    def _rows(self, name: str, version: Version) -> int:
-        if version == "delta":
-            return self.run.deltas[name].length
-        return self.run.tables[name].length
-
-    def _size(self, name: str, version: Version) -> RelationStatistics:
-        run = self.run
-        if name not in run.tables:
-            return run.inputs.relation(name).statistics
-        arity, rows = run.inputs.schemas[name].arity, max(1, self._rows(name, version))
-        table = run.tables[name]
-        sample: Relation | None = run.deltas[name]
-        if version != "delta" and isinstance(table, DeltaRelation):
-            sample = max(table.runs.all(), key=lambda run: run.length, default=None)
-        each = _different(sample, rows) if sample is not None and sample.length else None
-        return Assumed(rows, max(1, rows // 10), arity, each=each)
-
-
-def _different(sample: Relation, rows: int) -> tuple[int, ...]:
-    """The approximate number of distinct values of each column, from some of its rows."""
-    counts = []
-    for column in sample.rows:
-        some = column[:: max(1, len(column) // SAMPLE)]
-        found = len(np.unique(some))
-        seen = found if 2 * found <= len(some) else found * rows // len(some)
-        span = int(some.max()) - int(some.min()) + 1
-        counts.append(max(1, min(rows, seen, span)))
-    return tuple(counts)

@@ -1,4 +1,4 @@
-"""Incremental maintenance: a stratum continues from its old result when rows were added.
+"""`Incremental`: a stratum continues from its old result when rows were added.
 
 If a stratum is monotone in what was added (no negation or aggregate reads it, except a min or max
 in the head), its relations keep all their rows. Each rule runs for the new rows of each of its
@@ -6,10 +6,7 @@ atoms in turn, with all rows of the other atoms, and then the fixpoint continues
 rows of new rules, come first.
 
 Old rows are neither copied nor indexed again: a relation has several parts, and a join runs for
-each combination of one part per relation. New rows are few, and so are their matches in a relation
-of millions of rows that has no index on the column. If the relation has a bitmap, the matches are
-read from it. Otherwise a pass over the column finds them, once; the second request builds the
-index.
+each combination of one part per relation.
 """
 
 from __future__ import annotations
@@ -20,43 +17,78 @@ from itertools import product
 from math import isqrt
 from typing import Any
 
-import numpy as np
-
-from gdatalog.engine.choose import FallbackMet
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.derived import Derived, union_rows
 from gdatalog.engine.device import Device
-from gdatalog.engine.fixpoint import DELTA, NO_PARTS, Parts
+from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
-from gdatalog.engine.fixpoint.ready import Since
-from gdatalog.engine.fixpoint.rounds import Rounds
+from gdatalog.engine.fixpoint.maintained import MaintainedRelation
+from gdatalog.engine.fixpoint.nearby import led_to, nearby
 from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.semi_naive import Rounds
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
-from gdatalog.executors import Ops
-from gdatalog.plan import Branch, Guard, JoinPlan, RulePlan, Seek, Slot, Step, TrieRef, Version
+from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.plan.effects import participants
-from gdatalog.plan.tuning import Grown, Tuning, When
+from gdatalog.plan.tuning import Grown, When
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.records import replace
-from gdatalog.storage.keys import narrow
-from gdatalog.storage.on_device import rows_among
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits
-from gdatalog.storage.rows import Columns, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 
-class Maintenance(Rounds):
-    """A stratum that continues from known relations."""
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """Keeps the relations, and adds the rows that follow from new rows of the `changed` relations,
+    or from new rules and facts. Rules are planned for the deltas that come."""
 
-    def __init__(self, stratum: Stratum, inputs: StratumInputs, since: Since) -> None:
-        super().__init__(stratum, inputs)
-        self.since = since
+    stratum: Stratum
+    changed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
+        return f"incremental maintenance: what follows from {news} is added"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return ()
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        return Maintenance(self.stratum, inputs).follow(until)
+
+
+def of_news(stratum: Stratum, inputs: StratumInputs) -> Operator:
+    """The maintenance of a stratum; if too many rows follow, it is evaluated again."""
+    assert inputs.since is not None
+    grown = Grown(inputs.context.tuning.news_derived_most)
+    first = Incremental(stratum, tuple(sorted(inputs.since.rows)))
+    return WithFallback(first, (grown,), Again(stratum, "news"))
+
+
+class Maintenance(Rounds):
+    """One evaluation that continues from known relations."""
+
+    def __init__(self, stratum: Stratum, inputs: StratumInputs) -> None:
+        super().__init__(PlannedRules(stratum, ()), inputs)
+        assert inputs.since is not None
+        self.since = since = inputs.since
         self.read = frozenset(since.rows).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # relations by their names in a plan
 
@@ -70,10 +102,9 @@ class Maintenance(Rounds):
             for name, relation in self.since.known.items()
         }
 
-    def follow(self, until: Sequence[When]) -> dict[str, Relation]:
+    def follow(self, until: Sequence[When]) -> Relations | When:
         """Returns the relations with all rows that follow from new rows, from the inputs' seeds,
-        and from new rules. Raises `FallbackMet` when a condition of `until` is met,
-        because too many rows follow."""
+        and from new rules; or the condition of `until` that was met, because too many follow."""
         seeds = self.inputs.seeds
         derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
         self.deltas = dict(self.since.rows)
@@ -89,7 +120,7 @@ class Maintenance(Rounds):
                     for when in (each for each in until if isinstance(each, Grown)):
                         for name, table in self.tables.items():
                             if table.came > max(when.least, self.since.known[name].at_most):
-                                raise FallbackMet(when)
+                                return when
                     derived = {}
                     for rule in self.stratum.rules if self.stratum.recursive else ():
                         derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
@@ -219,119 +250,3 @@ def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
             for alternative in step.alternatives:
                 found |= _asked_as_a_whole(alternative, inside or step.mode != "exists")
     return found
-
-
-class MaintainedRelation:
-    """A relation that continues from known rows.
-
-    The bitmap of its rows belongs to the latest version of a relation; the next version takes it
-    over.
-    """
-
-    def __init__(self, known: Relation, ops: Ops) -> None:
-        self.known = known
-        self.ops = ops
-        self.came = 0
-        self._all = known
-        self._new: list[Relation] = []
-        self._waiting = 0  # the last parts, which are not merged yet
-        self._bits, known.bits = known.bits, None
-
-    @property
-    def length(self) -> int:
-        return self.known.at_most + self.came
-
-    @property
-    def nbytes(self) -> int:
-        return self._all.nbytes
-
-    def full(self) -> Relation:
-        if self._waiting:
-            first, *others = self._new[-self._waiting :]
-            self._all = self._all.beside(first.joined(*others))
-            self._waiting = 0
-        return self._all
-
-    def add(self, rows: Columns, count: int) -> Relation:
-        """Adds sorted distinct rows; returns those that are new."""
-        known = self.known
-        if known.types and count:
-            news = self._news(rows)
-            rows, count = tuple(narrow(column[news]) for column in rows), len(news)
-        elif not known.types:
-            count = min(count, 1 - self.length)
-        if not count:
-            return Relation.empty(known.columns, known.types)
-        new = Relation(known.columns, known.types, rows, count)
-        self.came += count
-        self._new.append(new)
-        self._waiting += 1
-        return new
-
-    def _news(self, rows: Columns) -> Array:
-        """The positions of the rows that are new."""
-        bits = self.bits()
-        if bits is not None and not bits.space.holds(rows):
-            bits = self._bits = RowBits.of(self.full().store, rows)
-        if bits is None:
-            return np.flatnonzero(~self.full().holds(rows))
-        return bits.add(rows)
-
-    def bits(self) -> RowBits | None:
-        """The bitmap of all rows, if it is worth its memory."""
-        if self._bits is None:
-            self._bits = RowBits.of(self.full().store)
-        return self._bits
-
-    def finished(self) -> Relation:
-        if self.came:
-            found = self.full().coming_from(self.known, self._new)
-        else:
-            found = self.known.unchanged()
-        found.bits = self._bits
-        return found
-
-
-# The rows of long relations that given rows join with, if there is no index for them.
-
-
-def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
-    """The tries that given rows search by their first level, and the values they search for."""
-    assert join.given is not None
-    columns: Mapping[str, Array] = dict(
-        zip((slot.name for slot in join.given.slots), rows, strict=True)
-    )
-    found: dict[int, Array] = {}
-    for step in join.steps:
-        if isinstance(step, Seek) and isinstance(step.value, Slot) and step.value.name in columns:
-            for part in step.participants:
-                if part.depth == 0:
-                    found[part.trie] = columns[step.value.name]
-    return found
-
-
-def nearby(
-    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, tuning: Tuning
-) -> Relation | None:
-    """The rows that hold one of the values in the first column of a trie; None if an index of all
-    rows is better, or exists."""
-    if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
-        return None
-    large = relation.parts[0]
-    if large.indexed(ref.columns, ref.tests) or (ref.columns[0] == 0 and large.sorted):
-        return None
-    wanted = sorted_set(values)
-    rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
-    if rows is None:
-        few = len(wanted) * tuning.looked_up_share <= relation.at_most
-        if ref.columns in large.narrowed or not few:
-            return None
-        large.narrowed.add(ref.columns)
-        found: list[Columns] = []
-        for block in (block for part in relation.parts for block in part.blocks()):
-            kept = rows_among(block[ref.columns[0]], wanted)
-            found.append(tuple(key[kept] for key in block))
-        rows = tuple(np.concatenate(keys) for keys in zip(*found, strict=True))
-    count = len(rows[0])
-    blocks = [tuple(map(narrow, rows))]
-    return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)

@@ -1,8 +1,8 @@
-"""Runs a partitioned recursive stratum: a separate, compiled fixpoint for each value of a column.
+"""`Partitioned`: a separate, compiled fixpoint for each value of one column of each relation.
 
 A worker processes one value at a time, with one stamp array or hash table and a worklist; no index
-grows, and threads share nothing. This module chooses the function, and rounds where these are
-faster; `planner/rewrite/linear_recursion.py` decides which strata can be partitioned.
+grows, and threads share nothing. `planner/rewrite/linear_recursion.py` decides which strata can be
+partitioned.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ import numpy as np
 
 from gdatalog.account import Costs, time_spent
 from gdatalog.calls import GiveUp, LoopRun
+from gdatalog.engine.context import ExecutionContext, Operator, StratumInputs
 from gdatalog.engine.depth import counted, counts_of, printed_once
 from gdatalog.engine.derived import (
-    Derived,
     DistinctBlocks,
-    Seeds,
-    blocks_of,
     count_of,
-    device_ops,
-    laid,
 )
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.fixpoint import StratumRun
-from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.spans import (
     RowsByColumn,
     copied,
@@ -40,12 +35,19 @@ from gdatalog.engine.fixpoint.spans import (
     stamps_for,
 )
 from gdatalog.engine.metrics import Way
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan import Join, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.placement import Shared
-from gdatalog.planner.rewrite.linear_recursion import Partitioning, partitioning_of, two_atoms_of
+from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
+from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.relation import Relation
@@ -59,6 +61,106 @@ if TYPE_CHECKING:
 
 LIST_BYTES = 5  # of a GPU's tile: its list and stamps, for each possible row
 OFTEN = 2_000.0  # visits of a row by a fixpoint, for the choice of compiler passes
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A relation's column, by number and name."""
+
+    relation: str
+    column: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.relation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """`keys`: the column of each relation. `shared`: the devices that share its values, if several
+    do."""
+
+    of: PlannedRules
+    keys: tuple[Key, ...]
+    shared: Shared | None = None
+    by_parts = "value by value"
+
+    def __str__(self) -> str:
+        return f"a fixpoint for each {', '.join(map(str, self.keys))}"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return self.of.pairs
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def prepared(self, inputs: StratumInputs) -> PartitionedStratum:
+        splits = PartitionedStratum(self.of, self.keys, inputs)
+        splits.shared = self.shared
+        return splits
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        found = self.prepared(inputs).run()
+        return Unsuited() if found is None else found
+
+
+def applies(draft: StratumDraft) -> Partitioned | None:
+    """If every recursive rule passes a column of its recursive atom on unchanged."""
+    context, stratum = draft.context, draft.stratum
+    if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
+        return None
+    if not stratum.recursive or draft.limited or draft.optima:
+        return None
+    if any(two_atoms_of(rule, stratum.relations) for rule in stratum.rules):
+        return None
+    schemas = draft.inputs.schemas
+    arities = {name: schemas[name].arity for name in stratum.relations}
+    split = partitioning_of(draft.later, arities)
+    if split is None:
+        return None
+    columns = sorted(split.columns.items())
+    keys = tuple(Key(name, at, schemas[name].columns[at]) for name, at in columns)
+    return Partitioned(draft.planned, keys, _shared(draft, split.columns))
+
+
+def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
+    """With rounds for what it does not suit; and first, where the stratum reads few rows, because
+    rounds need no compilation."""
+    context, tuning = draft.context, draft.context.tuning
+    suited = WithFallback(found, (Unsuited(),), rounds)
+    if is_forced(context) or draft.read_rows >= tuning.partitioned_from:
+        return suited
+    enough = TooManyRows(tuning.rounds_most), Bytes(context.memory)
+    return WithFallback(SemiNaive(draft.planned), enough, suited)
+
+
+def is_forced(context: ExecutionContext) -> bool:
+    """Whether settings ask for compiled fixpoints."""
+    return context.knobs.split == "always" or context.knobs.strategy == "lftj"
+
+
+def _shared(draft: StratumDraft, columns: Mapping[str, int]) -> Shared | None:
+    """The devices that share the values, if there are several and sharing pays."""
+    context, tuning = draft.context, draft.context.tuning
+    members, rows = context.device.members, draft.read_rows
+    if len(members) < 2 or rows < tuning.shared_inputs_from:
+        return None
+    found = 0.0  # how many values are expected to have rows before recursion
+    for name, column in columns.items():
+        found += sum(count_of(part) for part in draft.inputs.seeds.get(name, ()))
+        rules = [rule for rule in draft.stratum.rules if rule.head.name == name]
+        for join in (join for rule in rules for join in draft.plan(rule, first=True).joins):
+            output = join.outputs[column]
+            bound = output.name if isinstance(output, Slot) else None
+            levels = [step for step in join.steps if isinstance(step, Join)]
+            expected = [step.estimate for step in levels if step.variable == bound]
+            found += expected[0] if expected else join.cost
+    return shared_by(members, OFTEN * rows, tuning) if found >= tuning.shared_values_from else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,71 +179,27 @@ Groups = Mapping[str, RowsByColumn | None]  # of each relation; None: no rows
 
 
 class PartitionedStratum(StratumRun):
-    """A stratum with a separate fixpoint for each value of a column."""
+    """One evaluation by a separate fixpoint for each value of a column."""
+
+    def __init__(self, of: PlannedRules, keys: Sequence[Key], inputs: StratumInputs) -> None:
+        super().__init__(of, inputs)
+        self.keys = keys
+        self.columns = {key.relation: key.column for key in keys}
+        self.shared: Shared | None = None
 
     @cached_property
     def later(self) -> list[RulePlan]:
-        return [self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)]
+        return [plan for _, plan in self.of.later]
 
-    @cached_property
-    def split(self) -> Partitioning | None:
-        """How the stratum is partitioned, if this strategy is allowed."""
-        context, names = self.context, self.stratum.relations
-        if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
-            return None
-        if not self.stratum.recursive:
-            return None
-        if context.limit_sizes.keys() & set(names):
-            return None
-        if any(isinstance(table, LatticeRounds) for table in self.tables.values()):
-            return None
-        if any(two_atoms_of(rule, names) for rule in self.stratum.rules):
-            return None
-        arities = {name: self.inputs.schemas[name].arity for name in names}
-        return partitioning_of(self.later, arities)
+    @property
+    def read_rows(self) -> int:
+        return StratumDraft(self.stratum, self.inputs).read_rows
 
     @cached_property
     def recursions(self) -> list[Recursive]:
         from gdatalog.printer.worklist import Recursive
 
         return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
-
-    @property
-    def columns(self) -> Mapping[str, int]:
-        assert self.split is not None
-        return self.split.columns
-
-    # ------------------------------------------------------------------------------- choosing
-
-    @property
-    def small(self) -> bool:
-        """Whether rounds are tried first, because they need no compilation."""
-        return not self.forced and self.read_rows < self.context.tuning.partitioned_from
-
-    @property
-    def forced(self) -> bool:
-        return self.context.knobs.split == "always" or self.context.knobs.strategy == "lftj"
-
-    @cached_property
-    def shared(self) -> Shared | None:
-        """The devices that share the values, if there are several and sharing pays."""
-        context = self.context
-        members, tuning = context.device.members, context.tuning
-        if len(members) < 2 or self.read_rows < tuning.shared_inputs_from:
-            return None
-        found = 0.0  # how many values are expected to have rows before recursion
-        for name, column in self.columns.items():
-            found += sum(count_of(part) for part in self.inputs.seeds.get(name, ()))
-            plans = [self.plan(rule, first=True) for rule in self.rules[name]]
-            for join in (join for plan in plans for join in plan.joins):
-                output = join.outputs[column]
-                bound = output.name if isinstance(output, Slot) else None
-                levels = [step for step in join.steps if isinstance(step, Join)]
-                expected = [step.estimate for step in levels if step.variable == bound]
-                found += expected[0] if expected else join.cost
-        if found < tuning.shared_values_from:
-            return None
-        return shared_by(members, OFTEN * self.read_rows, tuning)
 
     # ---------------------------------------------------------------------------------- seeds
 
@@ -153,7 +211,7 @@ class PartitionedStratum(StratumRun):
     def _group(self, name: str) -> RowsByColumn | None:
         split, arity = self.columns[name], self.inputs.schemas[name].arity
         order = order_by(split, arity)
-        plans = [self.plan(rule, first=True) for rule in self.rules[name]]
+        plans = [self.of.plan(rule, first=True) for rule in self.rules[name]]
         plans = [plan for plan in plans if plan.joins]
         if len(plans) == 1 and not any(map(count_of, self.inputs.seeds.get(name, ()))):
             ref = copied(plans[0], split)
@@ -167,22 +225,9 @@ class PartitionedStratum(StratumRun):
         order = order_by(self.columns[name], self.inputs.schemas[name].arity)
         return grouped(self.context.device.trie(relation, TrieRef(name, "full", order)), order)
 
-    def _unordered(self, name: str, parts: Sequence[Derived]) -> RowsByColumn | None:
-        """The rows that a relation has without recursion, if their order is unknown."""
-        schema = self.inputs.schemas[name]
-        filled = [block for part in parts for block in blocks_of(part) if len(block[0])]
-        if not filled:
-            return None
-        blocks, count = [laid(block, self.ops) for block in filled], sum(len(b[0]) for b in filled)
-        ops = device_ops(self.ops)
-        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
-        return self._grouped(name, relation)
-
     # ------------------------------------------------------------------------------- the task
 
-    def task(
-        self, seeds: Groups, known: Groups | None = None, counts: bool = False
-    ) -> PartitionedFixpoint | None:
+    def task(self, seeds: Groups, counts: bool = False) -> PartitionedFixpoint | None:
         """The fixpoint to run; None if its rules cannot be printed."""
         from gdatalog.printer.worklist import Listed
 
@@ -192,12 +237,10 @@ class PartitionedStratum(StratumRun):
             values = xp.ascontiguousarray(found[0].values)
         else:
             values = xp.unique(xp.concatenate([group.values for group in found]))
-        rows_known = [(name, group) for name, group in (known or {}).items() if group is not None]
-        already = {name: group.only(values) for name, group in rows_known}
         refs = tuple(ref for rule in self.recursions for ref in rule.join.tries)
         made = {ref: self.trie_of(ref) for ref in longest_first(refs)}
         tries = [made[ref] for ref in refs]
-        held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
+        held = {name: [group] if group else [] for name, group in seeds.items()}
         context = self.context
         arities = {name: self.inputs.schemas[name].arity for name in seeds}
         spans = spans_of(self.recursions, held, arities, self.columns, made, context.scope)
@@ -220,14 +263,11 @@ class PartitionedStratum(StratumRun):
             bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
             written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
             read = _dtypes(group, len(rows))
-            known_too = _dtypes(already[name], len(rows)) if name in already else None
             stamp = bytes_ if stamps else None
-            lists.append(Listed(name, self.columns[name], written, read, known_too, stamp))
+            lists.append(Listed(name, self.columns[name], written, read, stamp))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
             bring(f"seeds_{at}", group, others)
-            if name in already:
-                bring(f"known_{at}", already[name], others)
             if stamps:
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
@@ -246,7 +286,7 @@ class PartitionedStratum(StratumRun):
             return True
         free, _ = context.device.room(context.memory)
         most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
-        small = self.forced or self.read_rows <= tuning.tiles_from
+        small = is_forced(self.context) or self.read_rows <= tuning.tiles_from
         return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
 
     def _printed(
@@ -290,20 +330,6 @@ class PartitionedStratum(StratumRun):
         rows = {name: relation.length for name, relation in relations.items()}
         self._tell(rows, task, started)
         return relations
-
-    def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, DistinctBlocks] | None:
-        """The rows that follow from new rows, including these, but without the `known` ones.
-
-        New rows may be unsorted and have duplicates. Known rows, which must be closed under the
-        rules, are stamped and not followed.
-        """
-        groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
-        if all(group is None for group in groups.values()):
-            return {name: DistinctBlocks([], 0) for name in self.columns}
-        filled = {name for name, relation in known.items() if relation.length}
-        held = {name: self._grouped(name, known[name]) for name in self.columns if name in filled}
-        task = self.task(groups, held)
-        return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
         """For each relation the number of rows for each value: values and counts. Few of them go to
@@ -378,12 +404,7 @@ class PartitionedStratum(StratumRun):
 
     @property
     def description(self) -> str:
-        return f"a fixpoint for each {self.split_by()}"
-
-    def split_by(self) -> str:
-        """Describes the partition columns."""
-        columns, schemas = sorted(self.columns.items()), self.inputs.schemas
-        return ", ".join(f"{schemas[name].columns[at]} of {name}" for name, at in columns)
+        return f"a fixpoint for each {', '.join(map(str, self.keys))}"
 
 
 def _dtypes(held: RowsByColumn | None, width: int) -> tuple[str, ...]:

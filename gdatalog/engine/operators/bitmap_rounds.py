@@ -1,9 +1,9 @@
-"""Evaluates a recursive stratum on a GPU in rounds, if a bitmap of all possible rows fits.
+"""`BitmapRounds`: rounds on a GPU that keeps one bit for each possible row.
 
 The kernels of all rules test and set bits while they run (`printer/distinct.py`). They output only
 new rows, so that nothing is sorted or indexed, and a round of few rows costs little more than its
-launches. This covers rules that read no growing relation except the delta; `rounds.py` runs the
-others, and whatever turns out not to fit.
+launches. This covers rules that read no growing relation except the delta; semi-naive rounds run
+the others, and whatever turns out not to fit.
 
 When memory is short, kernels only set bits. A copy of the bitmap from the begin of the round then
 says which rows are new, and the next round reads these piece by piece. The host makes the rows of
@@ -13,23 +13,27 @@ the last bitmap.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from typing import cast
 
 import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
-from gdatalog.engine.context import Sources
+from gdatalog.engine.context import Operator, Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
-from gdatalog.engine.fixpoint import StratumRun
-from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.device import CPU
+from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.metrics import Round, measured
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan import Compact, JoinPlan, RulePlan
 from gdatalog.plan.placement import ExecutorChoice
+from gdatalog.plan.tuning import Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import KeySpace
@@ -97,8 +101,69 @@ class Marked:
         return self.rows_nbytes + sum(each.nbytes for each in bitmaps if each is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class BitmapRounds:
+    """The same rules as those of `rounds`, which run what bitmaps do not suit."""
+
+    rounds: SemiNaive
+
+    def __str__(self) -> str:
+        return "semi-naive rounds on the device, with one bit for each possible row"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return self.rounds.rules
+
+    @property
+    def projections(self) -> tuple[str, ...]:
+        return self.rounds.projections
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing
+        found = rounds.run(passing)
+        for name in passing:
+            inputs.context.limits.charge(name, 0)
+        rounds.record.how = (*rounds.record.how, *self.projections)
+        return Unsuited() if found is None else found
+
+
+def applies(rounds: SemiNaive, inputs: StratumInputs) -> BitmapRounds | None:
+    """If no rule reads a growing relation but for its new rows, and the device runs all rules."""
+    context, stratum = inputs.context, rounds.of.stratum
+    knobs, device = context.knobs, context.device
+    if device is CPU or knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
+        return None
+    schemas = {**inputs.schemas, **{schema.name: schema for schema in rounds.of.schemas}}
+    if not all(schemas[name].types for name in stratum.relations):
+        return None
+    if any(rule.aggregated for rule in stratum.rules):
+        return None
+    if context.limit_sizes.keys() & {*stratum.relations}:
+        return None
+    plans = [plan for _, plan in rounds.of.later]
+    if not plans or any(plan.gathers or device.refuses(plan) is not None for plan in plans):
+        return None
+    read = {ref.relation for plan in plans for join in plan.joins for ref in join.tries}
+    return None if read & {*stratum.relations} else BitmapRounds(rounds)
+
+
+def starts_small(draft: StratumDraft) -> bool:
+    """Whether the fixpoint starts with few rows, and no setting forces bitmaps."""
+    knobs = draft.context.knobs
+    if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
+        return False
+    return draft.read_rows < draft.context.tuning.bitmap_rounds_from
+
+
 class MarkedRounds(StratumRun):
-    """Semi-naive rounds whose kernels output new rows only."""
+    """One evaluation by rounds whose kernels output new rows only."""
 
     def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
         """Returns the relations, or None if this strategy does not apply. `passing`: relations that
@@ -118,33 +183,13 @@ class MarkedRounds(StratumRun):
         return found
 
     @property
-    def small(self) -> bool:
-        """Whether the fixpoint starts with few rows, and no setting forces this strategy."""
-        knobs = self.context.knobs
-        if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
-            return False
-        return self.read_rows < self.context.tuning.bitmap_rounds_from
-
-    @cached_property
     def followers(self) -> list[RuleJoin]:
-        """The joins of all rules; none if this strategy does not apply to some rule."""
-        knobs = self.context.knobs
-        if knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
-            return []
-        tables = self.tables.items()
-        if any(not isinstance(t, DeltaRelation) or not t.types for _, t in tables):
-            return []
-        if self.context.limit_sizes.keys() & self.tables.keys():
-            return []
-        found = []
-        for rule in self.stratum.rules:
-            if self.recursive(rule):
-                plan = self.plan(rule, first=False)
-                if plan.gathers or self.context.device.refuses(plan) is not None:
-                    return []
-                found += [RuleJoin(rule, plan, number) for number in range(len(plan.joins))]
-        reads = [ref.relation for each in found for ref in each.join.tries]
-        return [] if self.tables.keys() & set(reads) else found
+        """The joins of all recursive rules."""
+        return [
+            RuleJoin(rule, plan, number)
+            for rule, plan in self.of.later
+            for number in range(len(plan.joins))
+        ]
 
     @property
     def _bitmaps(self) -> BitmapOps:
@@ -188,7 +233,7 @@ class MarkedRounds(StratumRun):
         """The joins of the nonrecursive rules; none if some of them cannot use bitmaps."""
         found = []
         for rule in self.stratum.rules:
-            plan = self.plan(rule, first=True)
+            plan = self.of.plan(rule, first=True)
             refused = self.context.device.refuses(plan) is not None
             if plan.joins and (refused or plan.gathers or plan.terms or plan.within):
                 return []

@@ -1,4 +1,4 @@
-"""Recursive min and max by compiled loops that improve the best values in place.
+"""`InPlaceLattice`: recursive min and max by compiled loops that improve best values in place.
 
 There are no rounds: an improved group waits in a worklist, and the rows that follow from it are
 compared with the best values at once (`printer/lattice.py`). This covers rules with one recursive
@@ -8,7 +8,6 @@ atom each. Rounds run what cannot be printed, may fail or overflow, and small wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from time import perf_counter
 
 import numpy as np
@@ -17,23 +16,29 @@ from gdatalog import plan as p
 from gdatalog.account import spending, time_spent
 from gdatalog.calls import COUNTS, UNITS, GiveUp
 from gdatalog.cpu_ops.best_values import AT_ONCE, BYTES, BestValues, loose_of
-from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, union_rows
 from gdatalog.engine.device import CPU, compiled_function
-from gdatalog.engine.fixpoint import StratumRun, spans
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.fixpoint import spans
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
-from gdatalog.engine.fixpoint.partitioned import OFTEN
 from gdatalog.engine.metrics import Way
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.plan.effects import all_steps, expressions, participants
-from gdatalog.planner.check import Stratum
+from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer import layouts_of
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.lattice import GROW, ROUND, BestRelation, Follow, print_lattice
 from gdatalog.printer.module import PrintedPlan
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value, narrow, span_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
@@ -44,6 +49,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
 
 MOST_GROUPS = 1 << 30
+OFTEN = 2_000.0  # visits of a row, for the choice of compiler passes
 LEAST_ROOM = 1024  # for groups that are numbered
 Part = tuple[Array | None, Array, Array]  # partition values, codes, best values of groups
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
@@ -53,88 +59,121 @@ class _Left(Exception):
     """Why rounds do the work instead, for a user."""
 
 
-class InPlace(StratumRun):
-    """The fixpoint of a stratum of recursive min and max only."""
+@dataclass(frozen=True, slots=True)
+class InPlaceLattice:
+    """`kept`: the relations and the columns of their best values. `follows`: the joins that start
+    from an improved group."""
 
-    def __init__(self, stratum: Stratum, inputs: StratumInputs):
-        super().__init__(stratum, inputs)
-        self.kept: list[BestRelation] = []
-        self.plans: list[p.RulePlan] = []
-        self.follows: list[Follow] = []
+    of: PlannedRules
+    kept: tuple[BestRelation, ...]
+    follows: tuple[Follow, ...]
+    by_parts = "group by group"
+
+    def __str__(self) -> str:
+        return "best values are improved in place"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
+        return self.of.pairs
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        found = InPlace(self, inputs).run()
+        return Unsuited() if found is None else found
+
+
+def applies(draft: StratumDraft) -> InPlaceLattice | None:
+    """If every relation has one min or max, and every rule one recursive atom."""
+    context, stratum = draft.context, draft.stratum
+    if context.device is not CPU or context.knobs.strategy == "levelwise" or draft.limited:
+        return None
+    if not stratum.recursive or not draft.optima:
+        return None
+    kept = []
+    for name in stratum.relations:
+        kinds, types = draft.optima.get(name, {}), draft.inputs.schemas[name].types
+        if len(kinds) != 1:
+            return None
+        [(at, kind)] = kinds.items()
+        if types[at] == "symbol":  # texts are compared by their ranks
+            return None
+        kept.append(BestRelation(name, len(types), at, kind))
+    follows: list[Follow] = []
+    for plan in draft.later:
+        found = _follows(plan, kept)
+        if found is None:
+            return None
+        follows += found
+    return InPlaceLattice(draft.planned, tuple(kept), tuple(follows))
+
+
+def over(found: InPlaceLattice, draft: StratumDraft, rounds: Operator) -> Operator:
+    """With rounds for what it does not suit; and first, where rules scan few rows, because rounds
+    need no compilation."""
+    context, tuning = draft.context, draft.context.tuning
+    suited = WithFallback(found, (Unsuited(),), rounds)
+    size = scanned_rows(found.follows, draft.inputs)
+    if context.knobs.strategy == "lftj" or size >= tuning.in_place_from:
+        return suited
+    enough = TooManyRows(tuning.rounds_most), Bytes(context.memory)
+    return WithFallback(rounds, enough, suited)
+
+
+def scanned_rows(follows: Sequence[Follow], inputs: StratumInputs) -> int:
+    """How many rows the rules scan."""
+    names = {ref.relation for follow in follows for ref in follow.join.tries}
+    return sum(inputs.relation(name).at_most for name in names)
+
+
+def _follows(plan: p.RulePlan, kept: Sequence[BestRelation]) -> list[Follow] | None:
+    """The joins of a rule, one for each recursive atom; None if they cannot run in place."""
+    head = list(plan.head)
+    optimum = next(each.optimum for each in kept if each.name == plan.relation)
+    if plan.gathers:
+        (gather,) = plan.gathers
+        if head[optimum] != p.Slot(gather.variable, gather.type):
+            return None  # the head computes with the aggregate
+        head[optimum] = gather.targets[0]
+    names, found = {each.name for each in kept}, []
+    for join in plan.joins:
+        if join.given is None or any(ref.relation in names for ref in join.tries):
+            return None  # several recursive atoms
+        onwards = _leads_on(join, head[optimum], kept)
+        found.append(Follow(join, plan.relation, tuple(head), onwards))
+    return found
+
+
+def _leads_on(join: p.JoinPlan, value: p.Expr, kept: Sequence[BestRelation]) -> bool:
+    """Whether a rule adds to the value that it starts from."""
+    assert join.given is not None
+    source = next(each for each in kept if each.name == join.given.relation)
+    known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
+    for step in join.steps:
+        if isinstance(step, p.Assign):
+            known[step.variable] = motion(step.expr, known, source.kind)
+    moves = motion(value, known, source.kind)
+    return isinstance(moves, Moving) and not moves.bends
+
+
+class InPlace(StratumRun):
+    """One evaluation in place."""
+
+    def __init__(self, plan: InPlaceLattice, inputs: StratumInputs):
+        super().__init__(plan.of, inputs)
+        self.kept, self.follows = [*plan.kept], plan.follows
+        self.plans = [later for _, later in plan.of.later]
         self.known: spans.Known = {}  # the ranges of groups
         self.seen: dict[int, StepCounts] = {}  # by id of the step, if counted
 
-    @cached_property
-    def refusal(self) -> str | None:
-        """Why rounds evaluate the rules instead; None if this strategy applies."""
-        if self.context.knobs.strategy == "levelwise":
-            return "asked for"
-        try:
-            self._look()
-        except _Left as reason:
-            return str(reason)
-        return None
-
-    def _look(self) -> None:
-        context = self.context
-        if context.device is not CPU:
-            raise _Left("the device has rounds only")
-        for name, table in self.tables.items():
-            if not isinstance(table, LatticeRounds) or len(table.kinds) != 1:
-                raise _Left(f"{name} has no min or max")
-            if name in context.limit_sizes:
-                raise _Left(f"{name} has a .limitsize")
-            [(at, kind)] = table.kinds.items()
-            if table.types[at] == "symbol":
-                raise _Left("texts are compared by their ranks")
-            self.kept.append(BestRelation(name, len(table.types), at, kind))
-        for rule in self.stratum.rules:
-            if not self.recursive(rule):
-                continue
-            plan = self.plan(rule, first=False)
-            self.plans.append(plan)
-            self.follows += self._follows(plan)
-
-    def _follows(self, plan: p.RulePlan) -> list[Follow]:
-        head = list(plan.head)
-        optimum = next(each.optimum for each in self.kept if each.name == plan.relation)
-        if plan.gathers:
-            (gather,) = plan.gathers
-            if head[optimum] != p.Slot(gather.variable, gather.type):
-                raise _Left("the head computes with the aggregate")
-            head[optimum] = gather.targets[0]
-        found = []
-        for join in plan.joins:
-            if join.given is None or any(ref.relation in self.tables for ref in join.tries):
-                raise _Left("a rule has several recursive atoms")
-            onwards = self._leads_on(join, head[optimum])
-            found.append(Follow(join, plan.relation, tuple(head), onwards))
-        return found
-
-    def _leads_on(self, join: p.JoinPlan, value: p.Expr) -> bool:
-        """Whether a rule adds to the value that it starts from."""
-        assert join.given is not None
-        source = next(each for each in self.kept if each.name == join.given.relation)
-        known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
-        for step in join.steps:
-            if isinstance(step, p.Assign):
-                known[step.variable] = motion(step.expr, known, source.kind)
-        moves = motion(value, known, source.kind)
-        return isinstance(moves, Moving) and not moves.bends
-
-    # -------------------------------------------------------------------------------- choosing
-
     @property
     def size(self) -> int:
-        """How many rows the rules scan."""
-        names = {ref.relation for follow in self.follows for ref in follow.join.tries}
-        return sum(self.inputs.relation(name).at_most for name in names)
-
-    @property
-    def small(self) -> bool:
-        """Whether rounds are tried first, because they need no compilation."""
-        forced = self.context.knobs.strategy == "lftj"
-        return not forced and self.size < self.context.tuning.in_place_from
+        return scanned_rows(self.follows, self.inputs)
 
     # --------------------------------------------------------------------------------- running
 

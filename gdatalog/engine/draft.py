@@ -1,0 +1,164 @@
+"""A stratum to be planned: its rules' join plans, made on demand, and the sizes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cache, cached_property, partial
+
+from gdatalog.account import spending
+from gdatalog.cancellation import cancellable
+from gdatalog.engine.choose import indexed, least_scanned
+from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.derived import count_of
+from gdatalog.engine.device import CPU
+from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
+from gdatalog.engine.host_tries import on_the_host
+from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
+from gdatalog.engine.sums import algebra_of
+from gdatalog.plan import RulePlan, Version
+from gdatalog.planner import plan_over, plan_rule
+from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.walk import contains_aggregate
+from gdatalog.planner.order import Assumed, Looked, RelationStatistics
+from gdatalog.planner.order.search import PlanInputs
+from gdatalog.storage.relation import Relation
+
+# The assumed size of relations that are not evaluated yet.
+UNKNOWN, DELTA = 100_000, 100
+
+
+class StratumDraft:
+    """What operators look at to decide whether they apply to a stratum."""
+
+    def __init__(
+        self, stratum: Stratum, inputs: StratumInputs, schemas: Mapping[str, Schema] | None = None
+    ) -> None:
+        """`schemas`: those of relations that a rewriting has added."""
+        self.added = schemas or {}
+        self.stratum = stratum
+        self.inputs = inputs.with_schemas(self.added) if self.added else inputs
+        self.context = inputs.context
+        self._plans: dict[tuple[int, bool], RulePlan] = {}
+
+    def grows(self, name: str) -> bool:
+        """Whether it is a relation of this stratum, and the stratum is recursive."""
+        return self.stratum.recursive and name in self.stratum.relations
+
+    def recursive(self, rule: CheckedRule) -> bool:
+        return is_recursive(self.stratum, rule)
+
+    @property
+    def recursive_rules(self) -> list[CheckedRule]:
+        return [rule for rule in self.stratum.rules if self.recursive(rule)]
+
+    @cached_property
+    def later(self) -> list[RulePlan]:
+        """The plans of recursive rules over new rows."""
+        return [self.plan(rule, first=False) for rule in self.recursive_rules]
+
+    @cached_property
+    def optima(self) -> Mapping[str, Mapping[int, str]]:
+        """The relations that keep the best value of each group: the columns of these values, and
+        whether the best is the least or the greatest."""
+        names, rules = self.stratum.relations, self.stratum.rules
+        found = {n: optimum_columns([rule for rule in rules if rule.head.name == n]) for n in names}
+        return {name: kinds for name, kinds in found.items() if kinds}
+
+    @property
+    def limited(self) -> bool:
+        """Whether `.limitsize` stops one of its relations."""
+        return bool(self.context.limit_sizes.keys() & set(self.stratum.relations))
+
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules read, with the stratum's own data."""
+        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
+        below = names - set(self.stratum.relations)
+        own = sum(count_of(part) for parts in self.inputs.seeds.values() for part in parts)
+        return own + sum(self.inputs.relation(name).length for name in below)
+
+    @property
+    def planned(self) -> PlannedRules:
+        """The stratum with the plans of all rules."""
+        plans = tuple(
+            (
+                self.plan(rule, first=True),
+                self.plan(rule, first=False) if self.recursive(rule) else None,
+            )
+            for rule in self.stratum.rules
+        )
+        return PlannedRules(self.stratum, plans, tuple(self.added.values()))
+
+    def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
+        """The plan of a rule in the first round, or in later ones."""
+        found = self._plans.get((id(rule), first))
+        if found is None:
+            found = self._plans[id(rule), first] = self._plan(rule, first)
+        return found
+
+    def _plan(self, rule: CheckedRule, first: bool) -> RulePlan:
+        inputs, context = self.inputs, self.context
+        recursive = self.stratum.relations if self.stratum.recursive else ()
+        on_cpu = context.device is CPU
+        algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
+        if not recursive and context.cluster is None:
+            if context.knobs.algebra != "never" and (
+                rule.aggregated or contains_aggregate(rule.body)
+            ):
+                algebra = algebra_of(context.knobs, on_cpu, context.limits)
+            least_rows = least_scanned(context.knobs) if on_cpu else None
+
+        def make(
+            relation: Callable[[str], Relation], looked: list[Looked], least: int | None = None
+        ) -> RulePlan:
+            @cache  # planning asks thousands of times
+            def sizes(name: str, version: Version) -> RelationStatistics:
+                arity = inputs.schemas[name].arity
+                if version == "delta":
+                    return Assumed(DELTA, DELTA, arity)
+                if self.grows(name):
+                    return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+                found = relation(name)
+                context.device.hold(found)
+                return found.statistics
+
+            values, orders = context.scope.params, inputs.plans.orders
+            given = PlanInputs(sizes, orders, context.tuning, values, looked)
+            return plan_rule(
+                rule, inputs.param_types, given, recursive, first=first, scans=least,
+                algebra=algebra,
+            )  # fmt: skip
+
+        def planned(least: int | None) -> RulePlan:
+            making, values = partial(make, least=least), context.scope.params
+            device = context.device.name
+            return inputs.plans.plan(rule, first, inputs.relation, making, values, least, device)
+
+        # Statistics of rows on the host do not count as device memory.
+        here = nullcontext() if on_cpu else on_the_host(context.limits)
+        work = context.limits.watch.work("planning", called(self.stratum, rule))
+        with here, work, spending("planning"):
+            plan = None if least_rows is None else planned(least_rows)
+            scans = context.tuning.index_scans
+            if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
+                names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
+                rows = max((inputs.relation(name).at_most for name in names), default=0)
+                plan = cancellable(rows, partial(planned, None), None)
+            if context.cluster is not None and not self.recursive(rule):
+                plan = self._where_it_lies(rule, plan) or plan
+        return plan
+
+    def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
+        """A plan that reads one relation's rows where the cluster stores them, if that pays."""
+        inputs, context = self.inputs, self.context
+        assert context.cluster is not None
+        name = context.cluster.stays(plan, inputs)
+        if name is None:
+            return None
+
+        def sizes(name: str, version: Version) -> RelationStatistics:
+            return inputs.relation(name).statistics
+
+        given = PlanInputs(sizes, tuning=context.tuning, values=context.scope.params)
+        return plan_over(rule, inputs.param_types, given, name, plan)

@@ -1,0 +1,59 @@
+"""`Counted`: a fixpoint whose rows are only counted, for strata that read nothing else of it.
+
+The closure of a road network has more rows than fit into memory, yet counting them is fast: a
+partitioned fixpoint sums up the lengths of its worklists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.derived import relation_of
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
+from gdatalog.plan import RulePlan
+from gdatalog.plan.tuning import Unsuited, When
+from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.rewrite.columns_read import counts_of
+from gdatalog.records import dataclass
+from gdatalog.storage.table import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Returns how many rows each value of a key has, in place of the rows."""
+
+    fixpoint: Partitioned
+    by_parts = Partitioned.by_parts
+
+    def __str__(self) -> str:
+        return f"{self.fixpoint}, whose rows are only counted"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return self.fixpoint.rules
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        splits = self.fixpoint.prepared(inputs)
+        counts = splits.counts()
+        return Unsuited() if counts is None else counted_relations(splits, counts)
+
+
+def counted_relations(
+    splits: PartitionedStratum, counts: Mapping[str, tuple[Array, Array]]
+) -> Relations:
+    """For each relation, the relation that counts its rows for each value of its key."""
+    found = {}
+    for name, rows in counts.items():
+        schema = counts_of(splits.inputs.schemas[name], splits.columns[name])
+        parts = [(rows, len(rows[0]))]
+        found[schema.name] = relation_of(schema.columns, schema.types, parts, splits.ops)
+    return found

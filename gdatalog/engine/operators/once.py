@@ -1,0 +1,45 @@
+"""`Once`: each rule of a stratum runs once. The stratum is not recursive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.stratum_run import StratumRun
+from gdatalog.plan import RulePlan
+from gdatalog.plan.tuning import When
+from gdatalog.planner.check import CheckedRule
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    of: PlannedRules
+
+    def __str__(self) -> str:
+        return "once"
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return self.of.pairs
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return ()  # the usual way
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations:
+        return StratumRun(self.of, inputs).once(inputs.limit)
+
+    def compile_ahead(self, inputs: StratumInputs) -> None:
+        """Compiles loops on another thread, after building the indexes that they read."""
+        StratumRun(self.of, inputs).compile_ahead()
+
+
+def applies(draft: StratumDraft) -> Once | None:
+    return None if draft.stratum.recursive else Once(draft.planned)

@@ -1,0 +1,70 @@
+"""`Placed`: a stratum for which the planner has chosen between the CPU and a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, far_rows
+from gdatalog.engine.operators import Relations
+from gdatalog.plan import RulePlan
+from gdatalog.plan.tuning import When
+from gdatalog.planner.check import CheckedRule
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.on_device import brought, is_on_host
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """`then` runs on `device`, for the reason `why`."""
+
+    then: Operator
+    device: str
+    why: str
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return (self.then,)
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return ()
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        where = "the CPU" if self.device == "cpu" else self.device
+        return (f"on {where}: {self.why}", *self.then.lines(whole))
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        metrics = inputs.context.metrics
+        began = len(metrics.strata)
+        found = self.then.run(there(inputs, self.device), until)
+        metrics.devices.append(self.device)
+        for record in metrics.strata[began:]:
+            record.how = (self.lines()[0], *record.how)
+        return found
+
+
+def there(inputs: StratumInputs, device: str) -> StratumInputs:
+    """The inputs for a device; for the CPU, with a stratum's own rows on the host."""
+    if device == "cpu":
+        seeds = {name: tuple(map(_on_host, parts)) for name, parts in inputs.seeds.items()}
+        return replace(inputs, seeds=seeds)
+    later = inputs.context.later
+    assert later is not None and later.device is not None
+    return replace(inputs, context=replace(inputs.context, device=later.device))
+
+
+def bytes_there(part: Derived) -> int:
+    """The bytes of rows that lie on a device."""
+    if far_rows(part) is not None:
+        return 0
+    return sum(int(c.nbytes) for block in blocks_of(part) for c in block if not is_on_host(c))
+
+
+def _on_host(part: Derived) -> Derived:
+    if not bytes_there(part):
+        return part
+    blocks = [tuple(map(brought, block)) for block in blocks_of(part)]
+    if isinstance(part, DistinctBlocks):
+        return DistinctBlocks(blocks, part.count)
+    return blocks[0], part[1]

@@ -1,0 +1,51 @@
+"""`OnWorkers`: a cluster evaluates a recursive stratum, unless this process finishes it first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.fallback import attempt
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.plan import RulePlan
+from gdatalog.plan.placement import WorkerPlacement
+from gdatalog.plan.tuning import CONDITIONS, When
+from gdatalog.planner.check import CheckedRule
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OnWorkers:
+    """`then` runs here, first or instead, as `placement` says. Workers take ranges of the keys of
+    `fixpoint`, or exchange the rows of `rounds`. `counted`: only the number of rows of each value
+    is needed."""
+
+    then: Operator
+    placement: WorkerPlacement
+    fixpoint: Partitioned | None
+    rounds: SemiNaive
+    counted: bool = False
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return (self.then,)
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return ()
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return self.then.lines(whole)  # the plan's placement says the rest
+
+    def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
+        if self.placement.refusal is not None:
+            return self.then.run(inputs, until)
+        if self.placement.until:
+            found = attempt(self.then, self.placement.until, inputs, until)
+            if not isinstance(found, CONDITIONS) or found not in self.placement.until:
+                return found
+        cluster = inputs.context.cluster
+        assert cluster is not None
+        return cluster.fixpoint(self, inputs) or self.then.run(inputs, until)

@@ -1,0 +1,151 @@
+"""Plans recursive strata: which operator runs, what is tried first, and what takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gdatalog.account import default_limit
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.derived import count_of
+from gdatalog.engine.device import CPU
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.host_tries import too_large
+from gdatalog.engine.operators import bitmap_rounds, linear, partitioned, worklist
+from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.counted import Counted
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.host import OnHost
+from gdatalog.engine.operators.linear import Linear, linearised
+from gdatalog.engine.operators.partitioned import Partitioned
+from gdatalog.engine.operators.semi_naive import SemiNaive
+from gdatalog.engine.operators.workers import OnWorkers
+from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.plan.tuning import LargeTurns, NoRoom, TooManyRows, Unsuited
+from gdatalog.planner.check import Stratum
+from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
+from gdatalog.planner.rewrite.linear_recursion import first_of
+from gdatalog.records import replace
+from gdatalog.storage.relation import Relation
+
+
+def compiled(draft: StratumDraft) -> Iterator[Any]:
+    """Compiled fixpoints without rounds, each the module of an operator. The first one that applies
+    is composed with rounds."""
+    yield partitioned
+    if draft.optima:
+        from gdatalog.engine.operators import lattice  # imports the printer
+
+        yield lattice
+    yield worklist
+
+
+def plan_recursion(
+    stratum: Stratum, inputs: StratumInputs, counted: bool, on_host: bool
+) -> Operator:
+    """The operator that evaluates a recursive stratum. What does not fit the device, or did not fit
+    before, runs in another way there, or on the CPU (`on_host`)."""
+    context = inputs.context
+    if on_host:
+        here = replace(inputs, context=replace(context, device=CPU))
+        with context.limits.account.other_limit(default_limit()):
+            first, *_ = _ways(stratum, here, counted)[0]
+        return OnHost(first, f"its relations do not fit {context.device.name}")
+    ways, later = _ways(stratum, inputs, counted)
+    if context.device is CPU or context.cluster is not None:
+        return ways[0]
+    if _exceeds(StratumPlan(stratum, ways[0]), later):
+        return plan_recursion(stratum, inputs, counted, True)
+    rows = tuple(sum(map(count_of, parts)) for parts in inputs.seeds.values())
+    params = tuple(sorted(context.scope.params.items()))
+    found: Operator = Again(stratum, "device")
+    for number, way in reversed([*enumerate(ways)]):
+        no_room = NoRoom((number, context.memory, counted, rows, params))
+        if not inputs.plans.holds(no_room, stratum, inputs.relation):
+            found = WithFallback(way, (no_room,), found)
+    return plan_recursion(stratum, inputs, counted, True) if isinstance(found, Again) else found
+
+
+def _exceeds(plan: StratumPlan, inputs: StratumInputs) -> bool:
+    """Whether the indexes that rules read are expected to exceed the device's room."""
+    own = {*plan.relations, *(rule.head.name for rule, _ in plan.rules)}
+
+    def finished(name: str) -> Relation | None:
+        return None if name in own else inputs.relation(name)
+
+    return too_large([rule_plan for _, rule_plan in plan.rules], finished, inputs.context)
+
+
+def _ways(
+    stratum: Stratum, inputs: StratumInputs, counted: bool
+) -> tuple[Sequence[Operator], StratumInputs]:
+    """The first choice, and what needs less memory of the device; the inputs of their rules."""
+    linear_rules = linear.applies(stratum, inputs)
+    if linear_rules is None:
+        return _choices(StratumDraft(stratum, inputs), counted), inputs
+    first, made = linear_rules
+    (name,) = stratum.relations
+    schema = first_of(inputs.schemas[name])
+    later = linearised(first, schema, inputs)
+    choices = _choices(StratumDraft(made.later, later), counted)
+    return [Linear(first, schema, then) for then in choices], later
+
+
+def _choices(draft: StratumDraft, counted: bool) -> Sequence[Operator]:
+    cluster, here = draft.context.cluster, draft.context.device is CPU
+    tried: Iterator[tuple[Any, Any]] = ((way, way.applies(draft)) for way in compiled(draft))
+    way, found = next((each for each in tried if each[1] is not None), (None, None))
+    whole = here and way not in (None, worklist)  # such strata gain little from split rules
+    first, bitmaps = (SemiNaive(draft.planned), ()) if whole else _rounds(draft)
+    if way is not None:
+        if counted and isinstance(found, Partitioned):
+            first = way.over(Counted(found), draft, first)
+        else:
+            first = way.over(found, draft, first)
+    if cluster is not None:
+        fixpoint = found if isinstance(found, Partitioned) else None
+        placement = cluster.placement(draft, fixpoint)
+        if placement is not None:
+            first = OnWorkers(first, placement, fixpoint, split_rounds(draft), counted)
+    return [first, *(way for way in bitmaps if way is not first)]
+
+
+def split_rounds(draft: StratumDraft) -> SemiNaive:
+    """Rounds, of rules that are split to project variables away early if that pays."""
+    parts = split_stratum(draft)
+    if parts is None:
+        return SemiNaive(draft.planned)
+    return SemiNaive(StratumDraft(parts.stratum, draft.inputs, parts.schemas).planned, parts.notes)
+
+
+def split_stratum(draft: StratumDraft) -> SplitStratum | None:
+    """The stratum with split rules, cached; None if splitting gains nothing."""
+    stratum, inputs, way = draft.stratum, draft.inputs, draft.context.knobs.dead_variables
+
+    def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
+        return split_at_dead_variables(
+            stratum, inputs.schemas, lambda name: relation(name).statistics, way
+        )
+
+    return inputs.plans.parted(stratum, way, inputs.relation, make)
+
+
+def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
+    """Rounds. With a device they begin on the CPU, and run on the device once rules have enough
+    rows for launches, with bitmaps if the rules allow them; these need less memory."""
+    context, rounds = draft.context, split_rounds(draft)
+    if context.device is CPU:
+        return rounds, ()
+    marked = bitmap_rounds.applies(rounds, draft.inputs)
+    bitmaps = [] if marked is None else [WithFallback(marked, (Unsuited(),), rounds)]
+    large = bitmaps[0] if bitmaps else rounds
+    knobs, tuning = context.knobs, context.tuning
+    joins = (join for _, plan in rounds.rules for join in plan.joins)
+    cost = sum(join.cost for join in joins if join.given is None)
+    if knobs.strategy == "auto" and knobs.dedup == "auto" and cost <= tuning.device_from:
+        turns = LargeTurns(tuning.device_from, tuning.device_from_turn, context.memory)
+        return WithFallback(OnHost(rounds), (turns,), large), bitmaps
+    if bitmaps and bitmap_rounds.starts_small(draft):
+        until = (TooManyRows(tuning.rounds_most),)
+        return WithFallback(rounds, until, large), bitmaps
+    return large, bitmaps

@@ -1,0 +1,101 @@
+"""Plans strata, by rules, statistics, settings and the device; runs no rule of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.draft import StratumDraft
+from gdatalog.engine.operators import Relations, codes, copy, once
+from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.codes import OnCodes
+from gdatalog.engine.operators.fallback import WithFallback
+from gdatalog.engine.operators.placed import Placed
+from gdatalog.engine.planned_rules import atoms
+from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.engine.stratum_run import placed
+from gdatalog.plan.tuning import CONDITIONS, Unsuited
+from gdatalog.planner.check import Stratum
+from gdatalog.planner.new_values import makers_of_values
+
+
+def plan_stratum(
+    stratum: Stratum, inputs: StratumInputs, counted: bool = False, excluded: str = ""
+) -> StratumPlan:
+    """Plans a stratum.
+
+    `counted`: if it is partitioned, only the number of rows of each value is needed. `excluded`:
+    the kind of operator that did not suit.
+    """
+    device = inputs.context.device
+    name = device.members[0] if stratum.recursive else device.name
+    root = _root(stratum, inputs, counted, excluded)
+    name = root.device if isinstance(root, Placed) else name
+    return StratumPlan(stratum, root, name)
+
+
+def _root(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
+    if inputs.limit is None and excluded != "copy" and not any(inputs.seeds.values()):
+        copied = copy.applies(stratum)
+        if copied is not None:
+            again = WithFallback(copied, (Unsuited(),), Again(stratum, "copy"))
+            return copied if copied.whole else again
+
+    def plan(inputs: StratumInputs) -> Operator:
+        return _evaluated(stratum, inputs, counted, excluded)
+
+    if inputs.context.later is None:
+        return plan(inputs)
+    from gdatalog.engine import placing
+
+    return placing.placed(stratum, inputs, plan)
+
+
+def _evaluated(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
+    """The operator for the device of the inputs."""
+    if inputs.limit is None and excluded != "codes":
+        encoded = codes.encoding(stratum, inputs)
+        if encoded is not None:
+            then = _rules(encoded.stratum, encoded.inputs, counted, excluded)
+            return OnCodes(stratum, encoded.names(), then)
+    return _rules(stratum, inputs, counted, excluded)
+
+
+def _rules(stratum: Stratum, inputs: StratumInputs, counted: bool, excluded: str) -> Operator:
+    found = once.applies(StratumDraft(stratum, inputs))
+    if found is not None:
+        return found
+    from gdatalog.engine.recursion_planner import plan_recursion
+
+    return plan_recursion(stratum, inputs, counted, on_host=excluded == "device")
+
+
+def run(plan: StratumPlan, inputs: StratumInputs) -> Relations:
+    """Runs a plan with the inputs that it was made for; returns its relations, or their sizes if it
+    only counts."""
+    try:
+        with _temporary_files(plan.stratum, inputs):
+            found = plan.root.run(inputs)
+    finally:
+        for condition in inputs.unfit:
+            stratum = plan.stratum
+            read = {atom.name for rule in stratum.rules for atom in atoms(rule)}
+            below = {name: inputs.relation(name) for name in read.difference(stratum.relations)}
+            inputs.plans.note(condition, stratum, below)
+    if not isinstance(plan.root, Placed):
+        inputs.context.metrics.devices.append(inputs.context.device.name)
+    assert not isinstance(found, CONDITIONS), "no condition was asked for"
+    return found
+
+
+@contextmanager
+def _temporary_files(stratum: Stratum, inputs: StratumInputs) -> Iterator[None]:
+    """Within this context, temporary files are limited further if the stratum makes new values."""
+    spill = inputs.context.limits.spill
+    makers = () if spill is None else makers_of_values(stratum)
+    if spill is None or not makers:
+        yield
+        return
+    with spill.growing(), placed(makers[0]):
+        yield

@@ -1,0 +1,363 @@
+"""The run of a stratum's rules: its growing relations, the indexes that it reads, its metrics.
+
+It runs each rule of a nonrecursive stratum once; the operators of recursion extend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from types import MappingProxyType
+
+from gdatalog.account import RAISE, spending, time_spent
+from gdatalog.calls import chunk_rows
+from gdatalog.cancellation import cancellable
+from gdatalog.engine.choose import scanned
+from gdatalog.engine.context import Sources, StratumInputs, TrieOf
+from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
+from gdatalog.engine.device import CPU, HOST, Device
+from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
+from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
+from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
+from gdatalog.engine.rules import run_rule
+from gdatalog.engine.run import PlanRun
+from gdatalog.engine.semi_joins import semi_joined
+from gdatalog.engine.session import Strategy
+from gdatalog.engine.sums import Sum
+from gdatalog.errors import NOWHERE, MemoryLimitError, Note
+from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.placement import ExecutorChoice
+from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.new_values import makers_of_values
+from gdatalog.planner.rewrite import as_called
+from gdatalog.records import replace
+from gdatalog.storage.on_device import KnownRows, RowMarks, brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+# Relations that replace others, by the plan that reads their tries.
+Parts = Mapping[TrieRef, Relation]
+NO_PARTS: Parts = MappingProxyType({})
+
+
+class StratumRun:
+    """One evaluation of a stratum's rules."""
+
+    def __init__(self, of: PlannedRules, inputs: StratumInputs):
+        context, stratum = inputs.context, of.stratum
+        self.of = of
+        self.stratum = stratum
+        schemas = {schema.name: schema for schema in of.schemas}
+        self.inputs = inputs.with_schemas(schemas) if schemas else inputs
+        self.context = context
+        self.ops = context.device.ops
+        rules, names = stratum.rules, stratum.relations
+        self.rules = {name: [rule for rule in rules if rule.head.name == name] for name in names}
+        self.deltas: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self._charged: set[TrieRef] = set()  # indexes whose memory is charged
+
+    @cached_property
+    def tables(self) -> dict[str, DeltaRelation | LatticeRounds]:
+        """The growing relations of a recursive stratum, and those of best values."""
+        charge = self.context.limits.charge
+        return {name: self.new_table(name, partial(charge, name)) for name in self.rules}
+
+    def new_table(
+        self, name: str, hold: Callable[[int], None] = not_held
+    ) -> DeltaRelation | LatticeRounds:
+        """`hold` is called with the relation's bytes while rows are added."""
+        context, schema = self.context, self.inputs.schemas[name]
+        kinds = optimum_columns(self.rules[name])
+        if kinds:
+            symbols = context.scope.symbols
+            return LatticeRounds(schema.columns, schema.types, kinds, symbols, self.ops)
+        spare, dedup = context.limits.spare, context.knobs.dedup
+        return DeltaRelation(
+            schema.columns, schema.types, self.ops, dedup, spare, hold, context.tuning
+        )
+
+    def grows(self, name: str) -> bool:
+        return self.stratum.recursive and name in self.tables
+
+    @cached_property
+    def name(self) -> str:
+        """The relations as users call them, for progress reports."""
+        return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
+
+    @cached_property
+    def record(self) -> StratumMetrics:
+        """Its metrics, from the first rule on."""
+        metrics = self.context.metrics.begun(self.stratum, self.context.limits)
+        metrics.plans = self.of.every
+        return metrics
+
+    def once(self, limit: int | None = None) -> dict[str, Relation]:
+        """The only relation of a nonrecursive stratum; at most `limit` of its rows."""
+        (name,) = self.rules
+        parts = self.first(name, limit)
+        if optimum_columns(self.rules[name]):
+            self._add(name, parts)
+            return self.finished()
+        relation = self.relation(name, parts)
+        self.context.device.hold(relation)
+        self.context.limits.charge(name, self._held(relation))
+        rows: dict[str, int] = {}
+        if self.context.metrics.lasting:  # otherwise its rows are deduplicated on demand
+            self.record.derived(name, parts, relation, self.ops)
+            rows[name] = relation.length
+        self.record.end(rows)
+        return {name: relation}
+
+    def relation(self, name: str, parts: Sequence[Derived]) -> Relation:
+        """The union of rows of a relation."""
+        schema = self.inputs.schemas[name]
+        return relation_of(schema.columns, schema.types, parts, self.ops)
+
+    def _held(self, relation: Relation) -> int:
+        """The bytes of its rows, except for those that a device had no room for."""
+        spilled = self.context.device is not CPU and relation.types and relation.store.on_host
+        return 0 if spilled else relation.nbytes
+
+    def first(self, name: str, limit: int | None = None) -> list[Derived]:
+        """A relation's rows without recursive atoms: its data, facts, and rules."""
+        parts: list[Derived] = [*self.inputs.seeds.get(name, ())]
+        for rule in self.rules[name]:
+            plan = self.of.plan(rule, first=True)
+            if plan.joins:
+                with placed(rule):
+                    parts.append(self.run_plan(plan, limit))
+        return parts
+
+    def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations except the `passing` ones."""
+        tables = {name: table for name, table in self.tables.items() if name not in passing}
+        for name, table in tables.items():
+            self.context.limits.charge(name, table.nbytes)
+            self.context.device.hold(table.full())
+        self.record.end({name: table.length for name, table in self.tables.items()})
+        return {name: table.full() for name, table in tables.items()}
+
+    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+        """Adds the rows that rules derived; returns the new ones, after those that loops found."""
+        table = self.tables[name]
+
+        def added() -> Relation:
+            return table.add(*union_rows(parts, self.ops))
+
+        count = found + sum(map(count_of, parts))
+        new = cancellable(count, added) if self.context.device is CPU else added()
+        if parts or not found:
+            self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
+        return new
+
+    def behind(self, ref: TrieRef, follows: str, before: bool) -> bool:
+        """Whether an index of `old` rows gets the delta only after all rules have processed it.
+        `before`: the calling rule follows the delta of `follows`, and runs before the indexes of
+        that relation get it."""
+        return True
+
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule of a plan, found by its place in the text."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
+    def recursive(self, rule: CheckedRule) -> bool:
+        return is_recursive(self.stratum, rule)
+
+    def tell_way(
+        self, way: Way, plans: Sequence[RulePlan], rows: Mapping[str, int], executor: str
+    ) -> None:
+        """Reports a fixpoint to a profile. Its rules run as one: the first one's report has the
+        rows and the costs of all."""
+        self.record.way = way
+        self.record.end(dict(rows))
+        for number, plan in enumerate(plans):
+            report = self.context.metrics.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.device = self.context.device.name
+                report.rows, report.seconds = sum(rows.values()), way.seconds
+                report.add_costs(way.costs)
+                report.bytes = self.record.peak
+            choice = ExecutorChoice(False, executor)
+            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
+            report.saw(way.seen)
+
+    def growth(
+        self, error: MemoryLimitError, news: Sequence[Round] | None = None
+    ) -> MemoryLimitError:
+        """Adds the growing rules to the error and, of rounds, by how much they grow each round."""
+        makers = makers_of_values(self.stratum)
+        others = (rule for rule in self.stratum.rules if self.recursive(rule))
+        rules = [*makers, *(rule for rule in others if rule not in makers)]
+        hint = error.hint
+        if makers:
+            remedy = (hint or RAISE).rpartition("; or ")[2]
+            hint = "does the recursion end? A rule that makes new values can go on for ever. "
+            hint += f"Otherwise {remedy}"
+        where = "the fixpoint" if news is None else f"round {len(news) + 1}"
+        rounds = ", ".join(str(sum(n.new.values())) for n in (news or ())[-6:])
+        recent = f"; new rows in the last rounds: {rounds}" if news else ""
+        return MemoryLimitError(
+            f"{error.message}, in {where} of {' and '.join(self.stratum.relations)}{recent}",
+            rules[0].span if rules else None,
+            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
+            hint=hint,
+        )
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def run_plan(
+        self,
+        plan: RulePlan,
+        limit: int | None,
+        lasting: dict[int, RowMarks] | None = None,
+        parts: Parts = NO_PARTS,
+        report: RuleRun | None = None,
+        stats: RuleRound | None = None,
+        strategy: Strategy | None = None,
+    ) -> Derived:
+        """Runs a rule; `parts`: the relations to build tries from, if these are others."""
+        inputs, context = self.inputs, self.context
+        limits = context.limits
+        device = context.device if plan.left is None else CPU
+        room = device.room(max(0, context.memory - limits.account.total))
+        limits.chunk = context.force_chunk or chunk_rows(plan, *room)
+        report = report or context.metrics.run_of(plan)
+        timed = self.record.time_of(plan) if report is None and stats is None else None
+        rule = self.rule_of(plan) if stats is None else stats.rule
+        if stats is None and (self.stratum.recursive or context.metrics.lasting):
+            stats = self.record.running(plan.relation, rule)
+        trie_of: TrieOf = partial(self.trie_of, parts=parts)
+        alone = len(plan.joins) == 1 and not plan.terms and not plan.within
+        if alone and context.device is CPU and not self.stratum.recursive:
+            with measured(report), spending("indexing"):
+                (join,) = plan.joins
+                trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
+        with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
+            sources, found = Sources(trie_of, self.rows_of, self._once), None
+            on_host = Sources(
+                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
+            )
+            if context.cluster is not None and self._all_finished(plan):
+                here = sources if context.device is CPU else on_host
+                found = context.cluster.rule(plan, here, inputs, limit, report, stats)
+            if strategy is not None:
+                context = replace(context, knobs=replace(context.knobs, strategy=strategy))
+            whole = plan if plan.left is not None else plan.otherwise or plan
+            resident, in_cells = self._resident(whole, parts)
+            if in_cells and plan.otherwise is not None:  # sums read whole indexes
+                plan = plan.otherwise
+            found = found or run_rule(
+                plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
+            )
+        if stats is not None:
+            self.record.ran(stats, report)
+        return found
+
+    def compile_ahead(self) -> None:
+        """Compiles loops of the planned rules on another thread, after building the indexes that
+        they read on this one."""
+        sources = Sources(self.trie_of, self.rows_of, self._once)
+        for _, plan in self.of.pairs:
+            if plan.terms:
+                Sum(PlanRun(plan, sources, self.context)).compile_ahead()
+
+    def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
+        """The host's tries for a rule that may run in cells on a device, and whether it is expected
+        to need them."""
+        on_cpu = self.context.device is CPU or plan.left is not None
+        if on_cpu or self.stratum.recursive or plan.terms or not self._all_finished(plan):
+            return None, False
+        from gdatalog.engine.host_tries import too_large
+
+        sources = Sources(partial(self.trie_of, device=HOST, parts=parts), self.rows_of)
+        return sources, too_large([plan], self.inputs.relation, self.context)
+
+    def _all_finished(self, plan: RulePlan) -> bool:
+        """Whether a rule reads no growing relation."""
+        refs = (ref for join in plan.joins for ref in join.tries)
+        return not plan.recursive_on and not any(self.grows(ref.relation) for ref in refs)
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return None if self.grows(ref.relation) else self.inputs.relation(ref.relation)
+
+    def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
+        """The rows that a join starts from, in any order: the delta of a relation, or the columns
+        of one that it scans; without duplicates where rows are counted."""
+        assert join.given is not None
+        if join.scan is not None:
+            whole = self.inputs.relation(join.scan.relation)
+            scanned(join, whole)
+            if join.bag:
+                with spending("indexing"):
+                    whole.store.distinct()
+            rows = whole.rows
+            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+        delta = self.deltas[join.given.relation]
+        if self.context.device is CPU:
+            return delta.rows, delta.length
+        columns = delta.sorted_keys
+        here = (device or self.context.device) is CPU
+        return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
+
+    def _once(self, join: JoinPlan) -> bool:
+        """Whether the columns that a join scans have no duplicate rows."""
+        assert join.scan is not None
+        whole = self.inputs.relation(join.scan.relation)
+        return (
+            len(join.scan.columns) == len(whole.types) and whole.store.known >= KnownRows.DISTINCT
+        )
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        device = device or self.context.device
+        table = self.tables[ref.relation] if self.grows(ref.relation) else None
+        part = parts.get(ref)
+        if part is not None:
+            relation = part
+        else:
+            relation = self.inputs.relation(ref.relation) if table is None else table.full()
+        if device is CPU and (ref in self._charged or part is not None):
+            found = relation.asked.get((ref.columns, ref.tests, ref.weighted, ref.ranked))
+            if found is not None:
+                return found
+        trie = self._trie(device, relation, ref)
+        self._charged.add(ref)
+        if part is not None and device is CPU and isinstance(table, DeltaRelation):
+            self.context.limits.account.add(f"index of {ref.relation}", trie.nbytes)
+        else:
+            what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+            device.charge(self.context.limits, what, relation)
+        return trie
+
+    def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
+        """A device's trie; its build time goes to the metrics."""
+        metrics = self.context.metrics
+        if not metrics.lasting:
+            return device.trie(relation, ref)
+        there, before = device.made(relation, ref), time_spent()
+        with spending("indexing"):
+            trie = device.trie(relation, ref)
+        seconds = None if there is not None else (time_spent() - before).indexing
+        self._record_index(ref, trie, seconds)
+        return trie
+
+    def _record_index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+        """Records an index that is read in a profile."""
+        metrics = self.context.metrics
+        if metrics.lasting:  # otherwise the relation may be a part, which has no schema
+            metrics.index(ref, self.inputs.schemas[ref.relation].columns, trie, seconds)
+
+
+@contextmanager
+def placed(rule: CheckedRule) -> Iterator[None]:
+    """Within this context, memory limit errors name the place of this rule."""
+    try:
+        yield
+    except MemoryLimitError as error:
+        if error.span is None and rule.span.source != NOWHERE.source:
+            error.span = rule.span
+        raise
