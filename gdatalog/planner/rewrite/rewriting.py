@@ -78,9 +78,9 @@ class Attempt:
     worth: Worth
     forced: bool
     through: bool  # whether negations and aggregates pass demand on
-    full: Mapping[str, str]
+    full: dict[str, str]  # relations evaluated in full, and why
     asks: dict[str, dict[Columns, list[BindingSource]]] = field(default_factory=dict)
-    # relations found to be needed in full, and why
+    # the same for those that the stratum at hand turned out to need
     in_full: dict[str, str] = field(default_factory=dict)
     rules: list[CheckedRule] = field(default_factory=list)
     facts: dict[str, tuple[s.Atom, ...]] = field(default_factory=dict)
@@ -95,6 +95,10 @@ class Attempt:
     @property
     def asked(self) -> bool:
         return any(columns for asked in self.asks.values() for columns in asked)
+
+    def demands(self, names: Collection[str]) -> int:
+        """In how many ways some relations are demanded."""
+        return sum(len(self.asks.get(name, ())) for name in names)
 
     def program(self) -> Checked | None:
         """The rewritten program, if it is stratified; its strata are checked again."""
