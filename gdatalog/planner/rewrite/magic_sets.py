@@ -11,10 +11,9 @@ becomes, since both rules pass the 1 on unchanged,
     path[cf](z) <- E(1, z).    path[cf](z) <- path[cf](y), E(y, z).    ?1(y) <- path[cf](y).
 
 A relation that is needed in full is evaluated in full, and with it all relations it depends on; an
-attempt that finds one starts again with that known, as the demand on other relations may change.
-After some attempts, the next ones look for all such relations, so that long programs are rewritten
-in a fixed number of attempts. Where magic sets would make a negation or an aggregate part of a
-recursion, the negated or aggregated relation is evaluated in full.
+attempt that finds one starts again with that known. After some attempts the next ones find all such
+relations, so that long programs take a fixed number. Where magic sets would make a negation or an
+aggregate part of a recursion, the negated or aggregated relation is evaluated in full.
 
 The rules of a stratum are rewritten for the demand on its relations:
 
@@ -90,7 +89,6 @@ def magic_program(
     if stratum is None or stratum.recursive:
         return MagicProgram(None)
     worth = Worth(checked, world)
-    notes: tuple[str, ...] = ()
     for through in (True, False):
         full: dict[str, str] = {}
         for number in range(MOST_ATTEMPTS):
@@ -99,14 +97,13 @@ def magic_program(
                 break
         else:
             return MagicProgram(None, {}, _notes(full))
-        notes = _notes(full)
-        if not attempt.asked:
-            break
-        found = attempt.program()
+        found = attempt.program() if attempt.asked else None
         if found is not None:
             measured = () if forced else tuple(attempt.measured(found))
-            return MagicProgram(found, attempt.given, notes, measured)
-    return MagicProgram(None, {}, notes)
+            return MagicProgram(found, attempt.given, _notes(full), measured)
+        if not attempt.asked:
+            break
+    return MagicProgram(None, {}, _notes(full))
 
 
 def _notes(full: Mapping[str, str]) -> tuple[str, ...]:
@@ -114,9 +111,8 @@ def _notes(full: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _completed(attempt: Attempt, only_first: bool) -> bool:
-    """Whether a pass over the strata found no other relation that is needed in full; those found
-    are known to the next attempt. `only_first`: the pass ends at the first stratum that has some.
-    """
+    """Whether a pass over the strata found no other relation that is needed in full; the next
+    attempt knows those found. `only_first`: the pass ends at the first stratum with some."""
     known, full = len(attempt.full), attempt.full
     passed: list[Stratum] = []
     for stratum in reversed(attempt.checked.strata):
@@ -238,12 +234,8 @@ class Specialised:
 
     def _left_out(self, name: str, columns: Columns) -> str:
         """The relation without columns of one constant: atoms that demand it read this one."""
-        final, target = self.attempt.final, self.adorned(name, columns)
-        final.setdefault(target, (target, ()))
         cut = self.adorned(name, columns, "c")
-        for placeholder, (there, _) in list(final.items()):
-            if there == target:
-                final[placeholder] = cut, columns
+        self.attempt.final[self.adorned(name, columns)] = cut, columns
         self.attempt.schema(cut, self._others(name, columns), name)
         return cut
 
@@ -294,10 +286,9 @@ class Specialised:
         """A view that is needed in full; its own rules may still restrict what they read."""
         attempt = self.attempt
         whole = self._with_schema(name, ())
-        rules = self.of(name)
-        read = read_by(rules)
+        read = read_by(self.of(name))
         before = attempt.demands(read)
-        for rule in rules:
+        for rule in self.of(name):
             attempt.add(rule, whole, KnownBindings())
         if attempt.demands(read) == before:
             attempt.needs(name)
@@ -480,9 +471,7 @@ class Specialised:
             if len(columns) > 1:
                 own = asked.get(name, {})
                 target = next((c for c in own if set(c) <= set(columns)), columns[:1])
-                for placeholder, (final, dropped) in list(attempt.final.items()):
-                    if final == self.adorned(name, columns):
-                        attempt.final[placeholder] = self.adorned(name, target), dropped
+                attempt.final[self.adorned(name, columns)] = self.adorned(name, target), ()
             places = [columns.index(at) for at in target]
             own = asked.setdefault(name, {})
             own.setdefault(target, []).extend(source.at(places) for source in sources)

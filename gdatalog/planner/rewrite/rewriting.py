@@ -6,7 +6,7 @@ here, and so is each relation that turns out to be needed in full.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gdatalog.errors import Error
@@ -88,7 +88,8 @@ class Attempt:
     given: dict[str, str] = field(default_factory=dict)
     # magic sets of recursions: relation and column
     magic_sets: dict[str, tuple[str, int]] = field(default_factory=dict)
-    # the relation that replaces an adorned one, and the columns it lacks
+    # the relation that replaces an adorned one, which may be replaced in turn, and the columns that
+    # it lacks
     final: dict[str, tuple[str, Columns]] = field(default_factory=dict)
     at_hand: Stratum | None = None
 
@@ -233,7 +234,9 @@ class Attempt:
         def change(node: Any) -> Any:
             if isinstance(node, s.Atom):
                 node = w.rebuild(node, change)
-                name, dropped = self.final.get(node.name, (node.name, ()))
+                name, dropped = node.name, ()
+                while self.final.get(name, (name,))[0] != name:
+                    name, dropped = self.final[name]
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
             return node if isinstance(node, s.Var) else w.rebuild(node, change)
