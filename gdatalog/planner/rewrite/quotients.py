@@ -242,34 +242,88 @@ class Isomorphic:
 _Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]
 
 
+_Form = tuple[tuple[int, tuple[int, ...]], ...]
+
+
 @lru_cache(maxsize=1 << 12)
 def _canonical(count: int, literals: _Literals) -> Hashable:
     """The literals with canonical numbers of variables."""
-    leaves = 0
-    best: Hashable = None
+    return count, _CanonicalForm(literals).of(count)
 
-    def search(colours: list[int]) -> None:
-        nonlocal leaves, best
-        colours = _refined(colours, literals)
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A numbering of the variables: the choices that led there, the variable of each number, and
+    the literals with these numbers."""
+
+    path: tuple[int, ...]
+    variables: tuple[int, ...]
+    form: _Form
+
+
+class _CanonicalForm:
+    """A search for the least form: variables that look alike are told apart one by one.
+
+    Two leaves of one form are an automorphism (McKay, 1981): what it maps to choices that were
+    searched is not searched again. So a star of n leaves takes n searches instead of n!.
+    """
+
+    def __init__(self, literals: _Literals) -> None:
+        self._literals = literals
+        self._leaves = 0
+        self._known: list[_Leaf] = []  # the first leaf, and the least one
+        self._automorphisms: list[list[int]] = []
+
+    def of(self, count: int) -> _Form:
+        self._search([0] * count, ())
+        return self._known[-1].form
+
+    def _search(self, colours: list[int], path: tuple[int, ...]) -> int:
+        """Searches below some choices; returns how many of these the search keeps."""
+        colours = _refined(colours, self._literals)
         classes: dict[int, list[int]] = {}
         for at, colour in enumerate(colours):
             classes.setdefault(colour, []).append(at)
         open_classes = [colour for colour, members in classes.items() if len(members) > 1]
         if not open_classes:
-            leaves += 1
-            key = _numbered(colours, literals)
-            best = key if best is None else min(best, key)  # type: ignore[call-overload]  # keys are of one shape
-            return
-        colour = min(open_classes)
-        for member in classes[colour]:
-            if (
-                leaves >= MOST_LEAVES
-            ):  # a partial search may miss isomorphic terms, which is harmless
-                return
-            search([2 * c + (at == member) for at, c in enumerate(colours)])
+            return self._leaf(colours, path)
+        tried: list[int] = []
+        for member in classes[min(open_classes)]:
+            if self._leaves >= MOST_LEAVES:  # may miss isomorphic terms, which is harmless
+                return 0
+            if tried and not self._images(member, path).isdisjoint(tried):
+                continue
+            tried.append(member)
+            told = [2 * colour + (at == member) for at, colour in enumerate(colours)]
+            kept = self._search(told, (*path, member))
+            if kept < len(path):
+                return kept
+        return len(path)
 
-    search([0] * count)
-    return count, best
+    def _leaf(self, colours: list[int], path: tuple[int, ...]) -> int:
+        self._leaves += 1
+        variables = tuple(sorted(range(len(colours)), key=colours.__getitem__))
+        leaf = _Leaf(path, variables, _numbered(colours, self._literals))
+        for other in self._known:
+            if other.form == leaf.form:
+                way = dict(zip(other.variables, variables, strict=True))
+                self._automorphisms.append([way[at] for at in range(len(way))])
+                pairs = enumerate(zip(other.path, path, strict=False))
+                return next(at for at, (choice, this) in pairs if choice != this)
+        if not self._known or leaf.form < self._known[-1].form:
+            self._known[1:] = [leaf]
+        return len(path)
+
+    def _images(self, member: int, path: tuple[int, ...]) -> set[int]:
+        """Where automorphisms that keep the choices so far map a variable."""
+        ways = [way for way in self._automorphisms if all(way[at] == at for at in path)]
+        found, waiting = {member}, [member]
+        while waiting:
+            at = waiting.pop()
+            new = {way[at] for way in ways} - found
+            found |= new
+            waiting += new
+        return found
 
 
 def _refined(colours: list[int], literals: _Literals) -> list[int]:
@@ -289,9 +343,7 @@ def _refined(colours: list[int], literals: _Literals) -> list[int]:
         colours = new
 
 
-def _numbered(
-    colours: Sequence[int], literals: _Literals
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _numbered(colours: Sequence[int], literals: _Literals) -> _Form:
     found = set()
     for shape, unordered, variables in literals:
         numbers = [colours[name] for name in variables]
