@@ -14,8 +14,12 @@ directions, constants and tests.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import product
+from math import factorial, prod
+from operator import add
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
@@ -83,14 +87,15 @@ def quotients(
     tests = {frozenset(ends(item)) for item in items if unequal(item)}
     rest = tuple(item for item in items if not unequal(item))
     tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
-    if len(tested) > MOST_TESTED:
+    alike = interchangeable(items, tested, sizes, kept)
+    if min(len(tested), 2 * len(alike)) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
     tests_of = [item.test for item in items if isinstance(item, TestItem) and unequal(item)]
     sides = (arg for test in tests_of if isinstance(test, Apply) for arg in test.args)
     slots = {slot.name: slot for slot in sides if isinstance(slot, Slot)}
     found: list[Signed] = []
-    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
+    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart, alike)):
         if number == MOST_QUOTIENTS:
             return None
         quotient = merged(rest, names, sizes)
@@ -140,21 +145,18 @@ def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Co
 
 
 def partitions(
-    names: Sequence[str], tests: set[Names], apart: set[Names]
+    names: Sequence[str],
+    tests: set[Names],
+    apart: set[Names],
+    alike: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The partitions with a coefficient other than 0: the coefficient, and a replacement of
-    variables."""
+    variables. Of partitions that differ by interchanging variables of a class in `alike` there is
+    one, with the sum of their coefficients."""
     place = {name: at for at, name in enumerate(names)}
-    edges = [tuple(sorted(place[name] for name in test)) for test in tests]
-    near = [0] * len(names)
-    for a, b in edges:
-        near[a] |= 1 << b
-        near[b] |= 1 << a
-    never = [0] * len(names)
-    for pair in apart:
-        a, b = (place[name] for name in pair)
-        never[a] |= 1 << b
-        never[b] |= 1 << a
+    near, never = _neighbours(tests, place), _neighbours(apart, place)
+    classes = [sorted(place[name] for name in each) for each in alike or [[n] for n in names]]
+    classes.sort()
 
     @cache
     def edgeless(block: int) -> bool:
@@ -163,6 +165,9 @@ def partitions(
     @cache
     def weight(block: int) -> int:
         """The sum over connected spanning subgraphs of (-1)^edges."""
+        members = bits(block)
+        if all(near[at] | 1 << at == near[at] | 1 << at | block for at in members):
+            return (-1) ** (len(members) - 1) * factorial(len(members) - 1)
         first = block & -block
         total = int(edgeless(block))
         rest = block ^ first
@@ -178,28 +183,87 @@ def partitions(
     def allowed(block: int) -> bool:
         return all(not never[at] & block for at in bits(block))
 
-    def split(left: int) -> Iterator[tuple[int, list[int]]]:
-        if not left:
-            yield 1, []
+    def split(used: _Shares, before: _Shares | None) -> Iterator[tuple[int, list[_Shares], list[int]]]:
+        """The partitions of the variables that are not used: the product of weights, and of each
+        block how many variables of each class it has, and its variables."""
+        left = [len(own) - count for own, count in zip(classes, used, strict=True)]
+        at = next((at for at, count in enumerate(left) if count), None)
+        if at is None:
+            yield 1, [], []
             return
-        first = left & -left
-        others = left ^ first
-        part = others
-        while True:
-            block = first | part
+        least = [int(other == at) for other in range(len(left))]
+        ranges = [range(most, few - 1, -1) for few, most in zip(least, left, strict=True)]
+        for shares in map(_backwards, product(*reversed(ranges))):
+            # blocks that begin in the same class come in one order
+            begun = before is not None and not any(before[:at])
+            if begun and before[::-1] < shares[::-1]:
+                continue
+            block = sum(
+                1 << own[first + number]
+                for own, first, count in zip(classes, used, shares, strict=True)
+                for number in range(count)
+            )
             if allowed(block) and weight(block):
-                for sign, blocks in split(left ^ block):
-                    yield sign * weight(block), [block, *blocks]
-            if not part:
-                return
-            part = (part - 1) & others
+                now = tuple(map(add, used, shares))
+                for sign, others, blocks in split(now, shares):
+                    yield sign * weight(block), [shares, *others], [block, *blocks]
 
-    for coefficient, blocks in split((1 << len(names)) - 1):
+    for sign, shares, blocks in split((0,) * len(classes), None):
         replaced = {}
         for block in blocks:
             first, *others = bits(block)
             replaced.update({names[at]: names[first] for at in others})
-        yield coefficient, replaced
+        yield sign * _ways(shares), replaced
+
+
+_Shares = tuple[int, ...]
+
+
+def _backwards(shares: _Shares) -> _Shares:
+    return shares[::-1]
+
+
+def _ways(blocks: Sequence[_Shares]) -> int:
+    """The number of partitions into blocks that take so many variables of each class."""
+    ways = prod(map(factorial, map(sum, zip(*blocks, strict=True))))
+    for shares in blocks:
+        ways //= prod(map(factorial, shares))
+    return ways // prod(map(factorial, Counter(blocks).values()))
+
+
+def _neighbours(pairs: Iterable[Names], place: Mapping[str, int]) -> list[int]:
+    found = [0] * len(place)
+    for pair in pairs:
+        a, b = (place[name] for name in pair)
+        found[a] |= 1 << b
+        found[b] |= 1 << a
+    return found
+
+
+def interchangeable(
+    items: Sequence[Item], names: Sequence[str], sizes: Statistics, kept: Collection[str]
+) -> list[list[str]]:
+    """The variables in classes, in which any two can change places: the items stay the same. Those
+    that are `kept` stay alone."""
+    literals = literals_of(items, sizes)
+    if literals is None:
+        return [[name] for name in names]
+    as_is = {name: name for literal in literals for name in literal.variables}
+    there = {literal.under(as_is) for literal in literals}
+    classes: list[list[str]] = []
+    for name in names:
+        for members in classes:
+            first = members[0]
+            if first in kept or name in kept:
+                continue
+            swapped = {**as_is, name: first, first: name}
+            own = (each for each in literals if name in each.variables or first in each.variables)
+            if all(literal.under(swapped) in there for literal in own):
+                members.append(name)
+                break
+        else:
+            classes.append([name])
+    return classes
 
 
 # ------------------------------------------------------------------------------ isomorphic terms
