@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import product
+from itertools import count, product
 from math import factorial, prod
 from operator import add
 from typing import Any
@@ -27,12 +27,15 @@ from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotIte
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
 from gdatalog.planner.order.pattern import bits
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.records import dataclass, fields, is_dataclass, replace
+from gdatalog.records import dataclass, field, fields, is_dataclass, replace
 
 MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated
 MOST_QUOTIENTS = 2_000
 MOST_LEAVES = 200  # of one search for a canonical form
+MOST_REFINED = 40_000  # literals that it looks at
+OF_ITEM = 10  # steps of merging variables in one item
 
 Signed = tuple[int, Conjunction]
 Names = frozenset[str]
@@ -79,10 +82,11 @@ def is_difference(item: Item) -> bool:
 
 
 def quotients(
-    items: Sequence[Item], sizes: Statistics, kept: Collection[str] = ()
+    items: Sequence[Item], inputs: PlanInputs, kept: Collection[str] = ()
 ) -> list[Signed] | None:
     """The signed sum without `!=` between variables; None if there are too many variables. All
     terms bind the variables `kept`."""
+    sizes = inputs.sizes
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if unequal(item)}
     rest = tuple(item for item in items if not unequal(item))
@@ -96,6 +100,7 @@ def quotients(
     slots = {slot.name: slot for slot in sides if isinstance(slot, Slot)}
     found: list[Signed] = []
     for number, (coefficient, names) in enumerate(partitions(tested, tests, apart, alike)):
+        inputs.steps.take(OF_ITEM * len(items))
         if number == MOST_QUOTIENTS:
             return None
         quotient = merged(rest, names, sizes)
@@ -183,7 +188,9 @@ def partitions(
     def allowed(block: int) -> bool:
         return all(not never[at] & block for at in bits(block))
 
-    def split(used: _Shares, before: _Shares | None) -> Iterator[tuple[int, list[_Shares], list[int]]]:
+    def split(
+        used: _Shares, before: _Shares | None
+    ) -> Iterator[tuple[int, list[_Shares], list[int]]]:
         """The partitions of the variables that are not used: the product of weights, and of each
         block how many variables of each class it has, and its variables."""
         left = [len(own) - count for own, count in zip(classes, used, strict=True)]
@@ -273,8 +280,8 @@ def interchangeable(
 class Isomorphic:
     """Gives isomorphic conjunctions the same key."""
 
-    sizes: Statistics
-    shapes: dict[Hashable, int]
+    inputs: PlanInputs
+    shapes: dict[Hashable, int] = field(default_factory=dict)
 
     def merged(self, terms: Iterable[Signed], fixed: Sequence[str] = ()) -> list[Signed]:
         """The terms, with isomorphic ones added up, without those that cancel."""
@@ -288,7 +295,7 @@ class Isomorphic:
 
     def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
         """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
-        literals = literals_of(items, self.sizes)
+        literals = literals_of(items, self.inputs.sizes)
         assert literals is not None
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
@@ -297,7 +304,9 @@ class Isomorphic:
             for each in literals
         ]
         known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
-        return _canonical(len(names), tuple(known))
+        key, looked = _canonical(len(names), tuple(known))
+        self.inputs.steps.take(looked)
+        return key
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
@@ -310,9 +319,10 @@ _Form = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @lru_cache(maxsize=1 << 12)
-def _canonical(count: int, literals: _Literals) -> Hashable:
-    """The literals with canonical numbers of variables."""
-    return count, _CanonicalForm(literals).of(count)
+def _canonical(count: int, literals: _Literals) -> tuple[Hashable, int]:
+    """The literals with canonical numbers of variables; and how many literals were looked at."""
+    search = _CanonicalForm(literals)
+    return (count, search.of(count)), search.looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +345,7 @@ class _CanonicalForm:
     def __init__(self, literals: _Literals) -> None:
         self._literals = literals
         self._leaves = 0
+        self.looked = 0
         self._known: list[_Leaf] = []  # the first leaf, and the least one
         self._automorphisms: list[list[int]] = []
 
@@ -344,7 +355,8 @@ class _CanonicalForm:
 
     def _search(self, colours: list[int], path: tuple[int, ...]) -> int:
         """Searches below some choices; returns how many of these the search keeps."""
-        colours = _refined(colours, self._literals)
+        colours, looked = _refined(colours, self._literals)
+        self.looked += looked
         classes: dict[int, list[int]] = {}
         for at, colour in enumerate(colours):
             classes.setdefault(colour, []).append(at)
@@ -353,8 +365,8 @@ class _CanonicalForm:
             return self._leaf(colours, path)
         tried: list[int] = []
         for member in classes[min(open_classes)]:
-            if self._leaves >= MOST_LEAVES:  # may miss isomorphic terms, which is harmless
-                return 0
+            if self._known and (self._leaves >= MOST_LEAVES or self.looked >= MOST_REFINED):
+                return 0  # may miss isomorphic terms, which is harmless
             if tried and not self._images(member, path).isdisjoint(tried):
                 continue
             tried.append(member)
@@ -390,8 +402,9 @@ class _CanonicalForm:
         return found
 
 
-def _refined(colours: list[int], literals: _Literals) -> list[int]:
-    while True:
+def _refined(colours: list[int], literals: _Literals) -> tuple[list[int], int]:
+    """The colours told apart by the literals; and how many literals were looked at."""
+    for turns in count(1):
         told: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in colours]
         for shape, unordered, variables in literals:
             around = [colours[other] for other in variables]
@@ -403,8 +416,9 @@ def _refined(colours: list[int], literals: _Literals) -> list[int]:
         ranks = {each: at for at, each in enumerate(sorted(set(seen)))}
         new = [ranks[each] for each in seen]
         if len(ranks) == len(set(colours)):
-            return new
+            return new, turns * len(literals)
         colours = new
+    raise AssertionError
 
 
 def _numbered(colours: Sequence[int], literals: _Literals) -> _Form:
