@@ -6,7 +6,7 @@ that read a fixpoint, and rewrites their rules so that they read its counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from gdatalog.engine.context import StratumInputs
@@ -24,18 +24,12 @@ Readers = dict[tuple[str, ...], Stratum]  # strata that read counts, by their re
 CountedStratum = tuple[Relations, Mapping[str, Schema], Readers]
 
 
-def readers_of(
-    stratum: Stratum, needed: Sequence[Stratum], reads: Callable[[Stratum], Sequence[str]]
-) -> list[Stratum]:
-    """The strata that read a recursive one, if all of them need only counts."""
-    if not stratum.recursive:
-        return []
-    names = set(stratum.relations)
-    readers = [other for other in needed if other is not stratum and names & set(reads(other))]
-    for reader in readers:
-        if reader.recursive or not all(asks_for_counts(rule, names) for rule in reader.rules):
-            return []
-    return readers
+def only_count(readers: Iterable[Stratum], names: Collection[str]) -> bool:
+    """Whether strata that read some relations need only counts of them."""
+    return not any(
+        reader.recursive or not all(asks_for_counts(rule, set(names)) for rule in reader.rules)
+        for reader in readers
+    )
 
 
 def count_stratum(

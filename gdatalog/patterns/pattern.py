@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, permutations, product
+from math import prod
 from numbers import Integral
 from typing import Any
 
@@ -58,7 +59,7 @@ class Pattern:
     def automorphisms(self) -> int:
         """The number of automorphisms. A count of embeddings counts each occurrence so many
         times."""
-        return len(self.shape().automorphisms())
+        return prod(map(len, turns(self.shape())))
 
     def shape(self) -> Shape:
         """The pattern with numbered vertices."""
@@ -332,8 +333,13 @@ class Shape:
         return list(embeddings(self, self))
 
 
-def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
-    """The injective maps of vertices that preserve edges, absent pairs and labels."""
+def embeddings(
+    small: Shape, large: Shape, given: Mapping[int, int] | None = None
+) -> Iterator[Images]:
+    """The injective maps of vertices that preserve edges, absent pairs and labels; `given`: the
+    images of some vertices."""
+    given = given or {}
+    taken = set(given.values())
     # For each vertex, its pairs with vertices up to it: the other end, whether that is the second,
     # and the pairs that must have the image.
     tied: list[list[tuple[int, bool, frozenset[Edge]]]] = [[] for _ in range(small.size)]
@@ -346,7 +352,8 @@ def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
         if at == small.size:
             yield tuple(placed)
             return
-        for there in range(large.size):
+        free = (there for there in range(large.size) if there not in taken)
+        for there in (given[at],) if at in given else free:
             if there in placed or small.labels[at] != large.labels[there]:
                 continue
             images = [*placed, there]
@@ -362,13 +369,27 @@ def embeddings(small: Shape, large: Shape) -> Iterator[Images]:
 def restrictions(shape: Shape) -> list[Edge]:
     """Pairs (u, v) such that u < v holds for one embedding of each class under automorphisms
     (Grochow and Kellis 2007); implied pairs are left out."""
-    group, found = shape.automorphisms(), []
-    while len(group) > 1:
-        orbits = [{mapping[at] for mapping in group} for at in range(shape.size)]
+    found: list[Edge] = []
+    fixed: list[int] = []
+    while True:
+        orbits = [_moved(shape, at, fixed).keys() for at in range(shape.size)]
         first = max(range(shape.size), key=lambda at: (len(orbits[at]), -at))
+        if len(orbits[first]) == 1:
+            return [pair for pair in found if not _follows(pair, found)]
         found += [(first, other) for other in sorted(orbits[first]) if other != first]
-        group = [mapping for mapping in group if mapping[first] == first]
-    return [pair for pair in found if not _follows(pair, found)]
+        fixed.append(first)
+
+
+def _moved(shape: Shape, vertex: int, fixed: Collection[int]) -> dict[int, Images]:
+    """The images of a vertex under the automorphisms that keep others, and one for each."""
+    found: dict[int, Images] = {}
+    kept = {at: at for at in fixed}
+    free = [at for at in range(shape.size) if at not in kept]
+    for image in (vertex,) if vertex in kept else free:
+        way = next(embeddings(shape, shape, {**kept, vertex: image}), None)
+        if way is not None:
+            found[image] = way
+    return found
 
 
 def _follows(pair: Edge, pairs: Sequence[Edge]) -> bool:
@@ -430,12 +451,10 @@ def parts(shape: Shape, smaller: Sequence[Shape], directed: bool) -> Iterator[tu
 
 def turns(shape: Shape) -> Iterator[list[Images]]:
     """The automorphisms, factored: each is a product of one map of each list, in order."""
-    group = shape.automorphisms()
     for vertex in range(shape.size):
-        images = {mapping[vertex]: mapping for mapping in group}
+        images = _moved(shape, vertex, range(vertex))
         if len(images) > 1:
             yield list(images.values())
-        group = [mapping for mapping in group if mapping[vertex] == vertex]
 
 
 def onto(one: Shape, other: Shape) -> Images | None:

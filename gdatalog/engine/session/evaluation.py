@@ -7,7 +7,7 @@ incrementally (`maintenance.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
-from gdatalog.engine.counting import Readers, count_stratum, readers_of, run_on_few
+from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
@@ -36,6 +36,7 @@ from gdatalog.engine.session.remembered import (
     settled,
 )
 from gdatalog.engine.session.texts import FactList
+from gdatalog.engine.session.upcoming import Upcoming
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Atom, Param
@@ -91,17 +92,14 @@ class Evaluation:
     def known(self, name: str) -> Relation | None:
         """Returns a relation if no rule has to run for it; a derived one only if its inputs are
         unchanged."""
-        stratum = self._home.get(name)
-        if name in self.checked.unbound:
+        if not self.checked.unbound.keys().isdisjoint(self.needed([name])):
             return None
-        if name in self._known or stratum is None:
-            return self.relation(name)
-        below = {read: self.known(read) for read in self._reads(stratum)}
-        if any(relation is None for relation in below.values()):
-            return None
-        self._known.update({name: held for name, held in below.items() if held is not None})
-        found = self._recall(stratum)
-        return None if found is None else found[name]
+        for stratum in self.strata_of([name]):
+            found = self._recall(stratum)
+            if found is None:
+                return None
+            self._known.update(found)
+        return self.relation(name)
 
     def first(self, name: str, limit: int) -> Relation:
         """Returns at most `limit` rows of a relation, without computing all of it if possible."""
@@ -137,7 +135,7 @@ class Evaluation:
     def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
         """The strata that must be evaluated for these relations, in order."""
         needed = self.needed(wanted)
-        return [s for s in self.checked.strata if needed & set(s.relations)]
+        return [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
 
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, lower strata first."""
@@ -149,21 +147,30 @@ class Evaluation:
         if self.let_go is None:  # otherwise each is read just before its first reader runs
             self._take_given(needed)
         counting: Readers = {}  # strata that read counts
-        strata = [s for s in self.checked.strata if needed & set(s.relations)]
+        strata = [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
+        upcoming = Upcoming(strata, self._reads, self._known)
+        asked = {*wanted, *self.asked}
         for stratum in strata:
-            if stratum.relations[0] in self._known:
-                continue
-            if stratum.relations in counting:
-                self._known.update(self._of_counts(counting[stratum.relations]))
-                continue
-            found = self._recall(stratum) or self._follow(stratum)
-            found = found or self._counted(stratum, strata, wanted, counting)
-            if not found:
-                self._plan_ahead(strata)
-            self._known.update(found or self._run(stratum))
-            if self.let_go is not None:
-                self._let_go(stratum, self.let_go)
+            new = [name for name in stratum.relations if name not in self._known]
+            self._evaluate_one(stratum, upcoming, asked, counting)
+            upcoming.evaluated(name for name in new if name in self._known)
         self._take_given(needed - self._gone.difference(wanted))
+
+    def _evaluate_one(
+        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
+    ) -> None:
+        if stratum.relations[0] in self._known:
+            return
+        if stratum.relations in counting:
+            self._known.update(self._of_counts(counting[stratum.relations]))
+            return
+        found = self._recall(stratum) or self._follow(stratum)
+        found = found or self._counted(stratum, upcoming, asked, counting)
+        if not found:
+            self._plan_ahead(upcoming)
+        self._known.update(found or self._run(stratum))
+        if self.let_go is not None:
+            self._let_go(stratum, self.let_go)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
@@ -171,23 +178,19 @@ class Evaluation:
             if name not in self._known and name not in self._home:
                 self._known[name] = self._given(name)
 
-    def _plan_ahead(self, strata: Sequence[Stratum]) -> None:
+    def _plan_ahead(self, upcoming: Upcoming) -> None:
         """Plans the strata that have a single rule and read only known relations, if there are
         several: a thread compiles their loops while this one plans the others."""
         context = self.context
-        alone = len(strata) == 1 or context.device is not CPU or context.cluster is not None
-        if alone or self.let_go is not None or context.metrics.lasting:
+        alone = len(upcoming.strata) == 1 or context.device is not CPU
+        if alone or context.cluster or self.let_go is not None or context.metrics.lasting:
             return
-        known, others = self._known.keys(), self._ready.keys() | self.remembered.keys()
-        left = [s for s in strata if s.relations[0] not in known and s.relations not in others]
-        waiting = [
-            stratum
-            for stratum in left
-            if len(stratum.rules) == 1
-            and not stratum.recursive
-            and known >= {*self._reads(stratum)}
-        ]
-        for stratum in waiting if len(waiting) > 1 else ():
+
+        def done(stratum: Stratum) -> bool:
+            known = stratum.relations[0] in self._known
+            return known or stratum.relations in self._ready or stratum.relations in self.remembered
+
+        for stratum in upcoming.plannable(done):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
             if isinstance(plan.root, Once):
                 # If memory is short, the rule's own run reports it or counts in another way.
@@ -362,14 +365,16 @@ class Evaluation:
         return relations
 
     def _counted(
-        self, stratum: Stratum, needed: Sequence[Stratum], wanted: Iterable[str], counting: Readers
+        self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
     ) -> Relations | None:
         """The number of rows of a stratum, if nothing else is needed; `counting` rewrites the
         strata that read it."""
-        if {*wanted, *self.asked} & set(stratum.relations):
+        if not stratum.recursive or not asked.isdisjoint(stratum.relations):
             return None
-        readers = readers_of(stratum, needed, self._reads)
-        if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
+        readers = upcoming.readers(stratum)
+        if not readers or not only_count(readers, stratum.relations):
+            return None
+        if any(self._seeds(name) for reader in readers for name in reader.relations):
             return None
         before = self._recall(stratum, COUNTS)
         found = count_stratum(stratum, self.inputs(stratum), readers, before)

@@ -16,6 +16,7 @@ from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.prepared import CheckedText
 from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
+from gdatalog.planner.check import Stratum
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite import plain
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
@@ -113,7 +114,7 @@ def rewritten_for(
     below = derived_below(evaluation, name)
     if not below:
         return None
-    there = {own for own in below if own in whole or is_there(evaluation, own)}
+    there = {*found_there(evaluation, below), *(own for own in below if own in whole)}
     data = {own for own in below if own in evaluation.stored}
     key = (name, knobs, frozenset(there), frozenset(data))
     found: Rewritten | None = evaluation.text.rewritten.get(key)
@@ -163,17 +164,25 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
     return list(found)
 
 
-def is_there(evaluation: Evaluation, name: str) -> bool:
-    """Whether a derived relation is evaluated, and can be maintained if its inputs changed."""
-    if name in evaluation._known:
-        return True
-    stratum = evaluation._home[name]
-    found = evaluation.remembered.get(stratum.relations)
-    reads = [own for own in evaluation._reads(stratum) if own in evaluation._home]
-    if found is None or not all(is_there(evaluation, own) for own in reads):
+def found_there(evaluation: Evaluation, names: Collection[str]) -> set[str]:
+    """Those of some derived relations, which include all below them, that are evaluated, and can be
+    maintained if their inputs changed."""
+    found, names = set(), set(names)
+    for stratum in evaluation.checked.strata:
+        own = names.intersection(stratum.relations)
+        if own and not _is_there(evaluation, stratum, found):
+            own &= evaluation._known.keys()
+        found |= own
+    return found
+
+
+def _is_there(evaluation: Evaluation, stratum: Stratum, there: Collection[str]) -> bool:
+    before = evaluation.remembered.get(stratum.relations)
+    reads = [name for name in evaluation._reads(stratum) if name in evaluation._home]
+    if before is None or not all(name in there for name in reads):
         return False
     made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
-    return found.fresh(made_of, below) or evaluation.news(stratum) is not None
+    return before.fresh(made_of, below) or evaluation.news(stratum) is not None
 
 
 @contextmanager

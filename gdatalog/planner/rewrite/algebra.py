@@ -17,7 +17,9 @@ joins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain
 from math import inf
 
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
@@ -27,6 +29,7 @@ from gdatalog.planner.order import Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.order.steps import OutOfSteps, Steps
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.elimination import Elimination
@@ -35,6 +38,8 @@ from gdatalog.planner.rewrite.quotients import Signed, differences, is_differenc
 from gdatalog.records import dataclass, field, replace
 
 MOST_NEGATED = 4
+# For one count; then the best sum so far has to do, or enumeration. About a second of planning.
+MOST_STEPS = 400_000
 _COUNTED = n.AtomItem | n.TestItem | n.NotItem | n.EitherItem | n.Equation
 
 
@@ -75,6 +80,7 @@ def signed_sum(
 
     `live`: the variables that group the count, and those whose values are summed.
     """
+    inputs = replace(inputs, steps=Steps(MOST_STEPS))
     sizes, tuning = inputs.sizes, inputs.tuning
     forced = algebra.mode != "auto"
     if not _rewritable(items, sizes):
@@ -115,16 +121,17 @@ def _cheaper(
     large = forced or enough >= inputs.tuning.algebra_halves
     tables = algebra.tables, live, algebra.entries, algebra.word
     none = Elimination(inputs, *tables)
-    sums = _sums(items, inputs.sizes, live, large) if algebra.mode != "suffixes" else ()
+    sums = _sums(items, inputs, live, large) if algebra.mode != "suffixes" else ()
     best = _cheapest(sums, none, enough, forced)
-    if not live and algebra.mode in ("auto", "split"):
-        best = _split(items, none, best, enough, algebra.mode == "split") or best
-    if algebra.mode not in ("quotients", "split"):
-        for terms in _wholes(items):
-            found = Elimination(inputs, *tables)
-            whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
-            if whole and (best is None or found.cost < best.cost):
-                best = found
+    with suppress(OutOfSteps):
+        if not live and algebra.mode in ("auto", "split"):
+            best = _split(items, none, best, enough, algebra.mode == "split") or best
+        if algebra.mode not in ("quotients", "split"):
+            for terms in _wholes(items):
+                found = Elimination(inputs, *tables)
+                whole = all(found.whole(times, term, label_of(term)) for times, term in terms)
+                if whole and (best is None or found.cost < best.cost):
+                    best = found
     if best is None or (best.cost * algebra.sure >= enough and not forced):
         return None
     if not best.joins:  # every term is empty, or they cancel
@@ -138,17 +145,18 @@ def _cheapest(
     """The cheapest of some signed sums, `times` over, after what `start` has; None if all cost more
     than `least`, unless `forced`."""
     best: Elimination | None = None
-    for terms in sums:
-        found = start.copied()
-        merged = found.isomorphic.merged(terms, found.live)
-        for coefficient, term in _large_first(merged):
-            found.term(times * coefficient, term, label_of(term))
-            found.cost += found.inputs.tuning.algebra_term
-            if found.cost >= (least if best is None else best.cost) and not forced:
-                break
-        else:
-            if best is None or found.cost < best.cost:
-                best = found
+    with suppress(OutOfSteps):
+        for terms in sums:
+            found = start.copied()
+            merged = found.isomorphic.merged(terms, found.live)
+            for coefficient, term in _large_first(merged):
+                found.term(times * coefficient, term, label_of(term))
+                found.cost += found.inputs.tuning.algebra_term
+                if found.cost >= (least if best is None else best.cost) and not forced:
+                    break
+            else:
+                if best is None or found.cost < best.cost:
+                    best = found
     return best
 
 
@@ -178,9 +186,7 @@ def _split_bodies(
 ) -> Elimination | None:
     found: _Halves | None = None
     for body, orbit in bodies:
-        terms = [
-            (orbit * sign, term) for sign, term in _terms(body, (), none.inputs.sizes, ()) or ()
-        ]
+        terms = [(orbit * sign, term) for sign, term in _terms(body, (), none.inputs, ()) or ()]
         if not terms:
             continue
         (times, term), *rest = _large_first(none.isomorphic.merged(terms))
@@ -212,8 +218,8 @@ def _halved(
 ) -> _Halves | None:
     """The cheapest split of a term, after `start`; None if all cost more than `least`."""
     best: _Halves | None = None
-    sums = partial(_sums, sizes=start.inputs.sizes, live=(), large=True)
-    for ways in orbits.split_by_degree(term, start.inputs.sizes):
+    sums = partial(_sums, inputs=start.inputs, live=(), large=True)
+    for ways in orbits.split_by_degree(term, start.inputs):
         for light, heavy in ways:
             first = _cheapest(sums(heavy), start, least, forced, times)
             if first is None:
@@ -236,20 +242,25 @@ def _rewritable(items: Sequence[n.Item], sizes: Statistics) -> bool:
 
 
 def _sums(
-    items: n.Conjunction, sizes: Statistics, live: tuple[str, ...], large: bool
+    items: n.Conjunction, inputs: PlanInputs, live: tuple[str, ...], large: bool
 ) -> Iterator[list[Signed]]:
     """The signed sums to compare: negated atoms kept or as differences, with all symmetry breaking
     or with part of it; for `large` counts also the sum of two equal halves."""
     for expanded in _expansions(items):
-        sums: list[list[Signed]] = [[(1, items)]]
-        if not expanded and not live:
-            sums += [[(orbit, body)] for body, orbit in orbits.partly_restricted(items, sizes)]
-            sums += orbits.halves(items, sizes) if large else ()
-        for bodies in sums:
+        whole = _terms(items, expanded, inputs, live)
+        if whole is not None:
+            yield whole
+        if expanded or live:
+            continue
+        restricted = orbits.partly_restricted(items, inputs.sizes)
+        sums = ([(orbit, body)] for body, orbit in restricted)
+        # a half has one test less at most: hopeless if the whole has too many
+        halves = orbits.halves(items, inputs) if large and whole is not None else ()
+        for bodies in chain(sums, halves):
             each = [
                 (times, terms)
                 for times, body in bodies
-                if (terms := _terms(body, expanded, sizes, live)) is not None
+                if (terms := _terms(body, expanded, inputs, live)) is not None
             ]
             if len(each) == len(bodies):
                 yield [(times * sign, term) for times, terms in each for sign, term in terms]
@@ -269,11 +280,11 @@ def _expansions(items: Sequence[n.Item]) -> list[Collection[n.Item]]:
 
 
 def _terms(
-    items: n.Conjunction, expanded: Collection[n.Item], sizes: Statistics, live: tuple[str, ...]
+    items: n.Conjunction, expanded: Collection[n.Item], inputs: PlanInputs, live: tuple[str, ...]
 ) -> list[Signed] | None:
     terms: list[Signed] = []
     for sign, body in differences(items, expanded):
-        found = quotients(body, sizes, live)
+        found = quotients(body, inputs, live)
         if found is None:
             return None
         terms += [(sign * coefficient, quotient) for coefficient, quotient in found]

@@ -19,7 +19,13 @@ from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.outer_loops import CountJoins
-from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
+from gdatalog.planner.rewrite.parts import (
+    hanging,
+    hanging_at_edges,
+    is_cyclic,
+    label_of,
+    steps_of,
+)
 from gdatalog.planner.rewrite.suffix import Suffixes
 from gdatalog.records import dataclass, field, replace
 
@@ -40,6 +46,7 @@ class Elimination(CountJoins):
 
     def _count(self, items: Conjunction, term: Term) -> None:
         """Adds the cheapest join that counts the items, after the tables that it reads."""
+        self.inputs.steps.take(steps_of(items))
         best = self.copied()
         rests = [best._without_hanging(items)]
         best._add(best._cheapest(rests[0]), term)

@@ -11,7 +11,8 @@ becomes, since both rules pass the 1 on unchanged,
     path[cf](z) <- E(1, z).    path[cf](z) <- path[cf](y), E(y, z).    ?1(y) <- path[cf](y).
 
 A relation that is needed in full is evaluated in full, and with it all relations it depends on; an
-attempt that finds one starts again with that known. Where magic sets would make a negation or an
+attempt that finds one starts again with that known. After some attempts the next ones find all such
+relations, so that long programs take a fixed number. Where magic sets would make a negation or an
 aggregate part of a recursion, the negated or aggregated relation is evaluated in full.
 
 The rules of a stratum are rewritten for the demand on its relations:
@@ -37,7 +38,7 @@ from typing import Any
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Stratum
-from gdatalog.planner.check.walk import atoms_in, conjunction, conjuncts, rebuild
+from gdatalog.planner.check.walk import conjunction, conjuncts, rebuild
 from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, one_constant
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
@@ -48,6 +49,7 @@ from gdatalog.planner.rewrite.passing import (
     kept,
     linear,
     narrower,
+    read_by,
     recursive_atoms,
 )
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
@@ -60,6 +62,9 @@ from gdatalog.planner.rewrite.rewriting import (
     with_constants,
 )
 from gdatalog.records import dataclass, field, replace
+
+MOST_STARTED = 8  # attempts that end at the first relation needed in full
+MOST_ATTEMPTS = 16  # attempts in all; then magic sets are not used
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,52 +89,66 @@ def magic_program(
     if stratum is None or stratum.recursive:
         return MagicProgram(None)
     worth = Worth(checked, world)
-    notes: tuple[str, ...] = ()
     for through in (True, False):
         full: dict[str, str] = {}
-        while True:
+        for number in range(MOST_ATTEMPTS):
             attempt = Attempt(checked, wanted, world, worth, forced, through, full)
-            if _rewritten(attempt):
+            if _completed(attempt, number < MOST_STARTED):
                 break
-            full |= _with_all_below(checked, attempt.in_full)
-        notes = tuple(f"{name} is evaluated in full: {why}" for name, why in full.items() if why)
-        if not attempt.asked:
-            break
-        found = attempt.program()
+        else:
+            return MagicProgram(None, {}, _notes(full))
+        found = attempt.program() if attempt.asked else None
         if found is not None:
             measured = () if forced else tuple(attempt.measured(found))
-            return MagicProgram(found, attempt.given, notes, measured)
-    return MagicProgram(None, {}, notes)
+            return MagicProgram(found, attempt.given, _notes(full), measured)
+        if not attempt.asked:
+            break
+    return MagicProgram(None, {}, _notes(full))
 
 
-def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str]:
-    """Relations that are evaluated in full, and all relations they depend on."""
-    found: dict[str, str] = {}
-    home = {name: stratum for stratum in checked.strata for name in stratum.relations}
-    waiting = list(names.items())
-    while waiting:
-        name, why = waiting.pop()
-        stratum = home.get(name)
-        if stratum is None or name in found:
-            continue
-        found |= {**dict.fromkeys(stratum.relations, ""), name: why}
-        below = {atom.name for rule in stratum.rules for atom in atoms_in(rule.body)}
-        waiting += [(other, "") for other in below - found.keys()]
-    return found
+def _notes(full: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name} is evaluated in full: {why}" for name, why in full.items() if why)
 
 
-def _rewritten(attempt: Attempt) -> bool:
-    """Whether a pass over the strata completed; otherwise some relation is needed in full."""
+def _completed(attempt: Attempt, only_first: bool) -> bool:
+    """Whether a pass over the strata found no other relation that is needed in full; the next
+    attempt knows those found. `only_first`: the pass ends at the first stratum with some."""
+    known, full = len(attempt.full), attempt.full
+    passed: list[Stratum] = []
     for stratum in reversed(attempt.checked.strata):
         attempt.at_hand = stratum
         if attempt.wanted in stratum.relations:
             for rule in stratum.rules:
                 attempt.add(rule, rule.head.name, KnownBindings())
-        elif any(name in attempt.asks for name in stratum.relations):
+        elif any(name in attempt.asks and name not in full for name in stratum.relations):
             Specialised(attempt, stratum).run()
+            passed.append(stratum)
         if attempt.in_full:
-            return False
-    return True
+            _add_with_all_below(attempt)
+            if only_first:
+                break
+    if len(full) == known:
+        return True
+    # views above that read only these: a whole chain is found at once
+    for stratum in reversed(passed):
+        for name in stratum.relations:
+            if () in attempt.asks[name] and not any(map(attempt.derived, read_by(stratum.rules))):
+                full.setdefault(name, "")
+    return False
+
+
+def _add_with_all_below(attempt: Attempt) -> None:
+    """Adds relations that turned out to be needed in full, and all relations they depend on."""
+    home, full = attempt.worth.home, attempt.full
+    waiting = list(attempt.in_full.items())
+    attempt.in_full.clear()
+    while waiting:
+        name, why = waiting.pop()
+        stratum = home.get(name)
+        if stratum is None or name in full:
+            continue
+        full |= {**dict.fromkeys(stratum.relations, ""), name: why}
+        waiting += [(other, "") for other in read_by(stratum.rules) if other not in full]
 
 
 # Rewrites the rules of one stratum for the demand on its relations.
@@ -215,12 +234,8 @@ class Specialised:
 
     def _left_out(self, name: str, columns: Columns) -> str:
         """The relation without columns of one constant: atoms that demand it read this one."""
-        final, target = self.attempt.final, self.adorned(name, columns)
-        final.setdefault(target, (target, ()))
         cut = self.adorned(name, columns, "c")
-        for placeholder, (there, _) in list(final.items()):
-            if there == target:
-                final[placeholder] = cut, columns
+        self.attempt.final[self.adorned(name, columns)] = cut, columns
         self.attempt.schema(cut, self._others(name, columns), name)
         return cut
 
@@ -271,10 +286,11 @@ class Specialised:
         """A view that is needed in full; its own rules may still restrict what they read."""
         attempt = self.attempt
         whole = self._with_schema(name, ())
-        before = sum(map(len, attempt.asks.values()))
+        read = read_by(self.of(name))
+        before = attempt.demands(read)
         for rule in self.of(name):
             attempt.add(rule, whole, KnownBindings())
-        if sum(map(len, attempt.asks.values())) == before:
+        if attempt.demands(read) == before:
             attempt.needs(name)
         for columns in attempt.asks[name]:
             attempt.final[self.adorned(name, columns)] = whole, ()
@@ -455,9 +471,7 @@ class Specialised:
             if len(columns) > 1:
                 own = asked.get(name, {})
                 target = next((c for c in own if set(c) <= set(columns)), columns[:1])
-                for placeholder, (final, dropped) in list(attempt.final.items()):
-                    if final == self.adorned(name, columns):
-                        attempt.final[placeholder] = self.adorned(name, target), dropped
+                attempt.final[self.adorned(name, columns)] = self.adorned(name, target), ()
             places = [columns.index(at) for at in target]
             own = asked.setdefault(name, {})
             own.setdefault(target, []).extend(source.at(places) for source in sources)

@@ -27,6 +27,7 @@ from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order import edges as e
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.records import dataclass
@@ -131,16 +132,17 @@ def bodies_to_split(items: n.Conjunction, sizes: Statistics) -> list[tuple[n.Con
 
 
 def split_by_degree(
-    body: n.Conjunction, sizes: Statistics
+    body: n.Conjunction, inputs: PlanInputs
 ) -> Iterator[list[tuple[n.Conjunction, n.Conjunction]]]:
     """Splits of a body over ranks, for each variable that has no bound, by several degrees: its
     bindings in which the variable has a lower degree, and the others."""
+    sizes = inputs.sizes
     steps = sorted(graph_of(body, sizes).degree_steps.items())
     rows = next(sizes(i.relation, i.version).rows for i in body if isinstance(i, n.AtomItem))
     least = (rows**0.5 / divisor for divisor in HEAVY)
     ranks = [next((rank for degree, rank in steps if degree > each), None) for each in least]
     some = [Constant(rank, "int") for rank in dict.fromkeys(ranks) if rank is not None]
-    isomorphic = Isomorphic(sizes, {})
+    isomorphic = Isomorphic(inputs)
     bounded = n.variables_of(item for item in body if len(item.variables) == 1)
     free = sorted(e.types_of(body).keys() - bounded)
     names = {isomorphic.key(body, (name,)): name for name in free}
@@ -149,13 +151,14 @@ def split_by_degree(
         yield [((*body, light), (*body, heavy)) for light, heavy in tests]
 
 
-def halves(items: n.Conjunction, sizes: Statistics) -> Iterator[list[Signed]]:
+def halves(items: n.Conjunction, inputs: PlanInputs) -> Iterator[list[Signed]]:
     """A count as twice the bindings with one variable less than another, plus those with both
     equal; for pairs that an automorphism exchanges and that may be equal."""
+    sizes = inputs.sizes
     by_degree = has_ranks(items, sizes)
     types = e.types_of(items)
     unlike = e.unlike_pairs(items, sizes)
-    isomorphic, seen = Isomorphic(sizes, {}), set[Hashable]()
+    isomorphic, seen = Isomorphic(inputs), set[Hashable]()
     if e.literals_of(items, sizes) is None:
         return
     for a, b in combinations(sorted(types), 2):

@@ -56,7 +56,7 @@ class CountJoins:
 
     @property
     def isomorphic(self) -> Isomorphic:
-        return Isomorphic(self.sizes, self.shapes)
+        return Isomorphic(replace(self.inputs, sizes=self.sizes), self.shapes)
 
     def _name(self) -> str:
         self._fresh += 1

@@ -35,6 +35,11 @@ def label_of(items: Sequence[Item]) -> str:
     return ", ".join(told)
 
 
+def steps_of(items: Sequence[Item]) -> int:
+    """About how many steps it takes to plan some items."""
+    return len(items) << min(len(variables_of(items)), 8) + 2
+
+
 def shared_variables(items: Sequence[Item]) -> set[str]:
     """The variables of more than one item."""
     once: set[str] = set()

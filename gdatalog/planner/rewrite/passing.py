@@ -80,6 +80,11 @@ def recursive_atoms(rule: CheckedRule, names: Sequence[str]) -> list[s.Atom]:
     return [atom for atom in w.atoms_in(rule.body) if atom.name in names]
 
 
+def read_by(rules: Sequence[CheckedRule]) -> list[str]:
+    """The relations that rules read."""
+    return list({atom.name: None for rule in rules for atom in w.atoms_in(rule.body)})
+
+
 def linear(rule: CheckedRule) -> RecursiveRule | None:
     """The rule as a RecursiveRule, if it reads its own relation once, in a conjunction."""
     if len(recursive_atoms(rule, [rule.head.name])) != 1:

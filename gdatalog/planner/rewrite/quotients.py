@@ -14,8 +14,12 @@ directions, constants and tests.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import count, product
+from math import factorial, prod
+from operator import add
 from typing import Any
 
 from gdatalog.plan import Apply, Slot
@@ -23,12 +27,15 @@ from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotIte
 from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
 from gdatalog.planner.order.pattern import bits
+from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.records import dataclass, fields, is_dataclass, replace
+from gdatalog.records import dataclass, field, fields, is_dataclass, replace
 
 MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated
 MOST_QUOTIENTS = 2_000
 MOST_LEAVES = 200  # of one search for a canonical form
+MOST_REFINED = 40_000  # literals that it looks at
+OF_ITEM = 10  # steps of merging variables in one item
 
 Signed = tuple[int, Conjunction]
 Names = frozenset[str]
@@ -75,22 +82,25 @@ def is_difference(item: Item) -> bool:
 
 
 def quotients(
-    items: Sequence[Item], sizes: Statistics, kept: Collection[str] = ()
+    items: Sequence[Item], inputs: PlanInputs, kept: Collection[str] = ()
 ) -> list[Signed] | None:
     """The signed sum without `!=` between variables; None if there are too many variables. All
     terms bind the variables `kept`."""
+    sizes = inputs.sizes
     items = without_implied(tuple(dict.fromkeys(items)), sizes)
     tests = {frozenset(ends(item)) for item in items if unequal(item)}
     rest = tuple(item for item in items if not unequal(item))
     tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
-    if len(tested) > MOST_TESTED:
+    alike = interchangeable(items, tested, sizes, kept)
+    if min(len(tested), 2 * len(alike)) > MOST_TESTED:
         return None
     apart = _kept_apart(rest, tested, sizes)
     tests_of = [item.test for item in items if isinstance(item, TestItem) and unequal(item)]
     sides = (arg for test in tests_of if isinstance(test, Apply) for arg in test.args)
     slots = {slot.name: slot for slot in sides if isinstance(slot, Slot)}
     found: list[Signed] = []
-    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart)):
+    for number, (coefficient, names) in enumerate(partitions(tested, tests, apart, alike)):
+        inputs.steps.take(OF_ITEM * len(items))
         if number == MOST_QUOTIENTS:
             return None
         quotient = merged(rest, names, sizes)
@@ -140,21 +150,18 @@ def merged(rest: Conjunction, names: Mapping[str, str], sizes: Statistics) -> Co
 
 
 def partitions(
-    names: Sequence[str], tests: set[Names], apart: set[Names]
+    names: Sequence[str],
+    tests: set[Names],
+    apart: set[Names],
+    alike: Sequence[Sequence[str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The partitions with a coefficient other than 0: the coefficient, and a replacement of
-    variables."""
+    variables. Of partitions that differ by interchanging variables of a class in `alike` there is
+    one, with the sum of their coefficients."""
     place = {name: at for at, name in enumerate(names)}
-    edges = [tuple(sorted(place[name] for name in test)) for test in tests]
-    near = [0] * len(names)
-    for a, b in edges:
-        near[a] |= 1 << b
-        near[b] |= 1 << a
-    never = [0] * len(names)
-    for pair in apart:
-        a, b = (place[name] for name in pair)
-        never[a] |= 1 << b
-        never[b] |= 1 << a
+    near, never = _neighbours(tests, place), _neighbours(apart, place)
+    classes = [sorted(place[name] for name in each) for each in alike or [[n] for n in names]]
+    classes.sort()
 
     @cache
     def edgeless(block: int) -> bool:
@@ -163,6 +170,9 @@ def partitions(
     @cache
     def weight(block: int) -> int:
         """The sum over connected spanning subgraphs of (-1)^edges."""
+        members = bits(block)
+        if all(near[at] | 1 << at == near[at] | 1 << at | block for at in members):
+            return (-1) ** (len(members) - 1) * factorial(len(members) - 1)
         first = block & -block
         total = int(edgeless(block))
         rest = block ^ first
@@ -178,28 +188,89 @@ def partitions(
     def allowed(block: int) -> bool:
         return all(not never[at] & block for at in bits(block))
 
-    def split(left: int) -> Iterator[tuple[int, list[int]]]:
-        if not left:
-            yield 1, []
+    def split(
+        used: _Shares, before: _Shares | None
+    ) -> Iterator[tuple[int, list[_Shares], list[int]]]:
+        """The partitions of the variables that are not used: the product of weights, and of each
+        block how many variables of each class it has, and its variables."""
+        left = [len(own) - count for own, count in zip(classes, used, strict=True)]
+        at = next((at for at, count in enumerate(left) if count), None)
+        if at is None:
+            yield 1, [], []
             return
-        first = left & -left
-        others = left ^ first
-        part = others
-        while True:
-            block = first | part
+        least = [int(other == at) for other in range(len(left))]
+        ranges = [range(most, few - 1, -1) for few, most in zip(least, left, strict=True)]
+        for shares in map(_backwards, product(*reversed(ranges))):
+            # blocks that begin in the same class come in one order
+            begun = before is not None and not any(before[:at])
+            if begun and before[::-1] < shares[::-1]:
+                continue
+            block = sum(
+                1 << own[first + number]
+                for own, first, count in zip(classes, used, shares, strict=True)
+                for number in range(count)
+            )
             if allowed(block) and weight(block):
-                for sign, blocks in split(left ^ block):
-                    yield sign * weight(block), [block, *blocks]
-            if not part:
-                return
-            part = (part - 1) & others
+                now = tuple(map(add, used, shares))
+                for sign, others, blocks in split(now, shares):
+                    yield sign * weight(block), [shares, *others], [block, *blocks]
 
-    for coefficient, blocks in split((1 << len(names)) - 1):
+    for sign, shares, blocks in split((0,) * len(classes), None):
         replaced = {}
         for block in blocks:
             first, *others = bits(block)
             replaced.update({names[at]: names[first] for at in others})
-        yield coefficient, replaced
+        yield sign * _ways(shares), replaced
+
+
+_Shares = tuple[int, ...]
+
+
+def _backwards(shares: _Shares) -> _Shares:
+    return shares[::-1]
+
+
+def _ways(blocks: Sequence[_Shares]) -> int:
+    """The number of partitions into blocks that take so many variables of each class."""
+    ways = prod(map(factorial, map(sum, zip(*blocks, strict=True))))
+    for shares in blocks:
+        ways //= prod(map(factorial, shares))
+    return ways // prod(map(factorial, Counter(blocks).values()))
+
+
+def _neighbours(pairs: Iterable[Names], place: Mapping[str, int]) -> list[int]:
+    found = [0] * len(place)
+    for pair in pairs:
+        a, b = (place[name] for name in pair)
+        found[a] |= 1 << b
+        found[b] |= 1 << a
+    return found
+
+
+def interchangeable(
+    items: Sequence[Item], names: Sequence[str], sizes: Statistics, kept: Collection[str]
+) -> list[list[str]]:
+    """The variables in classes, in which any two can change places: the items stay the same. Those
+    that are `kept` stay alone."""
+    literals = literals_of(items, sizes)
+    if literals is None:
+        return [[name] for name in names]
+    as_is = {name: name for literal in literals for name in literal.variables}
+    there = {literal.under(as_is) for literal in literals}
+    classes: list[list[str]] = []
+    for name in names:
+        for members in classes:
+            first = members[0]
+            if first in kept or name in kept:
+                continue
+            swapped = {**as_is, name: first, first: name}
+            own = (each for each in literals if name in each.variables or first in each.variables)
+            if all(literal.under(swapped) in there for literal in own):
+                members.append(name)
+                break
+        else:
+            classes.append([name])
+    return classes
 
 
 # ------------------------------------------------------------------------------ isomorphic terms
@@ -209,8 +280,8 @@ def partitions(
 class Isomorphic:
     """Gives isomorphic conjunctions the same key."""
 
-    sizes: Statistics
-    shapes: dict[Hashable, int]
+    inputs: PlanInputs
+    shapes: dict[Hashable, int] = field(default_factory=dict)
 
     def merged(self, terms: Iterable[Signed], fixed: Sequence[str] = ()) -> list[Signed]:
         """The terms, with isomorphic ones added up, without those that cancel."""
@@ -224,7 +295,7 @@ class Isomorphic:
 
     def key(self, items: Sequence[Item], fixed: Sequence[str] = ()) -> Hashable:
         """A key that isomorphic conjunctions share; isomorphisms map `fixed` variables in order."""
-        literals = literals_of(items, self.sizes)
+        literals = literals_of(items, self.inputs.sizes)
         assert literals is not None
         names = sorted(frozenset().union(*(literal.variables for literal in literals), fixed))
         place = {name: at for at, name in enumerate(names)}
@@ -233,7 +304,9 @@ class Isomorphic:
             for each in literals
         ]
         known += [(-1 - at, False, (place[name],)) for at, name in enumerate(fixed)]
-        return _canonical(len(names), tuple(known))
+        key, looked = _canonical(len(names), tuple(known))
+        self.inputs.steps.take(looked)
+        return key
 
     def _shape(self, literal: Literal) -> int:
         return self.shapes.setdefault((literal.shape, literal.unordered), len(self.shapes))
@@ -242,38 +315,96 @@ class Isomorphic:
 _Literals = tuple[tuple[int, bool, tuple[int, ...]], ...]
 
 
-@lru_cache(maxsize=1 << 12)
-def _canonical(count: int, literals: _Literals) -> Hashable:
-    """The literals with canonical numbers of variables."""
-    leaves = 0
-    best: Hashable = None
+_Form = tuple[tuple[int, tuple[int, ...]], ...]
 
-    def search(colours: list[int]) -> None:
-        nonlocal leaves, best
-        colours = _refined(colours, literals)
+
+@lru_cache(maxsize=1 << 12)
+def _canonical(count: int, literals: _Literals) -> tuple[Hashable, int]:
+    """The literals with canonical numbers of variables; and how many literals were looked at."""
+    search = _CanonicalForm(literals)
+    return (count, search.of(count)), search.looked
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A numbering of the variables: the choices that led there, the variable of each number, and
+    the literals with these numbers."""
+
+    path: tuple[int, ...]
+    variables: tuple[int, ...]
+    form: _Form
+
+
+class _CanonicalForm:
+    """A search for the least form: variables that look alike are told apart one by one.
+
+    Two leaves of one form are an automorphism (McKay, 1981): what it maps to choices that were
+    searched is not searched again. So a star of n leaves takes n searches instead of n!.
+    """
+
+    def __init__(self, literals: _Literals) -> None:
+        self._literals = literals
+        self._leaves = 0
+        self.looked = 0
+        self._known: list[_Leaf] = []  # the first leaf, and the least one
+        self._automorphisms: list[list[int]] = []
+
+    def of(self, count: int) -> _Form:
+        self._search([0] * count, ())
+        return self._known[-1].form
+
+    def _search(self, colours: list[int], path: tuple[int, ...]) -> int:
+        """Searches below some choices; returns how many of these the search keeps."""
+        colours, looked = _refined(colours, self._literals)
+        self.looked += looked
         classes: dict[int, list[int]] = {}
         for at, colour in enumerate(colours):
             classes.setdefault(colour, []).append(at)
         open_classes = [colour for colour, members in classes.items() if len(members) > 1]
         if not open_classes:
-            leaves += 1
-            key = _numbered(colours, literals)
-            best = key if best is None else min(best, key)  # type: ignore[call-overload]  # keys are of one shape
-            return
-        colour = min(open_classes)
-        for member in classes[colour]:
-            if (
-                leaves >= MOST_LEAVES
-            ):  # a partial search may miss isomorphic terms, which is harmless
-                return
-            search([2 * c + (at == member) for at, c in enumerate(colours)])
+            return self._leaf(colours, path)
+        tried: list[int] = []
+        for member in classes[min(open_classes)]:
+            if self._known and (self._leaves >= MOST_LEAVES or self.looked >= MOST_REFINED):
+                return 0  # may miss isomorphic terms, which is harmless
+            if tried and not self._images(member, path).isdisjoint(tried):
+                continue
+            tried.append(member)
+            told = [2 * colour + (at == member) for at, colour in enumerate(colours)]
+            kept = self._search(told, (*path, member))
+            if kept < len(path):
+                return kept
+        return len(path)
 
-    search([0] * count)
-    return count, best
+    def _leaf(self, colours: list[int], path: tuple[int, ...]) -> int:
+        self._leaves += 1
+        variables = tuple(sorted(range(len(colours)), key=colours.__getitem__))
+        leaf = _Leaf(path, variables, _numbered(colours, self._literals))
+        for other in self._known:
+            if other.form == leaf.form:
+                way = dict(zip(other.variables, variables, strict=True))
+                self._automorphisms.append([way[at] for at in range(len(way))])
+                pairs = enumerate(zip(other.path, path, strict=False))
+                return next(at for at, (choice, this) in pairs if choice != this)
+        if not self._known or leaf.form < self._known[-1].form:
+            self._known[1:] = [leaf]
+        return len(path)
+
+    def _images(self, member: int, path: tuple[int, ...]) -> set[int]:
+        """Where automorphisms that keep the choices so far map a variable."""
+        ways = [way for way in self._automorphisms if all(way[at] == at for at in path)]
+        found, waiting = {member}, [member]
+        while waiting:
+            at = waiting.pop()
+            new = {way[at] for way in ways} - found
+            found |= new
+            waiting += new
+        return found
 
 
-def _refined(colours: list[int], literals: _Literals) -> list[int]:
-    while True:
+def _refined(colours: list[int], literals: _Literals) -> tuple[list[int], int]:
+    """The colours told apart by the literals; and how many literals were looked at."""
+    for turns in count(1):
         told: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in colours]
         for shape, unordered, variables in literals:
             around = [colours[other] for other in variables]
@@ -285,13 +416,12 @@ def _refined(colours: list[int], literals: _Literals) -> list[int]:
         ranks = {each: at for at, each in enumerate(sorted(set(seen)))}
         new = [ranks[each] for each in seen]
         if len(ranks) == len(set(colours)):
-            return new
+            return new, turns * len(literals)
         colours = new
+    raise AssertionError
 
 
-def _numbered(
-    colours: Sequence[int], literals: _Literals
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _numbered(colours: Sequence[int], literals: _Literals) -> _Form:
     found = set()
     for shape, unordered, variables in literals:
         numbers = [colours[name] for name in variables]

@@ -21,8 +21,9 @@ from gdatalog.planner.check import Checked, CheckedRule, Stratum, own_name
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
 from gdatalog.planner.order import RelationStatistics
+from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.rewrite import BindingSource, Columns, asked_for, plain
-from gdatalog.planner.rewrite.passing import branches
+from gdatalog.planner.rewrite.passing import branches, read_by
 from gdatalog.records import dataclass, field
 
 Seen = Collection[tuple[str, int]]  # columns under estimation, to detect recursion
@@ -41,17 +42,31 @@ class World:
     tuning: Tuning = Tuning()
 
 
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A relation with all relations it depends on: those that exist, as bits; the sum of their
+    rows; and whether any is recursive and has to be evaluated."""
+
+    there: int
+    rows: int
+    recursive: bool
+
+
 @dataclass(slots=True)
 class Worth:
     checked: Checked
     world: World
     rules: dict[str, list[CheckedRule]] = field(default_factory=dict)
     home: dict[str, Stratum] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)  # of strata
     domains: dict[tuple[str, int], float | None] = field(default_factory=dict)
+    below: dict[str, Below] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)  # rows of each bit of `there`
 
     def __post_init__(self) -> None:
-        for stratum in self.checked.strata:
+        for place, stratum in enumerate(self.checked.strata):
             self.home.update(dict.fromkeys(stratum.relations, stratum))
+            self.places.update(dict.fromkeys(stratum.relations, place))
             for rule in stratum.rules:
                 self.rules.setdefault(rule.head.name, []).extend(branches(rule))
 
@@ -63,9 +78,9 @@ class Worth:
 
         `inside`: the demand comes from a recursive rule, in each of its rounds.
         """
-        below, tuning = self._below(name), self.world.tuning
-        recursive = any(self._recursive(other) for other in below)
-        if not recursive and (inside or self._rows(below) < tuning.magic_sets_from):
+        self._look_below(name)
+        below, tuning = self.below[name], self.world.tuning
+        if not below.recursive and (inside or below.rows < tuning.magic_sets_from):
             return ""
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
@@ -80,27 +95,53 @@ class Worth:
 
     # --------------------------------------------------------------------------- relations
 
-    def _below(self, name: str) -> set[str]:
-        """A relation and all relations it depends on."""
-        rules = self.rules
-        read = reached(
-            name,
-            lambda other: (a.name for rule in rules.get(other, ()) for a in atoms_in(rule.body)),
-        )
-        return {name, *read}
+    def _look_below(self, name: str) -> None:
+        """Looks at a relation and all relations it depends on, lowest first, each once."""
+        rules, known = self.rules, self.below
 
-    def _recursive(self, name: str) -> bool:
-        return name in self.home and self.home[name].recursive and self.world.size(name) is None
+        def reads(other: str) -> Iterator[str]:
+            atoms = atoms_in(*(rule.body for rule in rules.get(other, ())))
+            return (atom.name for atom in atoms if atom.name not in known)
 
-    def _rows(self, names: set[str]) -> int:
-        sizes = [self.world.size(name) for name in names]
-        return sum(size.rows for size in sizes if size is not None)
+        if name in known:
+            return
+        new = sorted({name, *reached(name, reads)}, key=lambda other: self.places.get(other, -1))
+        for other in new:
+            if other not in known:
+                self._look_at(other)
+
+    def _look_at(self, name: str) -> None:
+        """Looks at a relation and those of its recursion, above relations that are known."""
+        stratum = self.home.get(name)
+        names = (name,) if stratum is None else stratum.relations
+        rules = [rule for own in names for rule in self.rules.get(own, ())]
+        read = [self.below[other] for other in read_by(rules) if other in self.below]
+        there, rows, recursive = 0, 0, any(below.recursive for below in read)
+        for below in sorted(read, key=lambda below: -below.rows):
+            rows += (
+                sum(self.sizes[at] for at in bits(below.there & ~there)) if there else below.rows
+            )
+            there |= below.there
+        for own in names:
+            size = self.world.size(own)
+            if size is not None:
+                there |= 1 << len(self.sizes)
+                rows += size.rows
+                self.sizes.append(size.rows)
+            elif stratum is not None:
+                recursive |= stratum.recursive
+        self.below.update(dict.fromkeys(names, Below(there, rows, recursive)))
+        if stratum is not None and not stratum.recursive:
+            for column in range(self.checked.schemas[name].arity):
+                self.domain(name, column)
 
     # ------------------------------------------------------------------------------ values
 
     def domain(self, name: str, column: int, seen: Seen = ()) -> float | None:
         """The greatest number of values of a column; None if unknown."""
         name = plain(name)
+        if not seen:
+            self._look_below(name)
         size = self.world.size(name)
         if size is not None:
             return float(size.distinct(frozenset((column,))))

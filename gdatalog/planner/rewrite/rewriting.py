@@ -6,7 +6,7 @@ here, and so is each relation that turns out to be needed in full.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gdatalog.errors import Error
@@ -78,9 +78,9 @@ class Attempt:
     worth: Worth
     forced: bool
     through: bool  # whether negations and aggregates pass demand on
-    full: Mapping[str, str]
+    full: dict[str, str]  # relations evaluated in full, and why
     asks: dict[str, dict[Columns, list[BindingSource]]] = field(default_factory=dict)
-    # relations found to be needed in full, and why
+    # the same for those that the stratum at hand turned out to need
     in_full: dict[str, str] = field(default_factory=dict)
     rules: list[CheckedRule] = field(default_factory=list)
     facts: dict[str, tuple[s.Atom, ...]] = field(default_factory=dict)
@@ -88,13 +88,18 @@ class Attempt:
     given: dict[str, str] = field(default_factory=dict)
     # magic sets of recursions: relation and column
     magic_sets: dict[str, tuple[str, int]] = field(default_factory=dict)
-    # the relation that replaces an adorned one, and the columns it lacks
+    # the relation that replaces an adorned one, which may be replaced in turn, and the columns that
+    # it lacks
     final: dict[str, tuple[str, Columns]] = field(default_factory=dict)
     at_hand: Stratum | None = None
 
     @property
     def asked(self) -> bool:
         return any(columns for asked in self.asks.values() for columns in asked)
+
+    def demands(self, names: Collection[str]) -> int:
+        """In how many ways some relations are demanded."""
+        return sum(len(self.asks.get(name, ())) for name in names)
 
     def program(self) -> Checked | None:
         """The rewritten program, if it is stratified; its strata are checked again."""
@@ -229,7 +234,9 @@ class Attempt:
         def change(node: Any) -> Any:
             if isinstance(node, s.Atom):
                 node = w.rebuild(node, change)
-                name, dropped = self.final.get(node.name, (node.name, ()))
+                name, dropped = node.name, ()
+                while self.final.get(name, (name,))[0] != name:
+                    name, dropped = self.final[name]
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
             return node if isinstance(node, s.Var) else w.rebuild(node, change)

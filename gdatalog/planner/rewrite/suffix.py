@@ -25,8 +25,14 @@ from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks
-from gdatalog.planner.rewrite.parts import neighbours
-from gdatalog.planner.rewrite.quotients import Isomorphic, partitions, renamed, unequal
+from gdatalog.planner.rewrite.parts import neighbours, steps_of
+from gdatalog.planner.rewrite.quotients import (
+    Isomorphic,
+    interchangeable,
+    partitions,
+    renamed,
+    unequal,
+)
 from gdatalog.records import dataclass, replace
 
 MOST_LAST = 5  # most last variables
@@ -66,10 +72,16 @@ class Suffixes:
         """Sets of last variables, the largest first; one of each orbit under automorphisms."""
         if e.literals_of(self.items, self.inputs.sizes) is None:
             return
-        isomorphic = Isomorphic(self.inputs.sizes, {})
+        isomorphic = Isomorphic(self.inputs)
+        alike = interchangeable(self.items, e.in_order(self.items), self.inputs.sizes, self.live)
         seen: set[object] = set()
+        counts: set[tuple[int, ...]] = set()
         for sets in reversed(self._candidates()):
             for chosen in sets:
+                shares = tuple(len({*chosen}.intersection(each)) for each in alike)
+                if shares in counts:
+                    continue
+                counts.add(shares)
                 marks = [AtomItem("~last", (Slot(name, "int"),)) for name in chosen]
                 key = isomorphic.key((*self.items, *marks), self.live)
                 if key not in seen:
@@ -92,6 +104,7 @@ class Suffixes:
                 start = eligible.index(chosen[-1]) + 1 if chosen else 0
                 for name in eligible[start:]:
                     looked += 1
+                    self.inputs.steps.take(len(self.items))
                     if near[name].isdisjoint(chosen) and self._leaves_connected({*chosen, name}):
                         sets.append((*chosen, name))
                     if looked == MOST_LOOKED:
@@ -127,6 +140,7 @@ class Suffixes:
     # ---------------------------------------------------------------------------------- the plan
 
     def _plan(self, last: Names) -> JoinPlan | None:
+        self.inputs.steps.take(steps_of(self.items))
         items, last, orbit = self._restricted(last)
         between = [item for item in items if unequal(item) and item.variables <= last]
         before = [item for item in items if item.variables.isdisjoint(last)]

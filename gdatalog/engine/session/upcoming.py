@@ -1,0 +1,59 @@
+"""The strata that an evaluation still needs: which of them read a relation, and which can be
+planned already.
+
+Long programs have thousands of strata, so what becomes known is followed instead of searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+
+from gdatalog.planner.check import Stratum
+
+
+class Upcoming:
+    """Strata in the order of their evaluation. `known` relations exist already."""
+
+    def __init__(
+        self,
+        strata: Sequence[Stratum],
+        reads: Callable[[Stratum], Iterable[str]],
+        known: Container[str],
+    ) -> None:
+        self.strata = strata
+        self._readers: dict[str, list[int]] = {}
+        self._left: list[int] = []  # how many relations each stratum lacks
+        self._open: list[int] = []  # strata that lack none, and were not given out
+        for place, stratum in enumerate(strata):
+            lacks = 0
+            for name in reads(stratum):
+                self._readers.setdefault(name, []).append(place)
+                lacks += name not in known
+            self._left.append(lacks)
+            self._opened(place)
+
+    def readers(self, stratum: Stratum) -> list[Stratum]:
+        """The other strata that read a stratum's relations, in order."""
+        places = {at for name in stratum.relations for at in self._readers.get(name, ())}
+        return [self.strata[at] for at in sorted(places) if self.strata[at] is not stratum]
+
+    def evaluated(self, names: Iterable[str]) -> None:
+        """Notes that relations, which were not known before, are known from now on."""
+        for name in names:
+            for place in self._readers.get(name, ()):
+                self._left[place] -= 1
+                self._opened(place)
+
+    def plannable(self, done: Callable[[Stratum], bool]) -> list[Stratum]:
+        """The strata that have a single rule, read only known relations and are not `done`, if
+        there are several. Each is given out once."""
+        self._open = [place for place in self._open if not done(self.strata[place])]
+        if len(self._open) < 2:
+            return []
+        found, self._open = self._open, []
+        return [self.strata[place] for place in sorted(found)]
+
+    def _opened(self, place: int) -> None:
+        stratum = self.strata[place]
+        if not self._left[place] and not stratum.recursive and len(stratum.rules) == 1:
+            self._open.append(place)
