@@ -132,7 +132,7 @@ class StratumDraft:
 
         def planned(least: int | None) -> RulePlan:
             making, values = partial(make, least=least), context.scope.params
-            device = context.device.name
+            device = "" if algebra is None else context.device.name  # only sums differ
             return inputs.plans.plan(rule, first, inputs.relation, making, values, least, device)
 
         # Statistics of rows on the host do not count as device memory.

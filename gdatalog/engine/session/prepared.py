@@ -117,7 +117,7 @@ class Plans:
         make: Callable[[RelationOf, list[Looked]], RulePlan],
         values: Mapping[str, Value],
         scans: int | None = None,
-        device: str = "cpu",
+        device: str = "",
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` looks up relations.
 
