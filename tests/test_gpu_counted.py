@@ -68,6 +68,7 @@ def agree(text: str, data: Data, number: int) -> int:
     with gd.connect(device="cpu") as db:
         for name, (types, rows) in data.items():
             db.load(name, frame(types, rows))
+        db.workspace.force(algebra="never")  # sums have plans for each device
         broad = db.profile(text, strategy="levelwise")
         with interpreted():
             db.workspace.force(intersect="plain")
