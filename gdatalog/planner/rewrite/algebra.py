@@ -38,8 +38,8 @@ from gdatalog.planner.rewrite.quotients import Signed, differences, is_differenc
 from gdatalog.records import dataclass, field, replace
 
 MOST_NEGATED = 4
-# For one count; then the best sum so far has to do, or enumeration. About a second of planning.
-MOST_STEPS = 400_000
+# For one count; then the best sum so far has to do, or enumeration. Half a second of planning.
+MOST_STEPS = 300_000
 _COUNTED = n.AtomItem | n.TestItem | n.NotItem | n.EitherItem | n.Equation
 
 
