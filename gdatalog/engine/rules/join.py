@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from gdatalog.calls import BYTES_PER_ROW, GiveUp, OverBudget, levels_of
 from gdatalog.engine.choose import choose, remember
@@ -19,9 +20,9 @@ from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import Trie
 
+Found = TypeVar("Found")
 # Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
-BreadthFirst = Callable[[int | None, Shared | None], None]
-DepthFirst = Callable[[], None]
+BreadthFirst = Callable[[int | None, Shared | None], Found]
 # The choice and the printed loops of earlier cells, by the number of the join.
 Loops = dict[int, tuple[ExecutorChoice, Texts]]
 
@@ -47,8 +48,11 @@ class JoinRun:
         counted = inputs.report is not None
         return JoinNest(self.join, form, inputs.sources, context, counted=counted)
 
-    def run(self, nest: JoinNest, breadth_first: BreadthFirst, depth_first: DepthFirst) -> None:
-        """Runs the join in one executor; in the other one if the first reads too many rows."""
+    def run(
+        self, nest: JoinNest, breadth_first: BreadthFirst[Found], depth_first: Callable[[], Found]
+    ) -> Found:
+        """What the join gives in one executor; in the other one if the first reads too many rows
+        or gives up."""
         inputs, number, limits = self.inputs, self.number, self.inputs.limits
         limits.watch.innermost.one_of(number, len(self.plan.joins))
         while True:
@@ -61,13 +65,13 @@ class JoinRun:
                 with limits.account.restoring(OverBudget):
                     if choice.breadth_first:
                         with limits.within(choice.allowed) as budget:
-                            breadth_first(choice.allowed, choice.shared)
+                            found = breadth_first(choice.allowed, choice.shared)
                         remember(nest, limits.looked - before)
                     else:
-                        depth_first()
+                        found = depth_first()
                         if inputs.report is not None:
                             inputs.report.saw(nest.seen)
-                return
+                return found
             except OverBudget as error:
                 if error.budget is not budget:
                     raise
@@ -78,7 +82,7 @@ class JoinRun:
                 break
         # After the handler, because the error keeps the first executor's results alive.
         inputs.chose(number, ExecutorChoice(True, message))
-        breadth_first(None, None)
+        return breadth_first(None, None)
 
     def choice(self, nest: JoinNest) -> ExecutorChoice:
         """The executor of the join, which then reuses the printed loops of an earlier cell."""

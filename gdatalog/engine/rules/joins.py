@@ -44,22 +44,17 @@ class LocalJoins:
             run.run(nest, lambda *_: run.levelwise(kept), _compiled)
             inputs.tried(kept.count)
             return derived.DistinctBlocks(kept.blocks(), kept.count)
-        found: derived.Derived | None = None
 
-        def depth_first() -> None:
-            nonlocal found
+        def depth_first() -> derived.Derived | None:
             blocks = nest.run(self.plan.relation)
             if once or nest.grouped is not None:
-                found = self._ordered(nest, blocks)
-            else:
-                sink.add_blocks(blocks)
+                return self._ordered(nest, blocks)
+            sink.add_blocks(blocks)
+            return None
 
-        run.run(nest, _into(sink, run), depth_first)
-        if found is not None:
-            inputs.tried(derived.count_of(found))
-            return found
-        inputs.tried(sink.given)
-        return sink.finish()
+        found = run.run(nest, _into(sink, run), depth_first)
+        inputs.tried(sink.given if found is None else derived.count_of(found))
+        return sink.finish() if found is None else found
 
     def _ordered(self, nest: JoinNest, blocks: list[Block]) -> derived.Derived:
         """The distinct rows of loops, sorted if that is cheap."""
@@ -94,22 +89,20 @@ class LocalJoins:
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         plan, run = self.plan, self._run(number)
         nest = run.nest(form_of_bag(plan.keys, plan.gathers))
-        result = gathering
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-            nonlocal result
+        def breadth_first(allowed: int | None, shared: Shared | None) -> Gathering:
             into = gathering if allowed is None else gathering.copy()
             run.levelwise(Bag(plan.keys, into), shared)
-            result = into
+            return into
 
-        def depth_first() -> None:
+        def depth_first() -> Gathering:
             give_bag(nest, gathering, nest.run(plan.relation))
+            return gathering
 
-        run.run(nest, breadth_first, depth_first)
-        return result
+        return run.run(nest, breadth_first, depth_first)
 
 
-def _into(sink: RowSet, run: JoinRun) -> BreadthFirst:
+def _into(sink: RowSet, run: JoinRun) -> BreadthFirst[None]:
     """Runs a join breadth-first; the set gets its rows only if the join completes."""
 
     def breadth_first(allowed: int | None, shared: Shared | None) -> None:

@@ -291,10 +291,8 @@ class Sum:
         matches."""
         run = self._reading(number, keys)
         nest, tallies = self._nest(run, keys, gathers), _keeps_tables(run.join)
-        found: tuple[list[Columns], int] = [], 1
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-            nonlocal found
+        def breadth_first(allowed: int | None, shared: Shared | None) -> tuple[list[Columns], int]:
             if tallies:
                 raise SumUnsuited
             gathering = self._gathering(gathers)
@@ -303,39 +301,35 @@ class Sum:
                 merged = gathering.merged()
             except EvaluationError:
                 raise TooWide from None
-            found = ([merged] if merged else []), 1
+            return ([merged] if merged else []), 1
 
-        def depth_first() -> None:
-            nonlocal found
-            found = self._walked(nest), run.join.orbit
+        def depth_first() -> tuple[list[Columns], int]:
+            return self._walked(nest), run.join.orbit
 
         account = self.inputs.limits.account
         with account.working("tables of counts", self._room(nest) if tallies else 0):
             if self.modulus is not None:
-                depth_first()
-            else:
-                run.run(nest, breadth_first, depth_first)
-        return found
+                return depth_first()
+            return run.run(nest, breadth_first, depth_first)
 
     def _local_counts(self, number: int, term: Term) -> EdgeCounts | tuple[Array, Array]:
         """The ranks of vertices with a match, and their counts; or the counts of edges."""
         run = self._reading(number, term.keys)
         join, inputs, nest = run.join, run.inputs, self._nest(run, term.keys, COUNT)
-        counts: Array = np.zeros(0, dtype=np.int64)
 
-        def depth_first() -> None:
-            nonlocal counts
+        def depth_first() -> Array:
             (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
             length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
-            counts = inputs.ops.xp.zeros(length, dtype=np.int64)
+            counts: Array = inputs.ops.xp.zeros(length, dtype=np.int64)
             nest.marks = {**nest.marks, LOCAL: counts}
             self._walked(nest)
+            return counts
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+        def breadth_first(allowed: int | None, shared: Shared | None) -> Array:
             raise SumUnsuited
 
         with inputs.limits.account.working("tables of counts", self._room(nest)):
-            run.run(nest, breadth_first, depth_first)
+            counts = run.run(nest, breadth_first, depth_first)
             # Each edge counts in both directions.
             total = self._total(counts, EXACT / 2 / join.orbit)
             if join.orbit > 1:
