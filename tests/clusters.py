@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 MOST = 4
-NEEDED = ("distributed", "distributed.nanny", "numpy", "gdatalog.engine.run", "llvmlite")
+NEEDED = ("distributed", "distributed.nanny", "numpy", "gdatalog.engine.rules.evaluate", "llvmlite")
 
 
 class Workers:

@@ -12,7 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.derived import DistinctBlocks
-from gdatalog.engine.rules import run_rule
+from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.plan import JoinPlan
 from gdatalog.plan.cells import GREATEST, LEAST, Cell, KeyRange, cuttable, roles, within
 from tests.plan_check import check_join_plan
@@ -44,17 +44,17 @@ def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
     ends = (None, None) if strategy == "levelwise" else (LEAST, GREATEST)
     bounds = [ends[0], 7, 15, 1 << 40, ends[1]]
 
-    def by_cells(plan: Any, *args: Any, **more: Any) -> Any:
+    def by_cells(plan: Any, inputs: Any) -> Any:
         (join,) = plan.joins
         assert all(len(names) for names in roles(join))
         counts = []
         for cell in cells_of(join, bounds):
             part = within(join, cell)
             check_join_plan(part)
-            rows = run_rule(replace(plan, joins=(part,)), *args, **more)
+            rows = run_rule(replace(plan, joins=(part,)), inputs)
             counts.append(rows.count if isinstance(rows, DistinctBlocks) else rows[1])
         met.append(sum(counts))
-        return run_rule(plan, *args, **more)
+        return run_rule(plan, inputs)
 
     db = gd.connect(device="cpu")
     db["E"], db["S"] = EDGES, np.concatenate([EDGES, EDGES[:, ::-1]])

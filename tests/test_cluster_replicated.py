@@ -335,6 +335,21 @@ def test_a_limit_is_met_by_workers() -> None:
             assert len(set(found)) == len(found) == limit and set(found) <= everything
 
 
+def test_workers_run_a_limited_rule_that_may_fail() -> None:
+    """The limit does not apply to it, but its rows are not collected on the workers either."""
+    query = "p(x, y, z) <- E(x, y), E(y, x), z = 10 / (x + y + 1)."
+    with gdatalog.connect(device="cpu") as db:
+        load(db)
+        everything = set(db.query(query).fetchall())
+    with gdatalog.connect(device="cpu") as db:
+        cluster = here(2)
+        spread(db, cluster)
+        load(db)
+        found = set(db.query(query, limit=2).fetchall())
+        assert len(found) == 2 and found <= everything
+        assert cluster.pool.calls > 0  # type: ignore[attr-defined]
+
+
 TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
 
 

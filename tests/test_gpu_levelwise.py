@@ -14,8 +14,9 @@ from hypothesis import given
 
 import gdatalog
 from gdatalog.engine import stratum_run
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.metrics import RuleRun
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.records import replace
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler, stand_in
@@ -101,9 +102,9 @@ def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> 
     reports: list[str | None] = []
     real = stratum_run.run_rule
 
-    def noted(plan: Any, *args: Any) -> Any:
+    def noted(plan: Any, inputs: Any) -> Any:
         report = RuleRun(plan)
-        found = real(plan, *args[:3], report, *args[4:])
+        found = real(plan, replace(inputs, report=report))
         reports.append(report.left)
         return found
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import patterns
-from gdatalog.engine import depth, sums
+from gdatalog.engine import depth
+from gdatalog.engine.rules import signed_sum
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.gpu_ops.loops import Need, laid_out, loops_of
@@ -276,13 +277,13 @@ def test_beyond_64_bits_the_cpu_counts(parts: int) -> None:
         db.workspace.force(algebra="quotients", strategy="lftj")
         try:
             found = db.query(f"n(count()) <- E(a, b), {body}.").fetchall()[0][0]
-        except sums.CountOverflow as error:
+        except signed_sum.CountOverflow as error:
             found = error.exact
     assert found == 2 * pages**parts + 4 * pages
 
 
 def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "LEAST_TILES", 1 << 60)
+    monkeypatch.setattr(signed_sum, "LEAST_TILES", 1 << 60)
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(SQUARES).fetchall()

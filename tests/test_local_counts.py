@@ -14,9 +14,10 @@ import pytest
 import gdatalog as gd
 from gdatalog import calls, patterns
 from gdatalog.account import Account
-from gdatalog.engine import depth, draft, sums
+from gdatalog.engine import depth, draft
 from gdatalog.engine.device import CPU
 from gdatalog.engine.exact_counts import CountOverflow
+from gdatalog.engine.rules import signed_sum
 from gdatalog.executors.lftj import add_local
 from gdatalog.plan import RulePlan, Tally, Term
 from gdatalog.planner.rewrite import elimination
@@ -313,24 +314,24 @@ def test_indexes_of_counts_are_charged_before_they_are_made(
 @pytest.mark.parametrize("shape", ["diamond", "book", "K4 at an edge"])
 def test_sums_of_products_take_no_loops(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int | None] = []
-    plain = sums.scanned
+    plain = signed_sum.scanned
 
     def noted(*given: Any) -> int | None:
         found.append(plain(*given))
         return found[-1]
 
     expected = counted(shape, skewed(14), "never")
-    monkeypatch.setattr(sums, "scanned", noted)
+    monkeypatch.setattr(signed_sum, "scanned", noted)
     assert counted(shape, skewed(14), "quotients") == expected
     assert found and None not in found
-    monkeypatch.setattr(sums, "scanned", lambda *_: None)
+    monkeypatch.setattr(signed_sum, "scanned", lambda *_: None)
     assert counted(shape, skewed(14), "quotients") == expected
 
 
 def test_tables_that_would_not_fit_are_not_planned(
     terms: list[Term], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sums, "TALLY_SHARE", 1 << 40)
+    monkeypatch.setattr(signed_sum, "TALLY_SHARE", 1 << 40)
     for shape in ("diamond", "bowtie"):
         assert counted(shape, skewed(40), "quotients") == counted(shape, skewed(40), "never")
     assert terms and not any(term.images for term in terms)

@@ -16,9 +16,9 @@ import gdatalog as gd
 from gdatalog.cluster.joins.layout import Layout, Source
 from gdatalog.cluster.joins.share_search import weighed
 from gdatalog.cluster.joins.shares import Shares, count, fine
-from gdatalog.engine.context import Sources
+from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks
-from gdatalog.engine.rules import run_rule
+from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.plan import Compact, JoinPlan, RowTest, RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, KeyRange, cuttable
 from gdatalog.storage.degrees import COMPARE
@@ -76,18 +76,18 @@ def joins_of(query: str, data: Mapping[str, Array]) -> list[LevelLists]:
         db[name] = rows
     found: list[LevelLists] = []
 
-    def looked_at(plan: RulePlan, sources: Sources, *args: Any, **more: Any) -> Any:
+    def looked_at(plan: RulePlan, inputs: RuleInputs) -> Any:
         for join in plan.joins:
             layout = Layout.of(join)
-            rows = [_rows(source, sources, data) for source in layout.sources]
+            rows = [_rows(source, inputs.sources, data) for source in layout.sources]
             slots = tuple(slot for slot in cuttable(join) if slot.name in layout.variables)
             steps = tuple(step for step in join.steps if not isinstance(step, Compact))
             told = replace(join, steps=steps, outputs=slots, bag=False)
             alone = RulePlan(plan.relation, (told,), slots)
-            given = run_rule(alone, sources, *args)
+            given = run_rule(alone, inputs)
             columns = _columns(given, len(slots))
             found.append(LevelLists(join, layout, rows, np.stack(columns, axis=1)))
-        return run_rule(plan, sources, *args, **more)
+        return run_rule(plan, inputs)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("gdatalog.engine.stratum_run.run_rule", looked_at)

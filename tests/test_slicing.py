@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.context import Sources
+from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import DistinctBlocks
 from gdatalog.engine.host_tries import HostTries, labels_of, read, scheduled
-from gdatalog.engine.rules import run_rule
+from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot
 from gdatalog.plan.cells import (
     Cell,
@@ -227,10 +227,10 @@ def test_cells_of_a_join_give_its_rows(
 ) -> None:
     checked = []
 
-    def by_cells(plan: RulePlan, sources: Sources, context: Any, *args: Any, **more: Any) -> Any:
+    def by_cells(plan: RulePlan, inputs: RuleInputs) -> Any:
         for number in range(len(plan.joins)):
-            checked.append(check(plan, number, sources, context, share, overhead))
-        return run_rule(plan, sources, context, *args, **more)
+            checked.append(check(plan, number, inputs.sources, inputs.context, share, overhead))
+        return run_rule(plan, inputs)
 
     with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patched:
         db.workspace.force(scans="never")
@@ -278,7 +278,7 @@ def alone(plan: RulePlan, join: JoinPlan, sources: Sources, context: Any) -> lis
     if join.bag:
         count = Gather("count", (), "n", "int")
         rule = RulePlan(plan.relation, (join,), (Slot("n", "int"),), (), (count,), ((0,),), ((),))
-    found = run_rule(rule, sources, context)
+    found = run_rule(rule, RuleInputs(sources, context))
     blocks = found.blocks if isinstance(found, DistinctBlocks) else [found[0]]
     if not rule.head:
         return [()] * found[1] if isinstance(found, tuple) else [()]

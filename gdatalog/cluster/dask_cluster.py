@@ -25,16 +25,15 @@ from gdatalog.cluster.rows.loading import Loading, files_relation, frame_relatio
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.cluster.workers.connection import Connection, raises_if_lost
-from gdatalog.engine.context import Sources, StratumInputs, Wanted
+from gdatalog.engine.context import RuleInputs, StratumInputs, Wanted
 from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.metrics import RuleRound, RuleRun
 from gdatalog.engine.operators.counted import counted_relations
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.planned_rules import atoms
-from gdatalog.engine.rules import run_rule
+from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable
@@ -74,17 +73,9 @@ class DaskCluster:
         return files_relation(asked, os.fspath(data)) if path else None
 
     @raises_if_lost
-    def rule(
-        self,
-        plan: RulePlan,
-        sources: Sources,
-        inputs: StratumInputs,
-        limit: int | None,
-        report: RuleRun | None,
-        stats: RuleRound | None,
-    ) -> Derived | None:
+    def rule(self, plan: RulePlan, inputs: RuleInputs, stratum: StratumInputs) -> Derived | None:
         context = inputs.context
-        placed = self._placed(plan, inputs, limit)
+        placed = self._placed(plan, stratum, inputs.limit)
         if placed is None:
             return None
         way, patient = placed
@@ -94,7 +85,7 @@ class DaskCluster:
                 context.limits.account.restoring(TooSlow, MemoryLimitError),
                 time_limit(context.limits, DRIVER_SECONDS),
             ):
-                return run_rule(plan, sources, context, limit, report, stats=stats)
+                return run_rule(plan, inputs)
         began = perf_counter()
         keeper = self.keeper(context.memory)
         spread = Spread(way, len(self.pool.workers), stays=plan.passes_over)
@@ -103,19 +94,18 @@ class DaskCluster:
             schedule = BlockScheduler
         elif way == "partitioned":
             schedule = partial(bucket_scheduler, self.store)
-        given = self.pool, keeper, plan, sources, context, report, stats
-        run = ClusterRun(*given, spread, schedule, inputs.relation)
-        derived = run.rows(limit)
+        run = ClusterRun(self.pool, keeper, plan, inputs, spread, schedule, stratum.relation)
+        derived = run.rows()
         for what in ("answers", "aggregates"):
             context.limits.charge(what, 0)
         seconds = perf_counter() - began
         context.metrics.done_by(len(self.pool.threads))
-        if report is not None:
-            report.rows += count_of(derived)
-            report.seconds += seconds
-            report.spread = run.told()
-        if stats is not None:
-            stats.seconds += seconds
+        if inputs.report is not None:
+            inputs.report.rows += count_of(derived)
+            inputs.report.seconds += seconds
+            inputs.report.spread = run.told()
+        if inputs.stats is not None:
+            inputs.stats.seconds += seconds
         return derived
 
     @raises_if_lost

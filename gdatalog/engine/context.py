@@ -13,12 +13,14 @@ from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.prepared import Plans
+from gdatalog.executors import Ops
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
-from gdatalog.plan.placement import Spread, WorkerPlacement
+from gdatalog.plan.placement import ExecutorChoice, Spread, WorkerPlacement
 from gdatalog.plan.tuning import Tuning, When
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import Declared
+from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
@@ -139,15 +141,7 @@ class Cluster(Protocol):
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         """Loads data that workers read themselves, or already have, as a relation."""
 
-    def rule(
-        self,
-        plan: RulePlan,
-        sources: Sources,
-        inputs: StratumInputs,
-        limit: int | None,
-        report: RuleRun | None,
-        stats: RuleRound | None,
-    ) -> Derived | None:
+    def rule(self, plan: RulePlan, inputs: RuleInputs, stratum: StratumInputs) -> Derived | None:
         """Evaluates a rule whose relations are all complete."""
 
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
@@ -188,3 +182,48 @@ class Sources:
     trie_of: TrieOf
     rows_of: RowsOf = no_rows
     once: Callable[[JoinPlan], bool] = lambda join: False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInputs:
+    """What the run of a rule reads and records.
+
+    `limit`: at most this many rows are needed. `report` and `stats`: its metrics, over all rounds
+    and in this one. `lasting`: what the rounds of a fixpoint remember of processed rows. `on_host`:
+    the sources for the CPU, which runs what the device refuses. `resident`: the host's tries for a
+    rule that runs in cells, because it is not expected to fit (`in_cells`) or did not fit.
+    """
+
+    sources: Sources
+    context: ExecutionContext
+    limit: int | None = None
+    report: RuleRun | None = None
+    stats: RuleRound | None = None
+    lasting: dict[int, RowMarks] | None = None
+    on_host: Sources | None = None
+    resident: Sources | None = None
+    in_cells: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        return self.context.limits
+
+    @property
+    def scope(self) -> Scope:
+        return self.context.scope
+
+    @property
+    def ops(self) -> Ops:
+        return self.context.device.ops
+
+    def tried(self, rows: int) -> None:
+        """Records rows that joins produced, duplicates included."""
+        if self.stats is not None:
+            self.stats.tried += rows
+
+    def chose(self, number: int, choice: ExecutorChoice) -> None:
+        """Records the executor of a join."""
+        if self.report is not None:
+            self.report.executors[number] = choice
+        if self.stats is not None:
+            self.stats.executors[number] = choice.kind

@@ -15,7 +15,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
-from gdatalog.engine.sums import algebra_of
+from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Schema, Stratum

@@ -1,8 +1,8 @@
 """Reads indexes that do not fit the device in place, page by page, and plans where such rules run.
 
-This is the alternative to cells (`engine/cells.py`): the indexes stay on the host, and a join runs
-in one piece. The expected traffic over the link decides which index pages are copied to the device,
-and whether cells would move less.
+This is the alternative to cells (`engine/rules/in_cells.py`): the indexes stay on the host, and a
+join runs in one piece. The expected traffic over the link decides which index pages are copied to
+the device, and whether cells would move less.
 """
 
 from __future__ import annotations

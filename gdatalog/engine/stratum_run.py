@@ -14,18 +14,17 @@ from gdatalog.account import RAISE, spending, time_spent
 from gdatalog.calls import chunk_rows
 from gdatalog.cancellation import cancellable
 from gdatalog.engine.choose import scanned
-from gdatalog.engine.context import Sources, StratumInputs, TrieOf
+from gdatalog.engine.context import RuleInputs, Sources, StratumInputs, TrieOf
 from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
-from gdatalog.engine.rules import run_rule
-from gdatalog.engine.run import PlanRun
+from gdatalog.engine.rules.evaluate import run_rule
+from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.semi_joins import semi_joined
 from gdatalog.engine.session import Strategy
-from gdatalog.engine.sums import Sum
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
@@ -238,22 +237,20 @@ class StratumRun:
                 (join,) = plan.joins
                 trie_of = semi_joined(join, trie_of, self._finished, context, self._record_index)
         with limits.watch.work("joining", called(self.stratum, rule)), measured(timed):
-            sources, found = Sources(trie_of, self.rows_of, self._once), None
+            sources = Sources(trie_of, self.rows_of, self._once)
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
+            found, beside = None, (limit, report, stats, lasting, on_host)
             if context.cluster is not None and self._all_finished(plan):
                 here = sources if context.device is CPU else on_host
-                found = context.cluster.rule(plan, here, inputs, limit, report, stats)
-            if strategy is not None:
-                context = replace(context, knobs=replace(context.knobs, strategy=strategy))
-            whole = plan if plan.left is not None else plan.otherwise or plan
-            resident, in_cells = self._resident(whole, parts)
-            if in_cells and plan.otherwise is not None:  # sums read whole indexes
-                plan = plan.otherwise
-            found = found or run_rule(
-                plan, sources, context, limit, report, lasting, on_host, stats, resident, in_cells
-            )
+                found = context.cluster.rule(plan, RuleInputs(here, context, *beside), inputs)
+            if found is None:
+                if strategy is not None:
+                    context = replace(context, knobs=replace(context.knobs, strategy=strategy))
+                whole = plan if plan.left is not None else plan.otherwise or plan
+                resident = self._resident(whole, parts)
+                found = run_rule(plan, RuleInputs(sources, context, *beside, *resident))
         if stats is not None:
             self.record.ran(stats, report)
         return found
@@ -264,7 +261,7 @@ class StratumRun:
         sources = Sources(self.trie_of, self.rows_of, self._once)
         for _, plan in self.of.pairs:
             if plan.terms:
-                Sum(PlanRun(plan, sources, self.context)).compile_ahead()
+                Sum(plan, RuleInputs(sources, self.context)).compile_ahead()
 
     def _resident(self, plan: RulePlan, parts: Parts) -> tuple[Sources | None, bool]:
         """The host's tries for a rule that may run in cells on a device, and whether it is expected

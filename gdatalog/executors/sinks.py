@@ -276,6 +276,15 @@ class RowSet(Sink):
     def apart(self, limits: Limits, ops: Ops | None = None) -> RowSet:
         return RowSet(self.outputs, ops or self.ops, self.scope, limits, None, self.tuning)
 
+    def fresh(self) -> RowSet:
+        """An empty set of the same kind, for rows that may have to be dropped."""
+        return RowSet(*self.like)
+
+    @property
+    def like(self) -> tuple[Sequence[Expr], Ops, Scope, Limits, int | None, Tuning]:
+        """The arguments that make an empty set of the same kind."""
+        return self.outputs, self.ops, self.scope, self.limits, self.limit, self.tuning
+
     def take(self, other: RowSet) -> None:
         """Takes the rows of another set, which is not used again."""
         given = self.given + other.given
@@ -299,6 +308,10 @@ class RowSet(Sink):
                 self.given += 1
                 self.count = 1
                 self.done = self.limit is not None
+
+    def pieces(self) -> Iterator[Columns]:
+        """The rows, a part at a time."""
+        yield self.finish()[0]
 
     def settle(self) -> bool:
         """Deduplicates; returns whether all wanted rows are there."""

@@ -16,12 +16,12 @@ from gdatalog.cluster.patience import TooSlow, time_limit
 from gdatalog.cluster.pool import RemoteValue
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
-from gdatalog.engine.choose import choose
-from gdatalog.engine.context import Sources
-from gdatalog.engine.depth import Form, JoinNest, form_of_bag
+from gdatalog.engine.context import RuleInputs, Sources
+from gdatalog.engine.depth import Form, form_of_bag
 from gdatalog.engine.derived import blocks_of, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
-from gdatalog.engine.run import PlanRun
+from gdatalog.engine.rules.join import JoinRun
+from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts
@@ -125,30 +125,6 @@ SPARE = 0.6  # share of a worker's memory: Dask kills workers that fill it
 MUCH = 1 << 26  # bytes of rows after which a call returns
 
 
-@dataclass(slots=True)
-class CellRun(PlanRun):
-    """A rule's run within several cells, which compiles its loops once."""
-
-    nests: dict[Form, JoinNest] = field(default_factory=dict)
-
-    def _nest(self, number: int, form: Form) -> JoinNest:
-        found = self.nests.get(form)
-        if found is None:
-            found = self.nests[form] = PlanRun._nest(self, number, form)
-        found.context = self.context  # with this cell's bounds
-        return found
-
-    def ready(self, number: int, form: Form) -> None:
-        """Compiles the loops before they run, so that compiling takes no time of a cell."""
-        nest = self._nest(number, form)
-        if self.context.device is CPU and not choose(nest).breadth_first:
-            compiled_function(nest.printed, self.limits, self.plan.relation)
-
-    def distinct_blocks(self) -> list[Columns]:
-        """The rows of a join that gives no duplicates."""
-        return list(blocks_of(self._distinct(self.set_of(self.plan.head, None))))
-
-
 def join_cells(
     task: JoinTask,
     cells: Sequence[Cell],
@@ -164,7 +140,9 @@ def join_cells(
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> CellResult:
         return _Call(task, tries, symbols, device, given).run(cells, seconds, firm)
 
-    return workers.on_device(task.context.device, (task.plan,), tries, run)
+    found = workers.on_device(task.context.device, (task.plan,), tries, run)
+    assert found is not None
+    return found
 
 
 def settled(
@@ -219,7 +197,7 @@ class _Call:
         self.form = (
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else Form(self.join.outputs)
         )
-        self.runs: dict[tuple[str, ...], CellRun] = {}
+        self.joins: dict[tuple[str, ...], LocalJoins] = {}  # by the variables that cells bound
         outputs, tuning = self.join.outputs, self.context.tuning
         self.set = RowSet(outputs, device.ops, scope, self.limits, task.limit, tuning)
         self.gathering = Gathering(task.plan.gathers, device.ops, scope, self.limits)
@@ -227,8 +205,8 @@ class _Call:
 
     def run(self, cells: Sequence[Cell], seconds: float | None, firm: bool) -> CellResult:
         found = self.found
-        for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
-            run.ready(self.task.number, self.form)
+        for cell in {tuple(cell.stretches): cell for cell in cells}.values():
+            self._compile(self._joins(cell))
         began = perf_counter()
         for cell in cells:
             try:
@@ -257,34 +235,43 @@ class _Call:
         """Whether the call should return: its time is over, or it has many rows."""
         return late or self.set.nbytes + self.found.row_bytes > min(MUCH, self.memory // 4)
 
-    def _run(self, cell: Cell) -> CellRun:
-        """The run of the plan that these variables bound, within this cell."""
+    def _joins(self, cell: Cell) -> LocalJoins:
+        """The rule's joins within a cell. Cells that bound the same variables share their loops."""
         names, scope = tuple(cell.stretches), self.context.scope
+        joins = self.joins.get(names)
+        if joins is None:
+            plan = self.task.plan_of(cell)
+            report = self.context.metrics.run_of(plan)
+            inputs = RuleInputs(self.sources, self.context, report=report)
+            joins = self.joins[names] = LocalJoins(plan, inputs, {})
         scope = replace(scope, params={**scope.params, **ends(cell, names)})
         context = replace(self.context, scope=scope)
-        run = self.runs.get(names)
-        if run is None:
-            plan = self.task.plan_of(cell)
-            report = context.metrics.run_of(plan)
-            run = self.runs[names] = CellRun(plan, self.sources, context, report)
-        run.context = context
-        return run
+        joins.inputs = replace(joins.inputs, context=context)
+        return joins
+
+    def _compile(self, joins: LocalJoins) -> None:
+        """Compiles the loops before they run, so that compiling takes no time of a cell."""
+        run = JoinRun(joins.plan, self.task.number, joins.inputs, joins.loops)
+        nest = run.nest(self.form)
+        if self.context.device is CPU and not run.choice(nest).breadth_first:
+            compiled_function(nest.printed, self.limits, joins.plan.relation)
 
     def _within(self, cell: Cell) -> None:
         task, found = self.task, self.found
-        run = self._run(cell)
+        joins = self._joins(cell)
         if task.mode == "bag":
-            gathering = run.into_bag(task.number, self.gathering.copy())
+            gathering = joins.into_bag(task.number, self.gathering.copy())
             found.given += gathering.given - self.gathering.given
             self.gathering = gathering
         elif task.mode == "distinct":
-            blocks = [block for block in run.distinct_blocks() if len(block[0])]
+            derived = joins.distinct(joins.set_of(task.plan.head, None))
+            blocks = [block for block in blocks_of(derived) if len(block[0])]
             held = sum(column.nbytes for block in blocks for column in block)
             self.limits.charge("rows of cells", found.row_bytes + held)
             found.blocks += blocks  # only now, because a cell that is too large runs again
         else:
             given = self.set.given
-            run.into_set(task.number, self.set)
+            joins.into_set(task.number, self.set)
             found.given += self.set.given - given
         self.limits.charge("blocks", 0)
 
@@ -310,11 +297,11 @@ class _Call:
         symbols = self.context.scope.symbols
         if not isinstance(symbols, FewTexts):
             found.anew = NewTexts.among(columns, task.known, symbols)
-        for run in self.runs.values():
-            report = run.report
+        for joins in self.joins.values():
+            report = joins.inputs.report
             if report is not None:
                 found.executor = report.executors.get(task.number, found.executor)
-                steps, own = self.join.steps, run.plan.joins[task.number].steps
+                steps, own = self.join.steps, joins.plan.joins[task.number].steps
                 for at, step in places(list(all_steps(steps)), list(all_steps(own))):
                     if id(step) in report.seen:
                         found.seen.setdefault(at, StepCounts()).add(report.seen[id(step)])

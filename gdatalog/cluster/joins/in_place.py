@@ -65,12 +65,12 @@ class BlockScheduler(CellScheduler):
     """Runs a join over all blocks of a relation."""
 
     def __init__(self, run: ClusterRun, number: int, mode: Mode, limit: int | None) -> None:
-        super().__init__(run, number, mode, limit, run.context.memory)
+        super().__init__(run, number, mode, limit, run.inputs.context.memory)
         join, name = self.join, self.plan.passes_over
         assert join.given is not None and name is not None
         rows = run.relation_of(name).remote
         assert rows is not None
-        self.scope = run.scope
+        self.scope = run.inputs.scope
         self.columns = join.given.columns
         self.firm = not widens(join)
         self.made = run.tries(join)

@@ -85,7 +85,7 @@ class BucketScheduler(CellScheduler):
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
-            {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
+            {ref: run.inputs.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
             self._ranks(),
             self.memory,
         )
@@ -118,7 +118,7 @@ class BucketScheduler(CellScheduler):
         sources = zip(self.layout.sources, self.layout.dims, strict=True)
         grids = [Grid(*each, domains) for each in sources]
         self.buckets = [
-            SourceBuckets(*each, pool, self.name, run.limits)
+            SourceBuckets(*each, pool, self.name, self.limits)
             for each in zip(bases, grids, strict=True)
         ]
         steps, counted = 2 * len(self.buckets), []

@@ -33,15 +33,15 @@ from gdatalog.cluster.rows.texts import FewTexts, makes_texts, placed_texts, tex
 from gdatalog.cluster.workers import CallContext
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ASKED_FOR, looked_at
-from gdatalog.engine.context import ExecutionContext, Sources
+from gdatalog.engine.context import ExecutionContext, RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
 from gdatalog.engine.device import CPU, WORTH
-from gdatalog.engine.metrics import RuleRound, RuleRun
-from gdatalog.engine.run import PlanRun
+from gdatalog.engine.rules.joins import LocalJoins
+from gdatalog.engine.rules.rows import rows_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import JoinPlan, RulePlan, Slot, TrieRef
+from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot, TrieRef
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.placement import Spread
 from gdatalog.records import dataclass, field, replace
@@ -64,17 +64,18 @@ class CellScheduler(ABC):
         self, run: ClusterRun, number: int, mode: Mode, limit: int | None, memory: int
     ) -> None:
         """`mode`, `limit`: see `JoinTask`. `memory`: what a call may hold, in bytes."""
-        self.join_run, self.pool, self.limits = run, run.pool, run.limits
+        self.join_run, self.pool = run, run.pool
+        self.inputs, self.limits = run.inputs, run.inputs.limits
         self.plan, self.join = run.plan, run.plan.joins[number]
         self.name = self.plan.relation
-        self.symbols = texts_for(self.pool, [self.plan], run.scope)
+        self.symbols = texts_for(self.pool, [self.plan], self.inputs.scope)
         cost = sum(join.cost for join in self.plan.joins)
-        device = self.pool.connection.device_for(cost, run.context.tuning)
+        device = self.pool.connection.device_for(cost, self.inputs.context.tuning)
         self.device = device if isinstance(self.symbols, FewTexts) else "cpu"
-        context = CallContext.of(run.context, memory, device=self.device)
+        context = CallContext.of(self.inputs.context, memory, device=self.device)
         if context.knobs.strategy == "auto" and self._compiles():
             context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
-        known = len(run.scope.symbols)
+        known = len(self.inputs.scope.symbols)
         task = JoinTask(self.plan, number, context, mode, known, limit, self.limits.chunk)
         self.task = self.pool.broadcast(None, task)
         self.total, self.done = 1.0, 0.0
@@ -153,13 +154,13 @@ class MorselScheduler(CellScheduler):
     """
 
     def __init__(self, run: ClusterRun, number: int, mode: Mode, limit: int | None) -> None:
-        super().__init__(run, number, mode, limit, run.context.memory)
+        super().__init__(run, number, mode, limit, run.inputs.context.memory)
         tries = run.tries(self.join)
         self.tries = {ref: self.pool.broadcast(id(trie), trie) for ref, trie in tries.items()}
         gpus = self.device != "cpu" and self.pool.connection.gpus
-        gpus = gpus and run.context.device.refuses(self.plan) is None
+        gpus = gpus and run.inputs.context.device.refuses(self.plan) is None
         self.slots = self.pool.slots
-        self.cutting = Morsels(self.join, tries, run.scope, self.slots, gpus)
+        self.cutting = Morsels(self.join, tries, run.inputs.scope, self.slots, gpus)
         self.total = self.cutting.total
         self.begun = False
 
@@ -219,50 +220,43 @@ class MorselScheduler(CellScheduler):
 Schedule = Callable[["ClusterRun", int, Mode, int | None], CellScheduler]
 
 
-class ClusterRun(PlanRun):
+@dataclass(slots=True)
+class ClusterRun:
     """The run of a rule whose joins run on workers; the driver combines their results.
 
     `spread`: what explain and profile show of it. `relation_of`: the relations that it reads.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        keeper: Keeper,
-        plan: RulePlan,
-        sources: Sources,
-        context: ExecutionContext,
-        report: RuleRun | None,
-        stats: RuleRound | None,
-        spread: Spread,
-        schedule: Schedule,
-        relation_of: Callable[[str], Relation],
-    ) -> None:
-        super().__init__(plan, sources, context, report, stats=stats)
-        self.pool, self.keeper, self.spread = pool, keeper, spread
-        self.schedule, self.relation_of = schedule, relation_of
-        self.choices: list[ShareChoice] = []  # of joins over buckets
-        self.keep = False  # whether many rows or groups stay on workers
-        self.moved = 0  # bytes moved between workers
-        self.calls = self.gpu_calls = 0
+    pool: Pool
+    keeper: Keeper
+    plan: RulePlan
+    inputs: RuleInputs
+    spread: Spread
+    schedule: Schedule
+    relation_of: Callable[[str], Relation]
+    choices: list[ShareChoice] = field(default_factory=list)  # of joins over buckets
+    keep: bool = False  # whether many rows or groups stay on workers
+    moved: int = 0  # bytes moved between workers
+    calls: int = 0
+    gpu_calls: int = 0
 
     def told(self) -> Spread:
         """How the rule was spread, for a profile."""
         moved = self.moved or (None if self.spread.way == "replicated" else 0)
         return replace(self.spread, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
 
-    def rows(self, limit: int | None) -> Derived:
-        plan = self.plan
-        collects = limit is None and plan.head and plan.joins
+    def rows(self) -> Derived:
+        plan, inputs = self.plan, self.inputs
+        collects = inputs.limit is None and plan.head and plan.joins
         if not collects or (plan.gathers and not merges_remotely(plan)):
-            return PlanRun.rows(self, limit)
-        collector = Collector(self.pool, self.keeper, plan, self.context)
+            return rows_of(plan, inputs, self)
+        collector = Collector(self.pool, self.keeper, plan, inputs.context)
         self.keep = True
         distinct = self._apart()
         mode: Mode = "bag" if plan.gathers else "distinct" if distinct else "set"
         for number in range(len(plan.joins)):
             for found in self._spread(number, mode):
-                self._count(found.given)
+                inputs.tried(found.given)
                 collector.add(found)
         derived = collector.groups() if plan.gathers else collector.rows(distinct)
         self.moved += collector.moved
@@ -278,6 +272,14 @@ class ClusterRun(PlanRun):
         relation = self.relation_of(name)
         whole = len(join.given.columns) == len(relation.types)
         return whole and relation.store.known >= KnownRows.DISTINCT
+
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
+        return LocalJoins(self.plan, self.inputs).set_of(outputs, limit)
+
+    def distinct(self, sink: RowSet) -> Derived:
+        self.into_set(0, sink)
+        self.inputs.tried(sink.given)
+        return sink.finish()
 
     def into_set(self, number: int, sink: RowSet) -> None:
         if sink.done:
@@ -303,7 +305,7 @@ class ClusterRun(PlanRun):
         self, number: int, mode: Mode, limit: int | None = None
     ) -> Generator[CellResult, None, None]:
         """The workers' results for the cells of a join."""
-        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        self.inputs.limits.watch.innermost.one_of(number, len(self.plan.joins))
         with closing(self.schedule(self, number, mode, limit).run()) as results:
             for found in results:
                 self._take(number, found)
@@ -311,7 +313,7 @@ class ClusterRun(PlanRun):
 
     def tries(self, join: JoinPlan) -> dict[TrieRef, Trie]:
         """The tries of a join, built largest first."""
-        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        made = {ref: self.inputs.sources.trie_of(ref) for ref in longest_first(join.tries)}
         return {ref: made[ref] for ref in join.tries}
 
     def _take(self, number: int, found: CellResult) -> None:
@@ -319,9 +321,9 @@ class ClusterRun(PlanRun):
         self.calls += 1
         self.moved += found.moved
         self.gpu_calls += found.gpu
-        join = self.plan.joins[number]
+        inputs, join = self.inputs, self.plan.joins[number]
         if len(found.anew.codes):
-            recoded = found.anew.coder(self.scope.symbols)
+            recoded = found.anew.coder(inputs.scope.symbols)
             if found.gathering is not None:
                 found.gathering.recode([key.type for key in self.plan.keys], recoded)
             types = [output.type for output in join.outputs]
@@ -333,15 +335,15 @@ class ClusterRun(PlanRun):
                 for block in found.blocks
             ]
         for message, caution in found.cautions.items():
-            self.scope.cautions.setdefault(message, caution)
+            inputs.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
             chosen = found.executor
-            if chosen.reason == ASKED_FOR and self.context.knobs.strategy == "auto":
+            if chosen.reason == ASKED_FOR and inputs.context.knobs.strategy == "auto":
                 chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
-            self._chosen(number, chosen)
-        if self.report is not None:
+            inputs.chose(number, chosen)
+        if inputs.report is not None:
             steps = list(all_steps(join.steps))
-            self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
+            inputs.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
 
 # Collecting the results of cells: few are fetched, many stay on the workers.

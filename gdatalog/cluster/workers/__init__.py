@@ -218,21 +218,22 @@ def on_device(
     asked: str,
     plans: Sequence[RulePlan],
     tries: Mapping[TrieRef, Trie],
-    run: Callable[[Device, Mapping[TrieRef, Trie]], Made],
-) -> Made:
+    run: Callable[[Device, Mapping[TrieRef, Trie]], Made | None],
+) -> Made | None:
     """Calls `run` with this worker's device, and tries in its memory.
 
     `asked`: "cpu", "auto", or "cuda". The CPU runs what a GPU cannot run or has too little memory
-    for.
+    for, and for which `run` returns None.
     """
     opened = own_device(asked)
     device = opened.device
     if device is not CPU and not any(map(device.refuses, plans)):
-        try:
-            with _using, opened.use():
-                return run(device, {ref: _copy(trie, device) for ref, trie in tries.items()})
-        except (NotOnDevice, MemoryLimitError):
-            pass  # the CPU may have more memory
+        found = None
+        # The CPU may have more memory.
+        with suppress(NotOnDevice, MemoryLimitError), _using, opened.use():
+            found = run(device, {ref: _copy(trie, device) for ref, trie in tries.items()})
+        if found is not None:
+            return found
     return run(CPU, tries)
 
 

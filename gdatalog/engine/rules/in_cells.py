@@ -1,4 +1,4 @@
-"""Runs a rule's joins in cells if its tries do not fit the device.
+"""`RuleInCells`: a rule whose tries do not fit the device runs its joins in cells.
 
 The tries are built on the host and stay there. A cell is a join over slices of them; while it runs,
 the slices of the next cell are copied to the device. `plan/cells.py` chooses the cells, and
@@ -8,7 +8,7 @@ answer is on the host, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 from gdatalog import cpu_ops
 from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine import host_tries
-from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.depth import JoinNest, Texts
+from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
-from gdatalog.engine.metrics import RuleRound, RuleRun
+from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.pages import Paging, paging
-from gdatalog.engine.run import PlanRun
+from gdatalog.engine.rules.join import Loops
+from gdatalog.engine.rules.joins import LocalJoins
+from gdatalog.engine.rules.operator import Refusal
+from gdatalog.engine.rules.rows import rows_of
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan import Expr, JoinPlan, RulePlan, Slot
+from gdatalog.plan import Expr, JoinPlan, RulePlan
 from gdatalog.plan.cells import ends, paired, places, sliceable, sliced
 from gdatalog.plan.effects import all_steps, one_row_each
-from gdatalog.plan.placement import ExecutorChoice, InCells, InPages
+from gdatalog.plan.placement import InCells, InPages
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.on_device import brought, is_on_host
 from gdatalog.storage.rows import Columns
@@ -39,15 +40,19 @@ if TYPE_CHECKING:
 SPILL = 4  # rows go to the host when they take more than a quarter of the free memory
 
 
+@dataclass(eq=False)
 class SpillingSet(RowSet):
-    """A row set that moves its rows to the host as sorted runs when the device has no room for
+    """A row set that moves its rows to the host as sorted runs when the device has no `room` for
     more.
 
     Duplicates between runs are removed at the end.
     """
 
-    runs: list[Columns]
-    room: Callable[[], int]
+    runs: list[Columns] = field(default_factory=list)
+    room: Callable[[], int] = lambda: 0
+
+    def fresh(self) -> SpillingSet:
+        return SpillingSet(*self.like, room=self.room)
 
     def add(self, block: Columns) -> None:
         super().add(laid(block, self.ops))
@@ -75,53 +80,43 @@ class SpillingSet(RowSet):
         self.give_back()
         return merged, len(merged[0])
 
-
-@dataclass(slots=True)
-class OneCellRun(PlanRun):
-    """A rule's run within one cell. `loops`: by join, the executor and the printed loops of earlier
-    cells."""
-
-    loops: dict[int, tuple[ExecutorChoice, Texts]] = field(default_factory=dict)
-
-    def _choice(self, number: int, nest: JoinNest) -> ExecutorChoice:
-        """Reuses the executor and the printed loops of an earlier cell."""
-        known = self.loops.get(number)
-        if known is None:
-            choice = PlanRun._choice(self, number, nest)
-            if choice.breadth_first:
-                return choice
-            known = self.loops[number] = choice, nest.texts
-        nest.take(known[1])
-        return known[0]
-
-    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
-        context = self.context
-        args = (outputs, self.ops, context.scope, self.limits, limit, context.tuning)
-        found = SpillingSet(*args)
-        found.runs, found.room = [], self.room
-        return found
-
-    def room(self) -> int:
-        """The bytes that rows may take on the device before they go to the host."""
-        free, _ = self.context.device.room(0)
-        return min(free, self.limits.spare()) // SPILL
+    def pieces(self) -> Iterator[Columns]:
+        """The rows, which may be on the host, in chunks on the device."""
+        rows, _ = self.finish()
+        size, chunk = len(rows[0]) if rows else 1, max(1, self.limits.chunk)
+        for start in range(0, size, chunk):
+            yield laid(tuple(column[start : start + chunk] for column in rows), self.ops)
 
 
 @dataclass(slots=True)
-class CellByCellRun(OneCellRun):
-    """A rule's run, cell after cell."""
+class CellJoins:
+    """Runs the joins of a rule, cell after cell. `loops`: those of earlier cells."""
 
-    tries: host_tries.HostTries = field(init=False)
+    plan: RulePlan
+    inputs: RuleInputs
+    tries: host_tries.HostTries
+    loops: Loops = field(default_factory=dict)
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
 
-    def _cells(self, number: int) -> Generator[OneCellRun, None, None]:
-        """Yields a run for each cell of a join that may have bindings."""
-        join, limits, device = self.plan.joins[number], self.limits, self.context.device
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
+        inputs, tuning = self.inputs, self.inputs.context.tuning
+        like = outputs, inputs.ops, inputs.scope, inputs.limits, limit, tuning
+        return SpillingSet(*like, room=self.room)
+
+    def room(self) -> int:
+        """The bytes that rows may take on the device before they go to the host."""
+        free, _ = self.inputs.context.device.room(0)
+        return min(free, self.inputs.limits.spare()) // SPILL
+
+    def _cells(self, number: int) -> Generator[LocalJoins, None, None]:
+        """Yields the joins within each cell of a join that may have bindings."""
+        context, whole = self.inputs.context, self.inputs.report
+        join, limits, device = self.plan.joins[number], context.limits, context.device
         self.tries.add(join)
-        room = host_tries.room_for_slices(self.plan, self.context)
-        found = host_tries.scheduled(join, self.tries, self.context, room)
-        paged = paging(join, self.tries, self.context, room, found)
+        room = host_tries.room_for_slices(self.plan, context)
+        found = host_tries.scheduled(join, self.tries, context, room)
+        paged = paging(join, self.tries, context, room, found)
         if paged is not None:
             before = device.paged().moved
             made = paged.made()
@@ -143,37 +138,37 @@ class CellByCellRun(OneCellRun):
                 slices.enter(turn.slices, coming)
                 limits.charge(what, slices.nbytes)
                 there = host_tries.read(cut, turn, self.tries.of, slices.trie)
-                params = {**self.scope.params, **ends(turn.cell, found.ranges)}
-                scope = replace(self.scope, params=params)
-                report = None if self.report is None else RuleRun(plan)
-                context = replace(self.context, scope=scope)
-                run = OneCellRun(plan, Sources(there.__getitem__), context, report)
-                run.loops = self.loops
+                params = {**context.scope.params, **ends(turn.cell, found.ranges)}
+                scope = replace(context.scope, params=params)
+                report = None if whole is None else RuleRun(plan)
+                here = replace(context, scope=scope)
+                inputs = RuleInputs(Sources(there.__getitem__), here, report=report)
                 with work.within(at / len(found.turns), (at + 1) / len(found.turns)):
-                    yield run
+                    yield LocalJoins(plan, inputs, self.loops)
                 self.placement = replace(self.placement, ran=(self.placement.ran or 0) + 1)
                 self._saw(report, join, cut)
-                there.clear()  # `run` would keep slices that must make room for the next ones
+                there.clear()  # `inputs` would keep slices that must make room for the next ones
         finally:
             slices.close()
             limits.charge(what, 0)
             moved = (self.placement.moved or 0) + slices.moved
             self.placement = replace(self.placement, moved=moved)
-            if self.report is not None:
-                self.report.in_cells = self.placement
+            if whole is not None:
+                whole.in_cells = self.placement
 
     def _in_place(
         self, number: int, paged: Paging, made: Mapping[Hashable, PagedTrie], before: int
-    ) -> Generator[OneCellRun, None, None]:
-        """Yields one run over whole indexes, whose host pages kernels read in place."""
-        device, limits = self.context.device, self.limits
+    ) -> Generator[LocalJoins, None, None]:
+        """Yields the joins over whole indexes, whose host pages kernels read in place."""
+        context, whole = self.inputs.context, self.inputs.report
+        device, limits = context.device, context.limits
         what, join = f"pages of indexes on {device.name}", self.plan.joins[number]
         placement, counted = self.pages or InPages(), paged.placement
         try:
             limits.charge(what, counted.placed)
             with paged.sources(made) as sources:
-                report = None if self.report is None else RuleRun(self.plan)
-                yield OneCellRun(self.plan, sources, self.context, report)
+                report = None if whole is None else RuleRun(self.plan)
+                yield LocalJoins(self.plan, RuleInputs(sources, context, report=report))
         finally:
             limits.charge(what, 0)
         if report is not None:
@@ -181,95 +176,85 @@ class CellByCellRun(OneCellRun):
             counted = replace(counted, read=paged.read(report))
         copied = device.paged().moved - before
         self.pages = placement.with_join(replace(counted, copied=copied))
-        if self.report is not None:
-            self.report.in_pages = self.pages
+        if whole is not None:
+            whole.in_pages = self.pages
 
     def _saw(self, report: RuleRun | None, join: JoinPlan, cut: JoinPlan) -> None:
         """Adds the metrics of a cut join to those of the join's own steps."""
-        if self.report is None or report is None:
+        whole = self.inputs.report
+        if whole is None or report is None:
             return
-        self.report.executors.update(report.executors)
+        whole.executors.update(report.executors)
         own = list(all_steps(join.steps))
         mine = places(own, list(all_steps(cut.steps)))
         seen = {id(own[at]): report.seen[id(step)] for at, step in mine
                 if id(step) in report.seen}  # fmt: skip
-        self.report.saw(seen)
+        whole.saw(seen)
 
-    # --------------------------------------------------------------------------------- sinks
-
-    def _distinct(self, sink: RowSet) -> Derived:
+    def distinct(self, sink: RowSet) -> Derived:
         (join,) = self.plan.joins
         cut_once = all(sliceable(join).values())
         if not one_row_each(join) or not cut_once:
             self.into_set(0, sink)
             return sink.finish()
+        limits = self.inputs.limits
         blocks: list[Columns] = []
         count, spilled, what = 0, False, "rows of cells"
         try:
             with closing(self._cells(0)) as cells:
                 for run in cells:
-                    found = run._distinct(run.set_of(sink.outputs, None))
+                    found = run.distinct(sink.fresh())
                     count += count_of(found)
                     blocks += blocks_of(found)
                     there = sum(c.nbytes for block in blocks for c in block if not is_on_host(c))
                     spilled |= any(is_on_host(c) for block in blocks for c in block)
                     if spilled or there > self.room():
                         blocks, spilled, there = [tuple(map(brought, b)) for b in blocks], True, 0
-                    self.limits.charge("blocks", 0)
-                    self.limits.charge(what, there)
+                    limits.charge("blocks", 0)
+                    limits.charge(what, there)
         finally:
-            self.limits.charge(what, 0)
-        self._count(count)
+            limits.charge(what, 0)
+        self.inputs.tried(count)
         return DistinctBlocks([block for block in blocks if len(block[0])], count)
 
     def into_set(self, number: int, sink: RowSet) -> None:
         with closing(self._cells(number)) as cells:
             for run in cells:
-                PlanRun.into_set(run, number, sink)
+                run.into_set(number, sink)
                 if sink.done:
                     return
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         with closing(self._cells(number)) as cells:
             for run in cells:
-                gathering = PlanRun.into_bag(run, number, gathering)
+                gathering = run.into_bag(number, gathering)
         return gathering
 
-    def _add_union(self, gathering: Gathering, names: Sequence[Slot], rows: Columns) -> None:
-        """Adds rows, which may be on the host, in chunks."""
-        size, chunk = len(rows[0]) if rows else 1, max(1, self.limits.chunk)
-        for start in range(0, size, chunk):
-            part = laid(tuple(column[start : start + chunk] for column in rows), self.ops)
-            add_rows(gathering, self.plan.keys, names, part)
 
+@dataclass(frozen=True, slots=True)
+class RuleInCells:
+    """Runs each join in cells, over the host's tries (`RuleInputs.resident`)."""
 
-def rows_in_cells(
-    plan: RulePlan,
-    resident: Sources,
-    context: ExecutionContext,
-    limit: int | None,
-    report: RuleRun | None,
-    stats: RuleRound | None,
-) -> Derived:
-    """The distinct rows that a rule derives, with its joins run in cells. `resident`: the host's
-    tries."""
-    limits = context.limits
-    # Slices are on one device, so other devices cannot share its cells.
-    context = replace(context, tuning=replace(context.tuning, shared_from=inf))
-    run = CellByCellRun(plan, resident, context, report, None, stats)
-    run.tries = host_tries.HostTries(resident, limits)
-    context.device.make_room(limits)
-    chunk, to_host = limits.chunk, limits.to_host
-    left = limits.spare() - host_tries.room_for_slices(plan, context)
-    free, largest = context.device.room(left)
-    spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
-    try:
-        with limits.account.restoring(MemoryError, NotOnDevice):
+    plan: RulePlan
+
+    def run(self, inputs: RuleInputs) -> Derived | Refusal:
+        plan, context, limits = self.plan, inputs.context, inputs.limits
+        assert inputs.resident is not None
+        # Slices are on one device, so other devices cannot share its cells.
+        context = replace(context, tuning=replace(context.tuning, shared_from=inf))
+        own = replace(inputs, context=context, lasting=None)
+        joins = CellJoins(plan, own, host_tries.HostTries(inputs.resident, limits))
+        context.device.make_room(limits)
+        chunk, to_host = limits.chunk, limits.to_host
+        left = limits.spare() - host_tries.room_for_slices(plan, context)
+        free, largest = context.device.room(left)
+        spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
+        try:
             limits.chunk = min(chunk, chunk_rows(plan, spare, largest))
             limits.to_host = not plan.gathers
-            return run.rows(limit)
-    except MemoryError as problem:
-        # Includes CUDA's out-of-memory errors, when a cell does not fit the device.
-        raise NotOnDevice(f"in cells it did not fit the device either: {problem}") from None
-    finally:
-        limits.chunk, limits.to_host = chunk, to_host
+            return rows_of(plan, own, joins)
+        except MemoryError as problem:
+            # Includes CUDA's out-of-memory errors, when a cell does not fit the device.
+            return Refusal(f"in cells it did not fit the device either: {problem}")
+        finally:
+            limits.chunk, limits.to_host = chunk, to_host

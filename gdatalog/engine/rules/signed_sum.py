@@ -1,4 +1,4 @@
-"""Counts as signed sums: runs the joins of a sum one after the other, and adds exactly.
+"""`SignedSum`: a count as a sum of counts of other joins, which run one by one and add up exactly.
 
 Joins count in 64 bits. If a number may exceed these, the join runs again modulo several primes,
 with loops that reduce their counts; the remainders determine the exact number, however large.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, NotOnDevice, scratch_length
+from gdatalog.calls import LOCAL, GiveUp, Limits, NoRoomForLists, scratch_length
 from gdatalog.engine.choose import choose
-from gdatalog.engine.context import Sources
+from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.derived import Derived, Rows, rows_of_groups
+from gdatalog.engine.derived import Rows, rows_of_groups
 from gdatalog.engine.device import CPU, function_soon
 from gdatalog.engine.exact_counts import (
     EXACT,
@@ -33,23 +33,23 @@ from gdatalog.engine.exact_counts import (
     scanned,
     times_each,
 )
+from gdatalog.engine.rules.join import JoinRun
+from gdatalog.engine.rules.operator import TURN, Refusal
 from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
-from gdatalog.plan import Gather, JoinPlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
+from gdatalog.plan.tuning import Unsuited
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
-from gdatalog.records import replace
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.loop_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
-
-if TYPE_CHECKING:
-    from gdatalog.engine.run import PlanRun
 
 COUNT = (Gather("count", (), "~count", "int"),)
 MOST = (1 << 63) - 1
@@ -67,49 +67,51 @@ def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
     return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure, word)
 
 
+@dataclass(frozen=True, slots=True)
+class SignedSum:
+    """Adds up the terms of a plan. Unsuited if its loops or their tables are, or if a number
+    is too large."""
+
+    plan: RulePlan
+
+    def run(self, inputs: RuleInputs) -> Rows | Refusal | Unsuited:
+        inputs.limits.looked += TURN
+        try:
+            return Sum(self.plan, inputs).rows()
+        except (MemoryError, SumUnsuited):
+            return Unsuited()
+        finally:
+            inputs.limits.charge(TABLES, 0)
+
+
 class Sum:
     """One run of a rule that counts by a signed sum: exact, or modulo a number."""
 
-    def __init__(self, run: PlanRun) -> None:
-        self.run = run
-        self.plan = run.plan
+    def __init__(self, plan: RulePlan, inputs: RuleInputs) -> None:
+        self.plan, self.inputs = plan, inputs
         self.modulus: int | None = None
         # The tables built so far; None for a table with a number that exceeds 64 bits.
         self.tables: dict[str, Trie | EdgeCounts | None] = {}
         self._bits: dict[str, float] = {}  # upper bound of the bits of a table's counts
 
-    def rows(self) -> Rows:
+    def rows(self) -> Rows | Refusal:
         """The row of the rule's head."""
-        run, plan = self.run, self.plan
-        gathering = Gathering(plan.gathers, run.ops, run.scope, run.limits, level=0)
-        grouped = plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count"
-        total: int | None = 0
-        try:
-            with run.limits.account.restoring(MemoryError, SumUnsuited):
-                if grouped:
-                    self._by_group(gathering)
-                else:
-                    total = self.total()
-        except (MemoryError, SumUnsuited):
-            if plan.otherwise is None:
-                raise
-            total = None
-        finally:
-            run.limits.charge(TABLES, 0)
-        if total is None:  # here the memory of the attempt is free again
-            assert plan.otherwise is not None
-            found = replace(run, plan=plan.otherwise, report=None).rows(None)
-            assert isinstance(found, tuple)
-            return found
-        if not grouped:
+        inputs, plan = self.inputs, self.plan
+        gathering = Gathering(plan.gathers, inputs.ops, inputs.scope, inputs.limits, level=0)
+        if plan.keys or len(plan.gathers) > 1 or plan.gathers[0].kind != "count":
+            self._by_group(gathering)
+        else:
+            total = self.total()
+            if total is None:
+                return Refusal("its counts leave 64 bits")
             if not -(1 << 63) <= total < 1 << 63:
                 raise CountOverflow(total, plan.gathers[0].span)
-            gathering.add_partials((), [run.ops.xp.full(1, total)])
-        return rows_of_groups(plan, gathering, run.ops, run.scope)
+            gathering.add_partials((), [inputs.ops.xp.full(1, total)])
+        return rows_of_groups(plan, gathering, inputs.ops, inputs.scope)
 
     def table(self) -> Trie:
         """The counts by key, as a table."""
-        gathering = Gathering(self.plan.gathers, self.run.ops, self.run.scope, self.run.limits)
+        gathering = self._gathering(self.plan.gathers)
         self._by_group(gathering)
         groups, (counts,) = gathering.finish()
         keys, counts = brought(groups[0] if groups else counts), brought(counts)
@@ -120,13 +122,13 @@ class Sum:
         if not ascends(keys):
             order = np.argsort(keys, kind="stable")
             keys, counts = keys[order], counts[order]
-        xp = self.run.ops.xp
+        xp = self.inputs.ops.xp
         offsets = np.array([0, len(keys)], dtype=np.int64)
         level = TrieLevel(xp.asarray(keys), xp.asarray(offsets), xp)
         return Trie((level,), total, xp.asarray(counts))
 
-    def total(self) -> int:
-        """The exact count."""
+    def total(self) -> int | None:
+        """The exact count; None if a device would have to count beyond 64 bits."""
         total, wide = 0, {}
         for number, term in enumerate(self.plan.terms):
             try:
@@ -141,14 +143,14 @@ class Sum:
                 else:
                     wide[number] = term.coefficient
         if wide:
-            if self.run.context.device is not CPU:
-                raise NotOnDevice("its counts leave 64 bits")
+            if self.inputs.context.device is not CPU:
+                return None
             total += self._wide(wide)
         return total
 
     def _by_group(self, gathering: Gathering) -> None:
         """Adds the aggregates of each group that has a match."""
-        plan, run = self.plan, self.run
+        plan = self.plan
         width = len(plan.keys)
         signed: list[Columns] = []
         for number, term in enumerate(plan.terms):
@@ -158,7 +160,7 @@ class Sum:
             blocks, times = self._partials(number, plan.keys, plan.gathers)
             signed += times_each(blocks, width, times * term.coefficient)
             self._charge(sum(column.nbytes for block in signed for column in block))
-        whole = Gathering(plan.gathers, run.ops, run.scope, run.limits)
+        whole = self._gathering(plan.gathers)
         for block in signed:
             whole.add_partials(block[:width], block[width:])
         try:
@@ -190,10 +192,12 @@ class Sum:
 
     def _count(self, number: int) -> int:
         """The number of bindings of a join."""
-        join, run = self.plan.joins[number], self._reading(number)
+        run = self._reading(number)
+        join, inputs = run.join, run.inputs
         tables = all(ref.relation in self.tables for ref in join.tries)
-        if tables and self.modulus is None and run.report is None:
-            count = scanned(join, [run.sources.trie_of(ref) for ref in join.tries], run.limits)
+        if tables and self.modulus is None and inputs.report is None:
+            tries = [inputs.sources.trie_of(ref) for ref in join.tries]
+            count = scanned(join, tries, inputs.limits)
             if count is not None:
                 return count
         return sum(map(int, self._gathered(number, ())[1]))
@@ -254,7 +258,7 @@ class Sum:
 
     def _charge(self, more: int = 0) -> None:
         """Charges the tables, instead of the arrays that they were built from."""
-        limits = self.run.limits
+        limits = self.inputs.limits
         for what in ("blocks", "aggregates"):
             limits.charge(what, 0)
         held = sum(table.nbytes for table in self.tables.values() if table is not None)
@@ -266,11 +270,11 @@ class Sum:
         if not keys:  # one count per worker, whose sum may exceed 64 bits
             every = [int(count) * times for block in blocks for count in brought(block[-1])]
             return (), np.array(every, dtype=object)
-        blocks, here = times_each(blocks, len(keys), times), self.run.context.device is CPU
-        once = once_each(blocks, self.run.limits) if here else None
+        blocks, here = times_each(blocks, len(keys), times), self.inputs.context.device is CPU
+        once = once_each(blocks, self.inputs.limits) if here else None
         if once is not None:
             return once
-        gathering = Gathering(COUNT, self.run.ops, self.run.scope, self.run.limits)
+        gathering = self._gathering(COUNT)
         for block in blocks:
             gathering.add_partials(block[: len(keys)], list(block[len(keys) :]))
         try:
@@ -285,52 +289,47 @@ class Sum:
     ) -> tuple[list[Columns], int]:
         """Blocks of groups with partial aggregates, and the multiplicity of each block's
         matches."""
-        join, run = self.plan.joins[number], self._reading(number, keys)
-        nest, tallies = self._nest(number, keys, gathers), _keeps_tables(join)
-        found: tuple[list[Columns], int] = [], 1
+        run = self._reading(number, keys)
+        nest, tallies = self._nest(run, keys, gathers), _keeps_tables(run.join)
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
-            nonlocal found
+        def breadth_first(allowed: int | None, shared: Shared | None) -> tuple[list[Columns], int]:
             if tallies:
                 raise SumUnsuited
-            gathering = Gathering(gathers, run.ops, run.scope, run.limits)
+            gathering = self._gathering(gathers)
             try:
-                run._levelwise(join, Bag(keys, gathering), shared)
+                run.levelwise(Bag(keys, gathering), shared)
                 merged = gathering.merged()
             except EvaluationError:
                 raise TooWide from None
-            found = ([merged] if merged else []), 1
+            return ([merged] if merged else []), 1
 
-        def depth_first() -> None:
-            nonlocal found
-            found = self._walked(nest), join.orbit
+        def depth_first() -> tuple[list[Columns], int]:
+            return self._walked(nest), run.join.orbit
 
-        with run.limits.account.working("tables of counts", self._room(nest) if tallies else 0):
+        account = self.inputs.limits.account
+        with account.working("tables of counts", self._room(nest) if tallies else 0):
             if self.modulus is not None:
-                depth_first()
-            else:
-                run._run(number, nest, breadth_first, depth_first)
-        return found
+                return depth_first()
+            return run.run(nest, breadth_first, depth_first)
 
     def _local_counts(self, number: int, term: Term) -> EdgeCounts | tuple[Array, Array]:
         """The ranks of vertices with a match, and their counts; or the counts of edges."""
-        join, run = self.plan.joins[number], self._reading(number, term.keys)
-        nest = self._nest(number, term.keys, COUNT)
-        counts: Array = np.zeros(0, dtype=np.int64)
+        run = self._reading(number, term.keys)
+        join, inputs, nest = run.join, run.inputs, self._nest(run, term.keys, COUNT)
 
-        def depth_first() -> None:
-            nonlocal counts
+        def depth_first() -> Array:
             (argument,) = (each for each in nest.plain.arguments if each.kind == LOCAL)
             length = scratch_length(argument, [nest.tries[at] for at in nest.plain.which])
-            counts = run.ops.xp.zeros(length, dtype=np.int64)
+            counts: Array = inputs.ops.xp.zeros(length, dtype=np.int64)
             nest.marks = {**nest.marks, LOCAL: counts}
             self._walked(nest)
+            return counts
 
-        def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+        def breadth_first(allowed: int | None, shared: Shared | None) -> Array:
             raise SumUnsuited
 
-        with run.limits.account.working("tables of counts", self._room(nest)):
-            run._run(number, nest, breadth_first, depth_first)
+        with inputs.limits.account.working("tables of counts", self._room(nest)):
+            counts = run.run(nest, breadth_first, depth_first)
             # Each edge counts in both directions.
             total = self._total(counts, EXACT / 2 / join.orbit)
             if join.orbit > 1:
@@ -340,20 +339,21 @@ class Sum:
                 ref = entries(join)[term.images[0]].trie
                 edges = nest.tries[join.tries.index(ref)]
                 way = replace(ref, tests=((0, "<", 1),))
-                once = None if ref.tests else run.sources.trie_of(way)
-                return EdgeCounts(edges, counts, run.ops, total, once)
+                once = None if ref.tests else inputs.sources.trie_of(way)
+                return EdgeCounts(edges, counts, inputs.ops, total, once)
             counts = brought(counts)
             keys = np.flatnonzero(counts)
             return keys, counts[keys]
 
-    def _nest(self, number: int, keys: tuple[Slot, ...], gathers: tuple[Gather, ...]) -> JoinNest:
+    def _nest(self, run: JoinRun, keys: tuple[Slot, ...], gathers: tuple[Gather, ...]) -> JoinNest:
         """The loops of a join, which aggregate by key or count by `images`."""
-        join, run = self.plan.joins[number], self._reading(number, keys)
-        modular, images = self.modulus is not None, self.plan.terms[number].images
+        join, inputs = run.join, run.inputs
+        modular, images = self.modulus is not None, self.plan.terms[run.number].images
         form = Form(images=images) if images else form_of_bag(keys, gathers)
         form = replace(form, modular=modular, keeps=not images and _keeps_tables(join))
         moduli = {"moduli": np.array([self.modulus], dtype=np.int64)} if modular else {}
-        return JoinNest(join, form, run.sources, run.context, moduli, run.report is not None)
+        counted = inputs.report is not None
+        return JoinNest(join, form, inputs.sources, inputs.context, moduli, counted)
 
     def compile_ahead(self) -> None:
         """Compiles the loops that read no table of this sum on another thread."""
@@ -361,8 +361,8 @@ class Sum:
         tables = {term.table for term in plan.terms}
         for number, (join, term) in enumerate(zip(plan.joins, plan.terms, strict=True)):
             if tables.isdisjoint(ref.relation for ref in join.tries):
-                by = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
-                nest = self._nest(number, *by)
+                keys, gathers = (term.keys, COUNT) if term.table else (plan.keys, plan.gathers)
+                nest = self._nest(self._reading(number, keys), keys, gathers)
                 if nest.reason is None and not choose(nest).breadth_first:
                     function_soon(nest.printed, join.cost)
 
@@ -391,10 +391,13 @@ class Sum:
             raise SumUnsuited("tables of counts would not fit into the memory limit")
         return size if here or nest.form.images else 0  # on a GPU the launch charges them
 
-    def _reading(self, number: int, keys: tuple[Slot, ...] = ()) -> PlanRun:
+    def _gathering(self, gathers: tuple[Gather, ...]) -> Gathering:
+        return Gathering(gathers, self.inputs.ops, self.inputs.scope, self.inputs.limits)
+
+    def _reading(self, number: int, keys: tuple[Slot, ...] = ()) -> JoinRun:
         """The run of one join, which reads tables and relations."""
         kept = {step.table for step in self.plan.joins[number].steps if isinstance(step, Tally)}
-        sources = self.run.sources
+        sources = self.inputs.sources
 
         def trie_of(ref: TrieRef) -> Any:
             if ref.relation in kept:
@@ -406,42 +409,17 @@ class Sum:
                 raise TooWide
             if isinstance(table, EdgeCounts):
                 index = ref.columns, ref.tests, ref.weighted
-                table = table.trie(*index, self.run.limits.account)
+                table = table.trie(*index, self.inputs.limits.account)
                 self._charge()
             return table
 
         plan = replace(self.plan, keys=keys)
-        return replace(self.run, plan=plan, sources=Sources(trie_of))
+        return JoinRun(plan, number, replace(self.inputs, sources=Sources(trie_of)))
 
     def _bits_of(self, ref: TrieRef) -> float:
         if ref.relation in self._bits:
             return self._bits[ref.relation]
-        return log2(max(1, self.run.sources.trie_of(ref).total))
-
-
-def over_tables(run: PlanRun, limit: int | None) -> Derived:
-    """Builds tables of counts by one key, and returns the rows of a rule whose joins read them."""
-    plan, sources = run.plan, run.sources
-    tables: dict[str, Trie] = {}
-    try:
-        with run.limits.account.restoring(MemoryError, SumUnsuited):
-            for inner in plan.within:
-                own = replace(run, plan=inner, report=None, stats=None)
-                tables[inner.relation] = Sum(own).table()
-    except (MemoryError, SumUnsuited):
-        run.limits.charge(TABLES, 0)
-        assert plan.otherwise is not None
-        return replace(run, plan=plan.otherwise, report=None).rows(limit)
-
-    def trie_of(ref: TrieRef) -> Any:
-        return tables[ref.relation] if ref.relation in tables else sources.trie_of(ref)
-
-    run.limits.charge(TABLES, sum(2 * table.levels[0].values.nbytes for table in tables.values()))
-    rest = replace(run, plan=replace(plan, within=()), sources=replace(sources, trie_of=trie_of))
-    try:
-        return rest.rows(limit)
-    finally:
-        run.limits.charge(TABLES, 0)
+        return log2(max(1, self.inputs.sources.trie_of(ref).total))
 
 
 def _keeps_tables(join: JoinPlan) -> bool:

@@ -1,0 +1,1 @@
+"""Operators of rules: each file has one, its plan and how it runs; `evaluate.py` composes them."""

@@ -1,0 +1,61 @@
+"""Evaluates a rule: composes its operators, for the device and the plan, and runs them."""
+
+from __future__ import annotations
+
+from gdatalog.engine.context import RuleInputs
+from gdatalog.engine.derived import Derived, count_of
+from gdatalog.engine.device import CPU
+from gdatalog.engine.metrics import measured
+from gdatalog.engine.rules.fallback import RuleFallback
+from gdatalog.engine.rules.on_host import RuleOnHost
+from gdatalog.engine.rules.operator import Refusal, RuleOperator
+from gdatalog.engine.rules.rows import RuleRows
+from gdatalog.plan import RulePlan
+from gdatalog.plan.tuning import NoRoom, Unsuited
+
+
+def run_rule(plan: RulePlan, inputs: RuleInputs) -> Derived:
+    """Returns the distinct rows that a rule derives."""
+    if inputs.report is not None:
+        inputs.report.device = inputs.context.device.name
+    with measured(inputs.report, inputs.stats):
+        found = operator_of(plan, inputs).run(inputs)
+    assert not isinstance(found, NoRoom | Refusal | Unsuited)
+    for what in ("answers", "aggregates", "blocks"):
+        inputs.limits.charge(what, 0)
+    if not inputs.lasting:
+        inputs.limits.charge("rows followed", 0)
+    if inputs.report is not None:
+        inputs.report.rows += count_of(found)
+    return found
+
+
+def operator_of(plan: RulePlan, inputs: RuleInputs) -> RuleOperator:
+    """How a rule is evaluated."""
+    if inputs.in_cells:
+        plan = plan.otherwise or plan  # sums read whole indexes
+    device, whole = inputs.context.device, over_whole_indexes(plan)
+    if device is CPU:
+        return whole
+    reason = plan.left or device.refuses(plan)
+    if reason is not None:
+        return RuleOnHost(whole, reason)
+    first = whole
+    if inputs.resident is not None:
+        from gdatalog.engine.rules.in_cells import RuleInCells
+
+        cells = RuleInCells(plan.otherwise or plan)
+        first = cells if inputs.in_cells else RuleFallback(whole, NoRoom, cells)
+    return RuleFallback(first, Refusal, RuleOnHost(whole))
+
+
+def over_whole_indexes(plan: RulePlan) -> RuleOperator:
+    """How a rule is evaluated on one device that has its indexes."""
+    if not plan.terms and not plan.within:
+        return RuleRows(plan)
+    from gdatalog.engine.rules.over_tables import OverTables
+    from gdatalog.engine.rules.signed_sum import SignedSum
+
+    assert plan.otherwise is not None
+    counted = SignedSum(plan) if plan.terms else OverTables(plan)
+    return RuleFallback(counted, Unsuited, RuleRows(plan.otherwise, reported=False))

@@ -1,0 +1,154 @@
+"""`JoinRun`: a join in one executor, or in the other one if the first gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from gdatalog.calls import BYTES_PER_ROW, GiveUp, OverBudget, levels_of
+from gdatalog.engine.choose import choose, remember
+from gdatalog.engine.context import RuleInputs
+from gdatalog.engine.depth import Form, JoinNest, Texts
+from gdatalog.engine.device import CPU
+from gdatalog.engine.parallel import Scan, run_together
+from gdatalog.executors import WEIGHT, Frontier
+from gdatalog.executors.levelwise import Levelwise, StepCounts
+from gdatalog.executors.sinks import Sink
+from gdatalog.plan import Generate, Join, JoinPlan, RulePlan
+from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.placement import ExecutorChoice, Shared
+from gdatalog.records import dataclass, replace
+from gdatalog.storage.trie import Trie
+
+Found = TypeVar("Found")
+# Runs a join breadth-first: how many rows it may look at, and the devices that run it together.
+BreadthFirst = Callable[[int | None, Shared | None], Found]
+# The choice and the printed loops of earlier cells, by the number of the join.
+Loops = dict[int, tuple[ExecutorChoice, Texts]]
+
+
+@dataclass(slots=True)
+class JoinRun:
+    """Join `number` of a rule. `loops`: if the rule runs in cells, those of earlier cells."""
+
+    plan: RulePlan
+    number: int
+    inputs: RuleInputs
+    loops: Loops | None = None
+
+    @property
+    def join(self) -> JoinPlan:
+        return self.plan.joins[self.number]
+
+    def nest(self, form: Form) -> JoinNest:
+        """The join's loops, which are printed if they are to run."""
+        inputs, context = self.inputs, self.inputs.context
+        if inputs.lasting is not None and context.knobs.strategy == "auto":  # rounds are small
+            context = replace(context, knobs=replace(context.knobs, strategy="levelwise"))
+        counted = inputs.report is not None
+        return JoinNest(self.join, form, inputs.sources, context, counted=counted)
+
+    def run(
+        self, nest: JoinNest, breadth_first: BreadthFirst[Found], depth_first: Callable[[], Found]
+    ) -> Found:
+        """What the join gives in one executor; in the other one if the first reads too many rows
+        or gives up."""
+        inputs, number, limits = self.inputs, self.number, self.inputs.limits
+        limits.watch.innermost.one_of(number, len(self.plan.joins))
+        while True:
+            choice = self.choice(nest)
+            if choice.breadth_first and inputs.lasting is not None:
+                choice = replace(choice, shared=None)  # processed rows are known on this device
+            inputs.chose(number, choice)
+            before, budget = limits.looked, None
+            try:
+                with limits.account.restoring(OverBudget):
+                    if choice.breadth_first:
+                        with limits.within(choice.allowed) as budget:
+                            found = breadth_first(choice.allowed, choice.shared)
+                        remember(nest, limits.looked - before)
+                    else:
+                        found = depth_first()
+                        if inputs.report is not None:
+                            inputs.report.saw(nest.seen)
+                return found
+            except OverBudget as error:
+                if error.budget is not budget:
+                    raise
+                remember(nest, max(nest.tuning.overrun_counted, limits.looked - before))
+            except GiveUp as reason:
+                # Only the other executor distinguishes errors from rows that do not matter.
+                message = str(reason) or "a computation failed, or a number left 62 bits"
+                break
+        # After the handler, because the error keeps the first executor's results alive.
+        inputs.chose(number, ExecutorChoice(True, message))
+        return breadth_first(None, None)
+
+    def choice(self, nest: JoinNest) -> ExecutorChoice:
+        """The executor of the join, which then reuses the printed loops of an earlier cell."""
+        known = None if self.loops is None else self.loops.get(self.number)
+        if known is None:
+            found = choose(nest)
+            if self.loops is None or found.breadth_first:
+                return found
+            known = self.loops[self.number] = found, nest.texts
+        nest.take(known[1])
+        return known[0]
+
+    def levelwise(self, sink: Sink, shared: Shared | None = None) -> None:
+        """Runs the join breadth-first into a sink."""
+        inputs, join = self.inputs, self.join
+        context, limits, ops = inputs.context, inputs.limits, inputs.ops
+        made = {ref: inputs.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        tries = [made[ref] for ref in join.tries]
+        seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
+        beside = inputs.scope, limits, seen, inputs.lasting, context.tuning
+        walk = Levelwise(tries, ops, *beside)
+        here = context.device is CPU
+        most = _rows_at_hand(join, tries, limits.chunk) if here else 0
+        held = most * levels_of(self.plan) * BYTES_PER_ROW
+        held = min(held, limits.spare() // 2)  # few rows do not fill a chunk
+        with limits.account.working("rows at hand", held):
+            if shared is not None and run_together(join, tries, sink, shared, context, seen):
+                pass  # all devices have run it
+            elif join.scan is not None:
+                rows, count = inputs.sources.rows_of(join)
+                workers = context.knobs.workers if here else 1
+                scan = Scan(join, rows, count, tries, ops, inputs.scope, limits, workers, seen)
+                scan.run(sink)
+                if inputs.report is not None:
+                    inputs.report.scanned[join.scan.relation] = count
+            else:
+                for first in self._first():
+                    walk.run(join.steps, 0, first, sink)
+        if inputs.report is not None and seen is not None:  # it has completed
+            inputs.report.saw(seen)
+
+    def _first(self) -> Iterator[Frontier]:
+        """The rows that the join starts from, chunk by chunk."""
+        inputs, join = self.inputs, self.join
+        if join.given is None:
+            first = Frontier(1)
+            if join.orbit != 1:
+                first.columns[WEIGHT] = inputs.ops.xp.full(1, join.orbit)
+            yield first
+            return
+        rows, count = inputs.sources.rows_of(join)
+        names = [slot.name for slot in join.given.slots]
+        most = inputs.limits.chunk if rows else count
+        work = inputs.limits.watch.innermost
+        for start in range(0, count, max(1, most)):
+            end = min(count, start + most)
+            piece = (column[start:end] for column in rows)
+            with work.within(start / count, end / count):
+                yield Frontier(end - start, columns=dict(zip(names, piece, strict=True)))
+
+
+def _rows_at_hand(join: JoinPlan, tries: Sequence[Trie], chunk: int) -> int:
+    """The most bindings at a time: a chunk, or fewer if the relations are tiny."""
+    steps = [*all_steps(join.steps)]
+    if join.given or join.scan or any(isinstance(step, Generate) for step in steps):
+        return chunk
+    longest = max((len(level) for trie in tries for level in trie.levels), default=0)
+    levels = sum(isinstance(step, Join) for step in steps)
+    return min(chunk, int((1 + longest) ** levels))

@@ -1,0 +1,120 @@
+"""`LocalJoins`: the joins of a rule run here, into sets and aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.calls import Block
+from gdatalog.engine import derived
+from gdatalog.engine.context import RuleInputs
+from gdatalog.engine.depth import Form, JoinNest, form_of_bag, give_bag
+from gdatalog.engine.device import CPU
+from gdatalog.engine.rules.join import BreadthFirst, JoinRun, Loops
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.sinks import Bag, DistinctSink, RowSet
+from gdatalog.plan import Expr, RulePlan
+from gdatalog.plan.effects import one_row_each, widens
+from gdatalog.plan.nest import ascends
+from gdatalog.plan.placement import Shared
+from gdatalog.records import dataclass
+
+
+@dataclass(slots=True)
+class LocalJoins:
+    """Runs the joins of a rule here, each in one executor. `loops`: as for `JoinRun`."""
+
+    plan: RulePlan
+    inputs: RuleInputs
+    loops: Loops | None = None
+
+    def _run(self, number: int) -> JoinRun:
+        return JoinRun(self.plan, number, self.inputs, self.loops)
+
+    def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
+        inputs, tuning = self.inputs, self.inputs.context.tuning
+        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, tuning)
+
+    def distinct(self, sink: RowSet) -> derived.Derived:
+        """The rows of a join whose loops output no duplicates: none are compared."""
+        (join,), inputs = self.plan.joins, self.inputs
+        run, once = self._run(0), one_row_each(join)
+        nest = run.nest(Form(join.outputs))
+        if once and join.scan is not None and not widens(join) and inputs.sources.once(join):
+            kept = DistinctSink(join.outputs, inputs.ops, inputs.scope, inputs.limits)
+            run.run(nest, lambda *_: run.levelwise(kept), _compiled)
+            inputs.tried(kept.count)
+            return derived.DistinctBlocks(kept.blocks(), kept.count)
+
+        def depth_first() -> derived.Derived | None:
+            blocks = nest.run(self.plan.relation)
+            if once or nest.grouped is not None:
+                return self._ordered(nest, blocks)
+            sink.add_blocks(blocks)
+            return None
+
+        found = run.run(nest, _into(sink, run), depth_first)
+        inputs.tried(sink.given if found is None else derived.count_of(found))
+        return sink.finish() if found is None else found
+
+    def _ordered(self, nest: JoinNest, blocks: list[Block]) -> derived.Derived:
+        """The distinct rows of loops, sorted if that is cheap."""
+        count = sum(len(block[0]) for block in blocks)
+        hashed = nest.grouped is not None and nest.grouped.hashed
+        tuning, here = self.inputs.context.tuning, self.inputs.context.device is CPU
+        if here and count >= tuning.sorted_from and not hashed and ascends(nest.join):
+            size = sum(column.nbytes for block in blocks for column in block)
+            if size <= self.inputs.limits.spare() // 2:
+                with self.inputs.limits.account.working("answers", size):
+                    rows = derived.one_after_another(blocks, tuning.sorted_stretch)
+                if rows is not None:
+                    return rows
+        return derived.DistinctBlocks(blocks, count)
+
+    def into_set(self, number: int, sink: RowSet) -> None:
+        if sink.done:
+            return
+        run = self._run(number)
+        sink.outputs = run.join.outputs
+        nest = run.nest(Form(sink.outputs))
+
+        def depth_first() -> None:
+            blocks = nest.run(self.plan.relation, sink.limit)
+            sink.add_blocks(blocks)
+            if sink.limit is not None and blocks and not sink.settle():
+                # The first rows had duplicates: take all of them.
+                sink.add_blocks(nest.run(self.plan.relation))
+
+        run.run(nest, _into(sink, run), depth_first)
+
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        plan, run = self.plan, self._run(number)
+        nest = run.nest(form_of_bag(plan.keys, plan.gathers))
+
+        def breadth_first(allowed: int | None, shared: Shared | None) -> Gathering:
+            into = gathering if allowed is None else gathering.copy()
+            run.levelwise(Bag(plan.keys, into), shared)
+            return into
+
+        def depth_first() -> Gathering:
+            give_bag(nest, gathering, nest.run(plan.relation))
+            return gathering
+
+        return run.run(nest, breadth_first, depth_first)
+
+
+def _into(sink: RowSet, run: JoinRun) -> BreadthFirst[None]:
+    """Runs a join breadth-first; the set gets its rows only if the join completes."""
+
+    def breadth_first(allowed: int | None, shared: Shared | None) -> None:
+        if allowed is None:
+            run.levelwise(sink, shared)
+            return
+        fresh = sink.fresh()
+        run.levelwise(fresh)
+        sink.take(fresh)
+
+    return breadth_first
+
+
+def _compiled() -> None:
+    raise AssertionError("a scan that tests rows and computes is not compiled")
