@@ -378,6 +378,16 @@ CORNERS = [
         {"A": (("int",), [(1,), (2,), (-(1 << 62),), (-(1 << 63) + 1,)])},
     ),
     Example(
+        "a negation that can fail waits for both sides of a cross product",
+        "p(x, y) <- A(x), B(y), !(C(z), z = x / y).",
+        {"p": {(4, 3), (6, 2)}},
+        {
+            "A": (("int",), [(4,), (6,)]),
+            "B": (("int",), [(2,), (3,)]),
+            "C": (("int",), [(2,)]),
+        },
+    ),
+    Example(
         "recursion: two atoms of a relation that are no composition of paths",
         "p(a, b, c, d) <- F(a, b, c, d). p(a, b, c, d) <- p(a, x, y, d), p(d, b, c, z).",
         {

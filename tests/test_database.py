@@ -312,6 +312,9 @@ def test_parameters(value: Any, kind: str, stored: Any) -> None:
     [
         (None, "cannot be None"),
         ({"a": 1}, "cannot be of type dict"),
+        (b"ab", "cannot be of type bytes"),
+        (bytearray(b"ab"), "cannot be of type bytearray"),
+        (np.array(1j), "cannot be of type ndarray"),
         (1 << 63, "does not fit into 64 bits"),
         (float("nan"), "is NaN"),
         (pd.NaT, "is NaT"),

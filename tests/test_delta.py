@@ -123,6 +123,24 @@ def test_what_tells_new_rows_goes_with_their_number() -> None:
     assert RowBitmap.bytes_for(space) == 1 << 17
 
 
+def test_rows_stay_single_while_memory_comes_and_goes() -> None:
+    """The runs that hold all rows beside a hash set end with it, and begin anew with another."""
+    spare = [1 << 24]
+    tuning = Tuning(new_rows_sorted=8)
+    made = DeltaRelation(
+        ("a", "b"), ("int", "int"), cpu_ops, "hash", lambda: spare[0], tuning=tuning
+    )
+    known = set[Row]()
+    for free, kind in ((1 << 24, Hashed), (0, SortedRows), (1 << 24, Hashed)):
+        spare[0] = free
+        rows = {(len(known) + at, at) for at in range(2000)}
+        made.add(columns(rows), len(rows))
+        known |= rows
+        assert isinstance(made.known, kind)
+        assert made.full().length == made.length == len(known)
+        assert made.runs.length == (0 if kind is SortedRows else len(known))
+
+
 def test_memory_decides() -> None:
     for spare, kind in ((1 << 40, RowBitmap), (40_000, Hashed), (100, SortedRows)):
         made = grown("auto", spare, False, bitmap=1 << 20)

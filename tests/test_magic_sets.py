@@ -389,6 +389,10 @@ def test_fewer_rows_are_made(rules: str, edges: list[tuple[int, int]], start: in
         (PATH + "?- path(x, y).", None),
         (PATH + "?- path(x, y), x < 30.", "none of its columns is known where it is read"),
         (PATH + "?- E(x, _), path(x, y).", "`x` may have most of the values that there are"),
+        (
+            PATH + "v(x) <- E(x, y + 1), small(y). ?- v(x), path(x, y).",
+            "`x` may have most of the values that there are",
+        ),
         (PATH + "?- path(1, y), path(_, _).", "none of its columns is known where it is read"),
         (".limitsize path(n=5)\n" + PATH + "?- path(1, y).", "of its rows only so many are made"),
         (

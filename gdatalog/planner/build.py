@@ -434,9 +434,10 @@ class ConjunctionBuilder:
         return bool(apart)
 
     def _computable(self, item: n.Item) -> bool:
+        """Whether an item that can fail, and so runs as late as possible, can run now."""
         if isinstance(item, n.AggregateItem):
             return item.reads <= self.bound and not n.may_be_early(item)
-        return isinstance(item, n.NotItem) and item.variables <= self.bound
+        return item.variables <= self.bound
 
     def _compute(self, item: n.Item) -> None:
         if isinstance(item, n.NotItem | n.EitherItem):

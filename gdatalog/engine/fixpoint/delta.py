@@ -257,9 +257,9 @@ class DeltaRelation:
             for piece in self._pieces(block):
                 known.news(piece)
         kept, before, self.known = self._keeps, self.known, known
-        if kept and not self._keeps:
+        if not self._keeps:
             self.runs = self.runs.fresh()
-        elif self._keeps and not kept and self.length:
+        elif not kept and self.length:
             self.runs.add(self.runs.relation([before.rows()]))
 
     def _widen(self, rows: Columns) -> None:

@@ -207,7 +207,7 @@ def _range(
     ]
     values = min(every, key=lambda found: found[0])[1]
     ranked = all(atom.ranked for *_, atom in every)
-    ranks = _limits(known, inputs) if ranked and len(known) == len(bounds) + len(implied) else None
+    ranks = _limits(known, inputs) if ranked else None
     return ValueRange(tuple(bounds), guessed * values, tuple(rows), ranks)
 
 

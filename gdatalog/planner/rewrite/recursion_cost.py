@@ -201,7 +201,7 @@ class Worth:
                         continue
                     limit(arg.name, self.domain(relation, column, seen))
                     for beside, value in enumerate(args) if size is not None else ():
-                        if beside == column or not isinstance(value, s.Var | s.Const | s.Param):
+                        if not isinstance(value, s.Var | s.Const | s.Param):
                             continue
                         ways = 1.0 if not isinstance(value, s.Var) else known.get(value.name)
                         if ways is not None and size is not None:
