@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.account import default_limit
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import NO_GPU, kind_of, open_device, plainly_cpu
-from gdatalog.engine.session import parse_size, seconds_of, threads_of
+from gdatalog.engine.options import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError
 from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports

@@ -13,8 +13,7 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import draft
-from gdatalog.engine.fixpoint import replanning
+from gdatalog.engine import draft, replanning
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version

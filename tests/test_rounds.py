@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import rounds, variants
+from gdatalog.engine import variants
+from gdatalog.engine.fixpoint import rounds
 from gdatalog.executors import fresh
 from gdatalog.plan import RulePlan
 from gdatalog.planner import plan_rule

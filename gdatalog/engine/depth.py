@@ -13,7 +13,7 @@ import numpy as np
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.context import Sources
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import StepCounts

@@ -19,12 +19,12 @@ from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, 
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rules import run_rule
 from gdatalog.engine.run import PlanRun
 from gdatalog.engine.semi_joins import semi_joined
-from gdatalog.engine.session import Strategy
 from gdatalog.engine.sums import Sum
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef

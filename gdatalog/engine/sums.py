@@ -33,7 +33,7 @@ from gdatalog.engine.exact_counts import (
     scanned,
     times_each,
 )
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag

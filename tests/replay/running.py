@@ -21,7 +21,7 @@ import gdatalog as gd
 from gdatalog import cancellation, planner
 from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth
-from gdatalog.engine.facts import Folders
+from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session import text_session as session
 from gdatalog.gpu_ops import whole
 from gdatalog.plan import RulePlan

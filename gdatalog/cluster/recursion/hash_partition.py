@@ -21,9 +21,9 @@ from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import TrieRef

@@ -39,9 +39,9 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
-from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.engine.operators.semi_naive import Rounds, SemiNaive
+from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import StepCounts
 from gdatalog.plan import RulePlan

@@ -24,7 +24,6 @@ from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.fixpoint.nearby import led_to, nearby
-from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
@@ -32,6 +31,7 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
+from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.plan.effects import participants

@@ -12,9 +12,9 @@ from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.engine.device import CPU
+from gdatalog.engine.programs.prepared import CheckedText
+from gdatalog.engine.programs.texts import FactList
 from gdatalog.engine.session.evaluation import Evaluation
-from gdatalog.engine.session.prepared import CheckedText
-from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
 from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite import plain

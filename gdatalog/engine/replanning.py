@@ -13,8 +13,8 @@ import numpy as np
 
 from gdatalog.engine.draft import DELTA, UNKNOWN
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.stratum_run import StratumRun
+from gdatalog.engine.variants import Variant
 from gdatalog.plan import Join, Version
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
