@@ -34,9 +34,11 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check import Cause, Schema, caution_of, count
+from gdatalog.planner.check import Schema
+from gdatalog.planner.check.invalid import Cause, caution_of
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import Part, names_of
+from gdatalog.planner.check.wording import count
 from gdatalog.records import replace
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of

@@ -17,7 +17,7 @@ from gdatalog.engine import variants
 from gdatalog.engine.fixpoint import rounds
 from gdatalog.executors import fresh
 from gdatalog.plan import RulePlan
-from gdatalog.planner import plan_rule
+from gdatalog.planner.rule import plan_rule
 from gdatalog.storage.table import Array
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."

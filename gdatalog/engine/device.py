@@ -19,7 +19,7 @@ from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.rewrite import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 

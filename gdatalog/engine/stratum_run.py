@@ -30,7 +30,7 @@ from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.rewrite import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, RowMarks, brought
 from gdatalog.storage.relation import Relation

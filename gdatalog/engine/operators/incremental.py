@@ -36,10 +36,10 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.plan.effects import participants
 from gdatalog.plan.tuning import Grown, When
-from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.order import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.rule import plan_rule
+from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits

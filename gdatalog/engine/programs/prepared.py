@@ -27,9 +27,9 @@ from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
-from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
+from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.records import dataclass, field
 from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation

@@ -14,13 +14,13 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from gdatalog.plan import Join, JoinPlan, Slot, Term
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
-from gdatalog.planner.order import Assumed, OfEdges
 from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.outer_loops import CountJoins
 from gdatalog.planner.rewrite.parts import hanging, hanging_at_edges, is_cyclic, label_of
 from gdatalog.planner.rewrite.suffix import Suffixes
+from gdatalog.planner.statistics import Assumed, OfEdges
 from gdatalog.records import dataclass, field, replace
 
 
