@@ -19,8 +19,8 @@ from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.conversation import Conversation
 from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
-from gdatalog.shell.editor.typed import command_of, divide
 from gdatalog.shell.statements import take
+from gdatalog.shell.typed import command_of, divide
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt

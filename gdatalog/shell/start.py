@@ -104,7 +104,7 @@ def _begin(args: Sequence[str], on_cpu: bool) -> BegunPrompt:
         except EOFError:
             _leave(prompt)
         if first.strip():
-            from gdatalog.shell.editor.typed import command_of
+            from gdatalog.shell.typed import command_of
 
             if (command_of(first) or ("",))[0] in ("quit", "exit"):
                 _leave(prompt)
