@@ -12,7 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan.tuning import Tuning
-from tests import code_size, layers
+from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled
 from tests.module_list import PAGE, first_words, page
 
@@ -135,6 +135,15 @@ def test_an_import_upwards_is_found() -> None:
     )
     assert not layers.allowed("gdatalog.engine.fixpoint.runs", "gdatalog.engine.fixpoint.delta")
     assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.knobs")
+
+
+def test_what_the_way_of_a_query_counts() -> None:
+    counted, rows = way_of_a_query.way(way_of_a_query.QUERIES["triangle"])
+    assert rows == way_of_a_query.FOUND["triangle"]
+    assert {"gdatalog.parser", "gdatalog.planner.rule", "gdatalog.engine.run"} <= counted.files
+    assert len(counted.files) < len(counted.functions) < counted.calls > counted.modules
+    assert counted.modules > counted.packages > counted.upwards.total() and counted.depth > 10
+    assert not any(layers.allowed(*pair) for pair, number in counted.upwards.items() if number)
 
 
 def test_the_rules_have_no_cycle() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster.pool.calls import Call
 from gdatalog.engine import recursion_planner
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
@@ -61,9 +62,8 @@ class Search:
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         after: dict[int, list[int]] = {}
-        for x, y in zip(
-            *(column.tolist() for column in inputs.relation(self.edges).keys), strict=True
-        ):
+        edges = (column.tolist() for column in inputs.relation(self.edges).keys)
+        for x, y in zip(*edges, strict=True):
             after.setdefault(x, []).append(y)
         if len(after) > self.most:
             return Unsuited()
@@ -182,7 +182,9 @@ def rows_there(operator: Operator, edges: list[tuple[int, int]]) -> list[tuple[i
 def test_a_worker_runs_it(db: gd.Database) -> None:
     plan, _ = planned(db)
     assert copied(plan.root) == plan.root
-    there = copied(rows_there)(*copied((plan.root, EDGES)))
+    stage = Here(1).stage("a search", None)
+    stage.add(Call(rows_there, (plan.root, EDGES)))
+    ((_, there),) = stage
     assert {*there} == expected(EDGES)
     db.workspace.cluster = Recursion(Here(2))
     assert answer(db) == expected(EDGES)
