@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
-from gdatalog.engine.session import Strategy, seconds_of
+from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.options import seconds_of
 from gdatalog.errors import (
     Caution,
     Interrupted,
@@ -27,7 +28,7 @@ from gdatalog.storage import Findings, LoadOptions, Nulls, checked
 from gdatalog.values import brief, plain
 
 if TYPE_CHECKING:
-    from gdatalog.engine.facts import Folders
+    from gdatalog.engine.programs.folders import Folders
     from gdatalog.parser import Program
     from gdatalog.relations import Inserted, Relations
     from gdatalog.report import Explanation, Profile
@@ -382,7 +383,7 @@ class Database(PatternQueries):
         [(1, 2), (1, 3), (2, 3)]
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.facts import Folders
+            from gdatalog.engine.programs.folders import Folders
             from gdatalog.parser.syntax import Query
 
             program = self.workspace.parse(text, name or "<run>")
@@ -411,7 +412,7 @@ class Database(PatternQueries):
         `timeout` seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.facts import Folders
+            from gdatalog.engine.programs.folders import Folders
 
             name = os.fspath(path)
             program = self.workspace.parse_file(name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.progress import OnProgress
 from gdatalog.starting import Start
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
-from gdatalog.planner.check import Cause, Schema, count
+from gdatalog.planner.check import Schema
+from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.walk import ruled
+from gdatalog.planner.check.wording import count
 from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation

@@ -24,7 +24,7 @@ from gdatalog.engine.devices import (
     usable,
     why_no_gpu,
 )
-from gdatalog.engine.session import parse_size, seconds_of, threads_of
+from gdatalog.engine.options import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports

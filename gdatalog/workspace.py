@@ -19,23 +19,27 @@ from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
 from gdatalog.engine.derived import device_ops
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
-from gdatalog.engine.facts import Files, Folders, all_readable, read_text
+from gdatalog.engine.facts import Files, all_readable, read_text
 from gdatalog.engine.facts.inputs import extended
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Knobs, strategy_of
-from gdatalog.engine.session.prepared import Prepared
-from gdatalog.engine.session.remembered import Memory
+from gdatalog.engine.options import strategy_of
+from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.programs.prepared import Prepared
+from gdatalog.engine.programs.remembered import Memory
+from gdatalog.engine.programs.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.text_session import Session, schemas_of
-from gdatalog.engine.session.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check import Cause, Schema, caution_of, count
+from gdatalog.planner.check import Schema
+from gdatalog.planner.check.invalid import Cause, caution_of
 from gdatalog.planner.check.program import Validity
 from gdatalog.planner.check.walk import Part, names_of
+from gdatalog.planner.check.wording import count
 from gdatalog.records import replace
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of

@@ -12,7 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan.tuning import Tuning
-from tests import code_size
+from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled
 from tests.module_list import PAGE, first_words, page
 
@@ -24,58 +24,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 package = cache(code_size.package)
 
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
-
-# What each layer may import: a folder of the package, or a module at its top.
-BASE = {
-    "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files",
-}  # fmt: skip
-LANGUAGE = BASE | {"parser", "plan", "planner"}
-ENGINE = LANGUAGE | {
-    "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
-}  # fmt: skip
-FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
-    "pattern_queries",
-    "cluster",
-}  # fmt: skip
-MAY_IMPORT = {
-    "records": set(),
-    "distribution": set(),
-    "own_files": set(),
-    "errors": {"records", "values"},
-    "values": {"records"},
-    "progress": {"records", "values"},
-    "account": {"records", "errors", "progress", "values"},
-    "threads": set(),
-    "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
-    "parser": BASE,
-    "plan": BASE,
-    "storage": BASE,
-    "planner": BASE | {"parser", "plan", "storage"},
-    "codegen": {"records", "account", "distribution", "own_files", "storage"},
-    "calls": BASE | {"plan", "storage"},
-    "cpu_ops": BASE | {"plan", "storage", "codegen"},
-    "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
-    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},
-    "executors": BASE | {"plan", "storage", "codegen", "calls"},
-    "engine": ENGINE,
-    "cluster": ENGINE | {"cluster"},
-    "present": BASE | {"storage"},
-    "result": BASE | {"storage", "present"},
-    "report": ENGINE,
-    "workspace": ENGINE,
-    "relations": ENGINE | {"result", "workspace"},
-    "starting": ENGINE | {"cluster", "workspace"},
-    "patterns": {"records", "errors", "cancellation", "patterns"},
-    "pattern_queries": {"patterns"},
-    "database": FACE,
-    "opening": FACE,
-    "shell": FACE | {"opening"},
-    "notebook": FACE | {"opening", "shell"},
-    "__init__": FACE | {"opening", "shell", "notebook"},
-    "__main__": {"shell"},
-}
 
 HEAVY = {
     "pandas",
@@ -110,9 +58,8 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def layer_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return parts[0]
+def module_of(path: Path) -> str:
+    return "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".")
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -147,33 +94,64 @@ def modules_imported(body: list[ast.stmt], *, in_functions: bool) -> list[str]:
     return [module for node in nodes for module in imported(node)]
 
 
-def layers_imported(path: Path) -> set[str]:
-    found = set()
-    for module in modules_imported(trees()[path].body, in_functions=True):
-        package, _, rest = module.partition(".")
-        top = rest.split(".")[0]
-        if package == "gdatalog":
-            found.add(top if top in LAYERS else "__init__")  # else it is a name of the face
-    return found
-
-
 # --------------------------------------------------------------------------------- imports
 
 
 def test_every_layer_has_a_rule() -> None:
-    assert set(MAY_IMPORT) == LAYERS
+    assert set(layers.MAY_IMPORT) == LAYERS
+    assert layers.FOR_TYPES.keys() <= LAYERS
+
+
+def test_every_package_has_an_order() -> None:
+    for path, parts in layers.packages(package()).items():
+        order = layers.ORDER.get(path, "").split()
+        assert len(order) == len(set(order)) and (order or len(parts) < layers.LISTED), path
+        assert not order or set(order) == parts, (path, set(order) ^ parts)
+    assert layers.ORDER.keys() <= layers.packages(package()).keys()
 
 
 def test_imports_run_downwards() -> None:
-    for path in FILES:
-        layer = layer_of(path)
-        assert layers_imported(path) - {layer} <= MAY_IMPORT[layer], path
+    """Within packages too, and for type checkers; what a program runs keeps to `MAY_IMPORT`."""
+    assert not [*layers.upwards(package())]
+    for path, tree in trees().items():
+        layer = layers.parts_of(module_of(path))
+        modules = modules_imported(tree.body, in_functions=True)
+        run = {layers.parts_of(module) for module in modules if module.startswith("gdatalog.")}
+        assert run & LAYERS - {layer} <= layers.MAY_IMPORT[layer], path
+
+
+def test_what_points_upwards_is_still_there() -> None:
+    for name, other in layers.UPWARDS:
+        module = package()[f"gdatalog.{name}"]
+        found = {each.removeprefix("gdatalog.") for each in module.imports(package())}
+        assert other in found, (name, other)
+
+
+def test_an_import_upwards_is_found() -> None:
+    assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.knobs")
+    assert not layers.allowed("gdatalog.engine.knobs", "gdatalog.engine.context")
+    assert not layers.allowed(
+        "gdatalog.engine.fixpoint.delta", "gdatalog.engine.session.evaluation"
+    )
+    assert not layers.allowed("gdatalog.engine.fixpoint.runs", "gdatalog.engine.fixpoint.delta")
+    assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.knobs")
+
+
+def test_what_the_way_of_a_query_counts() -> None:
+    counted, rows = way_of_a_query.way(way_of_a_query.QUERIES["triangle"])
+    assert rows == way_of_a_query.FOUND["triangle"]
+    assert {"gdatalog.parser", "gdatalog.planner.rule", "gdatalog.engine.run"} <= counted.files
+    assert len(counted.files) < len(counted.functions) < counted.calls > counted.modules
+    assert counted.modules > counted.packages > counted.upwards.total() and counted.depth > 10
+    assert not any(layers.allowed(*pair) for pair, number in counted.upwards.items() if number)
 
 
 def test_the_rules_have_no_cycle() -> None:
-    for layer, below in MAY_IMPORT.items():
-        for other in below - {layer}:
-            assert layer not in MAY_IMPORT[other], (layer, other)
+    assert not layers.cycle()
+
+
+def test_the_table_of_layers_is_up_to_date() -> None:
+    assert layers.page(TEXT) == TEXT, "python -m tests.layers --write"
 
 
 def test_modules_import_each_other_in_no_cycle_and_classes_are_named_once() -> None:
@@ -184,7 +162,7 @@ def test_modules_import_each_other_in_no_cycle_and_classes_are_named_once() -> N
 def test_nothing_heavy_is_imported_at_once() -> None:
     for path in FILES:
         modules = modules_imported(trees()[path].body, in_functions=False)
-        module = "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".")
+        module = module_of(path)
         editor, compiler = module in EDITOR, module == COMPILER
         allowed = ({"llvmlite"} if compiler else set()) | ({"prompt_toolkit"} if editor else set())
         assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY - allowed), path

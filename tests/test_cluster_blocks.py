@@ -14,7 +14,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.joins import in_place
-from gdatalog.cluster.pool import Call
+from gdatalog.cluster.pool.calls import Call
 from gdatalog.cluster.rows import columns_of, loading
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.on_device import KnownRows

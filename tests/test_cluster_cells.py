@@ -15,7 +15,7 @@ from gdatalog.cluster import joins
 from gdatalog.cluster.joins import join_cells, morsels, replicated, settled
 from gdatalog.cluster.joins.morsels import CostLevel
 from gdatalog.cluster.joins.replicated import MorselScheduler
-from gdatalog.cluster.pool import Call
+from gdatalog.cluster.pool.calls import Call
 from tests.test_cluster_replicated import CASES, alone, here, load, not_compiled, relations, spread
 
 __all__ = ["not_compiled"]  # fixtures

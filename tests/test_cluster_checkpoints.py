@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster.pool import Call, Lost, RemoteValue
+from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
 from gdatalog.cluster.recursion import checkpoints, hash_partition, hash_partitions
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import PartitionState, StaleState

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TooLarge
 from gdatalog.cluster.pool.broadcast import Broadcast
+from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue, TooLarge
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers import set_free
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError

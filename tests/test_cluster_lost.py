@@ -18,7 +18,8 @@ import gdatalog as gd
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins import bucket_store
 from gdatalog.cluster.joins.replicated import Collector
-from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.pool.calls import Call
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.result import Result

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.pool.calls import Call
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import MemoryLimitError

@@ -16,8 +16,9 @@ import pytest
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TooLarge, task_stage
-from gdatalog.cluster.pool.calls import RunningCall
+from gdatalog.cluster.pool import task_stage
+from gdatalog.cluster.pool.calls import Call, RemoteValue, RunningCall, TooLarge
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.progress import Progress

@@ -18,7 +18,7 @@ import gdatalog
 from gdatalog.cluster import dask_cluster, workers
 from gdatalog.cluster.dask_cluster import DaskCluster
 from gdatalog.cluster.joins.bucket_store import BucketStore
-from gdatalog.cluster.pool import Call, RemoteValue, TooLarge
+from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.errors import EvaluationError

@@ -13,7 +13,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.calls import Limits
 from gdatalog.cluster import rows as cluster_rows
-from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.pool.calls import Call, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows import (
     Shuffle,
     distinct_of,

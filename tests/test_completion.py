@@ -12,7 +12,7 @@ from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.commands.settings import SETTINGS
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature
 from gdatalog.shell.editor.known import KnownNames, look
-from gdatalog.shell.editor.typed import divide, parts_of, without_prompts
+from gdatalog.shell.typed import divide, parts_of, without_prompts
 
 KNOWN = KnownNames(
     relations={

@@ -9,7 +9,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.metrics import Index, RuleRound, RuleRun
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import Join, RulePlan, TrieRef
 from gdatalog.planner.check import CheckedRule
 from gdatalog.report import Profile

@@ -16,10 +16,10 @@ import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.account import spending, time_spent
 from gdatalog.codegen import native
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics, RuleRun
-from gdatalog.engine.session import Strategy
 from gdatalog.executors import lftj
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first

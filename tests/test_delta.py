@@ -13,7 +13,7 @@ from gdatalog import cpu_ops
 from gdatalog.engine.fixpoint import delta, runs
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
-from gdatalog.engine.session import Dedup
+from gdatalog.engine.knobs import Dedup
 from gdatalog.plan.tuning import Tuning
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.relation import Relation

@@ -15,7 +15,7 @@ from hypothesis import given
 
 import gdatalog
 from gdatalog.codegen.helpers import lists
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
 from gdatalog.printer import reuse

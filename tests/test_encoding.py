@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine.facts import encoding
+from gdatalog.engine import encoding
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import parse
 from gdatalog.planner.check import Schema

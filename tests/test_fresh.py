@@ -10,7 +10,7 @@ from gdatalog import calls
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.knobs import Knobs
 from gdatalog.executors import lftj
 from gdatalog.records import replace
 from gdatalog.storage.table import Array

@@ -16,7 +16,7 @@ from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine import depth
 from gdatalog.engine.depth import GroupDedup, grouped_of
 from gdatalog.engine.derived import one_after_another
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers

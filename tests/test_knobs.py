@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.session import STRATEGIES, Knobs, cores, evaluation
+from gdatalog.engine.knobs import STRATEGIES, Knobs, cores
+from gdatalog.engine.session import evaluation
 from gdatalog.shell import cli, repl
 from gdatalog.shell.output import Output
 

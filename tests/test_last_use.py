@@ -10,8 +10,8 @@ from weakref import ref
 
 import pytest
 
+from gdatalog.engine.programs.last_use import LastUse
 from gdatalog.engine.session import evaluation
-from gdatalog.engine.session.remembered import LastUse
 from gdatalog.planner.check import Stratum
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation

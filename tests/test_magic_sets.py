@@ -28,7 +28,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.planner.rewrite import plain as plainly
+from gdatalog.planner.rewrite.adornments import plain as plainly
 from gdatalog.progress import Progress
 from tests.draw import PROFILES, Drawn
 from tests.draw_rules import LITTLE, Drawing, Profile

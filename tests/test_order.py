@@ -25,8 +25,8 @@ from gdatalog.plan import (
     Slot,
 )
 from gdatalog.plan.effects import all_steps
-from gdatalog.planner.order import Assumed
 from gdatalog.planner.order.cost import Estimates
+from gdatalog.planner.statistics import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
 from tests.tuned import tune

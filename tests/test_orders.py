@@ -13,17 +13,17 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import draft
-from gdatalog.engine.fixpoint import replanning
+from gdatalog.engine import draft, replanning
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.program import check_with
-from gdatalog.planner.order import Assumed, RelationStatistics, sampling
+from gdatalog.planner.order import sampling
 from gdatalog.planner.order.search import Orders, PlanInputs
+from gdatalog.planner.rule import plan_rule
+from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.storage.degrees import AdjacencyLists
 from tests.orders import skewed
 

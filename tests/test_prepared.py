@@ -13,9 +13,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine import draft
-from gdatalog.engine.session import prepared
-from gdatalog.engine.session.prepared import Plans
-from gdatalog.engine.session.remembered import Recent
+from gdatalog.engine.programs import prepared
+from gdatalog.engine.programs.prepared import Plans
+from gdatalog.engine.programs.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan import RulePlan

@@ -19,7 +19,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.shell import cli, repl
-from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.output import Output
 
 HERE = Path(__file__).resolve().parent.parent

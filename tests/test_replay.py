@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gdatalog import planner
 from gdatalog.engine import draft
+from gdatalog.planner import rule
 from gdatalog.printer import module
 from tests.replay import __main__ as command
 from tests.replay import running
@@ -58,18 +58,18 @@ def test_all_that_may_be_printed_is() -> None:
 
 
 def test_the_engine_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = module.print_plan, planner.plan_rule
+    before = module.print_plan, rule.plan_rule
 
     def breaks(program: Program) -> None:
         assert module.print_plan is not before[0]
-        assert draft.plan_rule is planner.plan_rule is not before[1]
+        assert draft.plan_rule is rule.plan_rule is not before[1]
         raise TypeError
 
     monkeypatch.setattr(running, "_run", breaks)
     with pytest.raises(TypeError) as caught:
         collect([TRIANGLES])
     assert caught.value.__notes__ == [f"in the program triangles:\n{TRIANGLES.text}"]
-    planned = draft.plan_rule, planner.plan_rule
+    planned = draft.plan_rule, rule.plan_rule
     assert (module.print_plan, *planned) == (*before, before[1])
 
 

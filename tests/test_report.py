@@ -13,8 +13,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.account import Costs
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
-from gdatalog.engine.session import Strategy
 from gdatalog.plan import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable, wrong_by

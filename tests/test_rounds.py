@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import replanning, variants
+from gdatalog.engine import replanning, variants
 from gdatalog.engine.operators import semi_naive
 from gdatalog.executors import fresh
 from gdatalog.plan import RulePlan
-from gdatalog.planner import plan_rule
+from gdatalog.planner.rule import plan_rule
 from gdatalog.storage.table import Array
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."

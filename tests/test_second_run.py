@@ -14,10 +14,10 @@ import pytest
 import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, machine, native
-from gdatalog.engine import choose, draft
-from gdatalog.engine.fixpoint import replanning
+from gdatalog.engine import choose, draft, replanning
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.operators import incremental
-from gdatalog.engine.session import Strategy, prepared
+from gdatalog.engine.programs import prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.check import program

@@ -23,7 +23,7 @@ BESIDE = {
 }  # fmt: skip
 FIXPOINTS = {
     "gdatalog.engine.recursion_planner", "gdatalog.engine.operators.semi_naive",
-    "gdatalog.engine.operators.partitioned", "gdatalog.engine.fixpoint.variants",
+    "gdatalog.engine.operators.partitioned", "gdatalog.engine.variants",
 }  # fmt: skip
 ENGINE = {
     "numpy", "gdatalog.cpu_ops", "gdatalog.executors", "gdatalog.parser", "gdatalog.plan",

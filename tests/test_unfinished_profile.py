@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.report import Profile
 from gdatalog.shell import cli, program
 from tests.interpreted import interpreted

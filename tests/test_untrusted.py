@@ -22,7 +22,7 @@ import gdatalog as gd
 from gdatalog import starting
 from gdatalog.engine.session import untrusted
 from gdatalog.errors import Error
-from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl

@@ -12,7 +12,7 @@ import numpy as np
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
 
 MILLISECOND = 1_000_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from benchmarks.graphs import wu
 from benchmarks.papers.bench import Bench, Row, brute
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.knobs import Strategy
 from gdatalog.patterns import clique
 
 SIZES = (10_000, 100_000, 1_000_000)

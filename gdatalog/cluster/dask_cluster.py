@@ -18,7 +18,7 @@ from gdatalog.cluster.joins.in_place import BlockScheduler
 from gdatalog.cluster.joins.partitioned import bucket_scheduler, partitioned_spread
 from gdatalog.cluster.joins.replicated import ClusterRun, MorselScheduler, Schedule
 from gdatalog.cluster.patience import TooSlow, time_limit
-from gdatalog.cluster.pool import Pool
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.recursion.hash_partitions import HashPartitions, refusal_of, remote_rows_of
 from gdatalog.cluster.recursion.key_ranges import KeyRangeFixpoint, device_for
 from gdatalog.cluster.rows.loading import Loading, files_relation, frame_relation, is_frame

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import WORTH, shared_by
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.parallel import cut_at_first
-from gdatalog.engine.session import Knobs
 from gdatalog.plan import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.placement import ExecutorChoice, Shared

@@ -13,10 +13,10 @@ import numpy as np
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.context import Sources
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import Compact, Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nest import groups_of, kept_apart, level_of

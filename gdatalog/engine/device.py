@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.knobs import Knobs
 from gdatalog.executors import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.rewrite import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 

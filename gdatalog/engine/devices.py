@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from gdatalog.cancellation import PATIENCE, Watch, out_of_time
-from gdatalog.engine import plainly_none
+from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.records import dataclass
 

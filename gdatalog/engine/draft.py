@@ -17,11 +17,11 @@ from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.plan import RulePlan, Version
-from gdatalog.planner import plan_over, plan_rule
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import contains_aggregate
-from gdatalog.planner.order import Assumed, Looked, RelationStatistics
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.rule import plan_over, plan_rule
+from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
 from gdatalog.storage.relation import Relation
 
 # The assumed size of relations that are not evaluated yet.

@@ -17,7 +17,7 @@ from gdatalog.calls import Limits
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors import Ops
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread

@@ -20,8 +20,8 @@ from gdatalog.calls import Block, Limits
 from gdatalog.cancellation import PATIENCE
 from gdatalog.executors import WEIGHT, Frontier, Ops
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import Levelwise, StepCounts
-from gdatalog.executors.sinks import Bag, RowSet, Sink
+from gdatalog.executors.levelwise import Levelwise
+from gdatalog.executors.sinks import Bag, RowSet, Sink, StepCounts
 from gdatalog.plan import Apply, Expr, Join, JoinPlan
 from gdatalog.plan.cells import Cell, KeyRange, within
 from gdatalog.plan.effects import all_steps, expressions, widens

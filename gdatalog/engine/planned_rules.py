@@ -8,7 +8,7 @@ from gdatalog.parser.syntax import Atom
 from gdatalog.plan import RulePlan
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check.walk import walk
-from gdatalog.planner.rewrite import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import dataclass
 
 

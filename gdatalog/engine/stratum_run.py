@@ -19,18 +19,18 @@ from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, 
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.engine.semi_joins import semi_joined
-from gdatalog.engine.session import Strategy
 from gdatalog.errors import NOWHERE, MemoryLimitError, Note
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
-from gdatalog.planner.rewrite import as_called
+from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.records import replace
 from gdatalog.storage.on_device import KnownRows, RowMarks, brought
 from gdatalog.storage.relation import Relation

@@ -9,8 +9,9 @@ from typing import Any
 
 from gdatalog.cancellation import Watch, interrupt_message
 from gdatalog.database import Database
-from gdatalog.engine.facts import Folders, to_stdout, write_relation
+from gdatalog.engine.facts import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
+from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program

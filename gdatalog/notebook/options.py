@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gdatalog.database import Database
-from gdatalog.engine.session import STRATEGIES
+from gdatalog.engine.knobs import STRATEGIES
 from gdatalog.errors import Error, UsageError, meant
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.records import dataclass, replace

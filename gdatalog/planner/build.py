@@ -15,15 +15,15 @@ from math import inf
 
 from gdatalog import plan as p
 from gdatalog.planner import items as n
-from gdatalog.planner.atoms import (
+from gdatalog.planner.comparisons import Comparisons, rising, without_looser
+from gdatalog.planner.components import Rest, check_depth, components, too_deep
+from gdatalog.planner.order.atoms import (
     AtomState,
     all_cuts,
     kind_of,
     open_atom,
     within_atom,
 )
-from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order

@@ -1,7 +1,7 @@
 """Key domains: columns and variables of a stratum whose keys are only compared with each other.
 
 If rules only compare keys with each other and with constants, dictionary codes in the same order
-can replace the keys (`engine/facts/encoding`). Keys that a function reads or a rule computes cannot
+can replace the keys (`engine/encoding.py`). Keys that a function reads or a rule computes cannot
 be replaced.
 """
 

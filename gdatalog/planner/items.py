@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import inf
+from typing import Any
 
 from gdatalog import plan as p
 from gdatalog.errors import NOWHERE, Span
-from gdatalog.records import dataclass, field
+from gdatalog.records import dataclass, field, fields, is_dataclass, replace
 
 Term = p.Slot | p.Constant | p.Parameter
 
@@ -385,3 +386,23 @@ def aggregate_branch(steps: StepsOf, item: AggregateItem, result: p.Slot, rows: 
         item.kind, item.targets, result.name, result.type, bindings, exports, item.span
     )
     return p.Branch("aggregate", tuple(sorted(reads)), inner, reduction)
+
+
+def renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """An item, or a part of one, with renamed variables."""
+    if isinstance(node, p.Slot):
+        return replace(node, name=names[node.name]) if node.name in names else node
+    if isinstance(node, frozenset):
+        return frozenset(names.get(name, name) for name in node)
+    if isinstance(node, tuple):
+        return tuple(renamed(part, names) for part in node)
+    if is_dataclass(node):
+        parts = {field.name: getattr(node, field.name) for field in fields(node) if field.init}
+        changed = {
+            name: renamed(part, names)
+            for name, part in parts.items()
+            if isinstance(part, tuple | frozenset) or is_dataclass(part)
+        }
+        whole: Any = node
+        return replace(whole, **changed) if changed else whole
+    return node

@@ -22,11 +22,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, binds, participants, reads
-from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
-from gdatalog.planner.items import AtomItem, Item, NotItem, variables_of
+from gdatalog.planner.items import AtomItem, Item, NotItem, renamed, variables_of
+from gdatalog.planner.order.atoms import AtomState
 from gdatalog.planner.order.edges import ends, operator
-from gdatalog.planner.rewrite.quotients import renamed
 from gdatalog.records import replace
 
 

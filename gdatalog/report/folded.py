@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gdatalog.engine.draft import UNKNOWN
 from gdatalog.errors import UsageError
-from gdatalog.planner.check import did_you_mean
+from gdatalog.planner.check.wording import did_you_mean
 from gdatalog.records import replace
 from gdatalog.report.tree import ReportNode, many
 

@@ -14,8 +14,9 @@ from gdatalog.engine.metrics import Index, Metrics, Way
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan import Compact, Join, TrieRef
-from gdatalog.planner.check import CheckedRule, either, own_name
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import conjuncts, rebuild, variables, walk
+from gdatalog.planner.check.wording import either, own_name
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import COSTLIEST, rule_number

@@ -11,10 +11,10 @@ from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.draft import UNKNOWN
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
-from gdatalog.engine.session import Knobs
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import part_of, rewritten_for
 from gdatalog.engine.session.text_session import Session

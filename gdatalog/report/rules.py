@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally

@@ -15,7 +15,7 @@ from math import isfinite, log10
 from pathlib import Path
 from typing import Any, Self
 
-from gdatalog.engine.session import FORMS
+from gdatalog.engine.options import FORMS
 from gdatalog.errors import UsageError
 from gdatalog.report import tree as plain
 from gdatalog.report.folded import folded, is_large, named_part

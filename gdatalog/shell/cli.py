@@ -21,7 +21,8 @@ import click
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
 from gdatalog.distribution import VERSION
-from gdatalog.engine.session import FORMS, STRATEGIES, parse_seconds, parse_threads
+from gdatalog.engine.knobs import STRATEGIES
+from gdatalog.engine.options import FORMS, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import replace

@@ -12,10 +12,11 @@ from typing import Literal
 
 from gdatalog.database import Database
 from gdatalog.distribution import VERSION
-from gdatalog.engine.facts import Folders, beside
+from gdatalog.engine.facts import beside
 from gdatalog.engine.facts.inputs import GivenList
+from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.programs.texts import ProgramTexts
 from gdatalog.engine.session.text_session import Session, parameter
-from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement

@@ -9,7 +9,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gdatalog.engine.session import STRATEGIES, parse_seconds, parse_size, parse_threads
+from gdatalog.engine.knobs import STRATEGIES
+from gdatalog.engine.options import parse_seconds, parse_size, parse_threads
 from gdatalog.errors import UsageError, meant
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
-from gdatalog.engine.facts import Folders, read_text, to_stdout, write_relation
+from gdatalog.engine.facts import read_text, to_stdout, write_relation
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Strategy
+from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse

@@ -15,12 +15,12 @@ from gdatalog.engine.session.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
-from gdatalog.shell.commands import COMMANDS, Leave, run_command
-from gdatalog.shell.conversation import Conversation
+from gdatalog.shell.commands import run_command
+from gdatalog.shell.conversation import COMMANDS, Conversation, Leave
 from gdatalog.shell.editor import can_edit, heeding
 from gdatalog.shell.editor.known import look, place_of
-from gdatalog.shell.editor.typed import command_of, divide
 from gdatalog.shell.statements import take
+from gdatalog.shell.typed import command_of, divide
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.prompt import Prompt

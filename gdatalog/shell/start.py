@@ -88,7 +88,7 @@ def _begin(args: Sequence[str], on_cpu: bool) -> BegunPrompt:
     """Draws the prompt and reads the first input; exits on `.quit`."""
     from concurrent.futures import Future
 
-    from gdatalog.engine import plainly_none
+    from gdatalog.engine.nvidia import plainly_none
     from gdatalog.shell import banner, say
     from gdatalog.shell.editor.prompt import Prompt
 
@@ -104,7 +104,7 @@ def _begin(args: Sequence[str], on_cpu: bool) -> BegunPrompt:
         except EOFError:
             _leave(prompt)
         if first.strip():
-            from gdatalog.shell.editor.typed import command_of
+            from gdatalog.shell.typed import command_of
 
             if (command_of(first) or ("",))[0] in ("quit", "exit"):
                 _leave(prompt)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.account import Costs, time_spent
+from gdatalog.engine.programs.texts import ProgramTexts
 from gdatalog.engine.session.text_session import Session
-from gdatalog.engine.session.texts import ProgramTexts
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl

@@ -56,7 +56,7 @@ class Relation:
         # Column orders by which only a part of the rows was indexed.
         self.narrowed: set[tuple[int, ...]] = set()
         # Dictionaries with all keys of a column, and the rows in codes
-        # (`engine/facts/encoding.py`).
+        # (`engine/encoding.py`).
         self.dictionaries: dict[int, list[Dictionary]] = {}
         self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
         # How often the rows were scanned for constants, by the constants' columns.

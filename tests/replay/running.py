@@ -18,13 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import gdatalog as gd
-from gdatalog import cancellation, planner
+from gdatalog import cancellation
 from gdatalog.cpu_ops import best_values
 from gdatalog.engine import depth
-from gdatalog.engine.facts import Folders
+from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session import text_session as session
 from gdatalog.gpu_ops import whole
 from gdatalog.plan import RulePlan
+from gdatalog.planner import rule
 from gdatalog.printer import lattice, module, worklist
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import PrintedPlan
@@ -90,7 +91,7 @@ def _note_kernels(recorder: Recorder) -> None:
 @contextmanager
 def listening(recorder: Recorder) -> Iterator[None]:
     """Within, a recorder is told what the engine plans and prints."""
-    plan_rule = planner.plan_rule
+    plan_rule = rule.plan_rule
 
     def planned(*args: Any, **options: Any) -> RulePlan:
         return recorder.planned(plan_rule(*args, **options))

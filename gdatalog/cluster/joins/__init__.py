@@ -13,7 +13,7 @@ from typing import Literal
 from gdatalog.calls import chunk_rows
 from gdatalog.cluster import workers
 from gdatalog.cluster.patience import TooSlow, time_limit
-from gdatalog.cluster.pool import RemoteValue
+from gdatalog.cluster.pool.calls import RemoteValue
 from gdatalog.cluster.rows import PartSize
 from gdatalog.cluster.rows.texts import FewTexts, NewTexts, gathered_symbols, symbol_columns
 from gdatalog.engine.context import RuleInputs, Sources
@@ -24,8 +24,7 @@ from gdatalog.engine.rules.join import JoinRun
 from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.levelwise import StepCounts
-from gdatalog.executors.sinks import RowSet
+from gdatalog.executors.sinks import RowSet, StepCounts
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Cell, bounded, ends, places
 from gdatalog.plan.effects import all_steps

@@ -22,7 +22,9 @@ from gdatalog.cluster.joins.buckets import (
     counted,
 )
 from gdatalog.cluster.joins.layout import Layout, Source
-from gdatalog.cluster.pool import Broadcast, Call, Pool, RemoteValue
+from gdatalog.cluster.pool.broadcast import Broadcast
+from gdatalog.cluster.pool.calls import Call, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import Way
 from gdatalog.cluster.workers import UNLIMITED, room_of

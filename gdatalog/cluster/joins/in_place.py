@@ -16,7 +16,8 @@ import numpy as np
 from gdatalog.calls import Limits
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells
 from gdatalog.cluster.joins.replicated import CellScheduler, ClusterRun, too_small
-from gdatalog.cluster.pool import Call, TaskStage, TooLarge
+from gdatalog.cluster.pool.calls import Call, TooLarge
+from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows import columns_of, parts_of, place_of, size_of
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.device import CPU

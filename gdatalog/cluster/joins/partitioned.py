@@ -42,7 +42,8 @@ from gdatalog.cluster.joins.share_search import (
     spread_of,
 )
 from gdatalog.cluster.joins.shares import Shares, count, fine
-from gdatalog.cluster.pool import Call, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
+from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import JoinPlan, Restore, RulePlan
 from gdatalog.plan.cells import Cell, KeyRange, cuttable, roles

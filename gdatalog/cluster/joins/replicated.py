@@ -17,7 +17,8 @@ from typing import Any
 from gdatalog.cluster.joins import CellResult, JoinTask, Mode, join_cells, settled
 from gdatalog.cluster.joins.morsels import DEEP, Morsel, Morsels
 from gdatalog.cluster.joins.share_search import ShareChoice
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
+from gdatalog.cluster.pool.task_stage import Pool, TaskStage
 from gdatalog.cluster.rows import (
     OwnedRows,
     PartSize,

@@ -21,7 +21,8 @@ from weakref import finalize
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.pool.calls import Call, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.recursion.hash_partition import (
     OwnerInputs,
     PartitionState,

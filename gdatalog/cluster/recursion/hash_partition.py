@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Lost
+from gdatalog.cluster.pool.calls import Lost
 from gdatalog.cluster.recursion import ALL, Distribution, Routes
 from gdatalog.cluster.rows import ShuffleBlock, columns_of, rows_by_owner
 from gdatalog.cluster.workers import CallContext, own_address
@@ -21,11 +21,11 @@ from gdatalog.engine.derived import Derived, Rows, together, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds
-from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts, StratumRun
+from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import TrieRef
 from gdatalog.plan.effects import all_steps
 from gdatalog.planner.check import Schema, Stratum

@@ -15,7 +15,8 @@ from operator import itemgetter
 from time import perf_counter, sleep
 from typing import Any
 
-from gdatalog.cluster.pool import Call, Lost, Pool, RemoteValue, TaskStage
+from gdatalog.cluster.pool.calls import Call, Lost, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool, TaskStage
 from gdatalog.cluster.recursion import Routes, routes_of
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.hash_partition import (
@@ -39,11 +40,11 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, far_rows, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
-from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Mark, Round, RuleRound
 from gdatalog.engine.operators.semi_naive import Rounds, SemiNaive
+from gdatalog.engine.variants import alone
 from gdatalog.errors import DeviceError, MemoryLimitError
-from gdatalog.executors.levelwise import StepCounts
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import RulePlan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.placement import ExecutorChoice

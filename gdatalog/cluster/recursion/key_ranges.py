@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Pool, RemoteValue, TaskStage, TooLarge
+from gdatalog.cluster.pool.calls import Call, RemoteValue, TooLarge
+from gdatalog.cluster.pool.task_stage import Pool, TaskStage
 from gdatalog.cluster.rows import parts_of, size_of, stays_remote
 from gdatalog.cluster.rows.texts import asks_for_ranks, reads_texts, texts_for
 from gdatalog.cluster.workers import CallContext, on_device, rows_here

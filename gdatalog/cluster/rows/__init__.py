@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Pool, RemoteElement, RemoteValue
+from gdatalog.cluster.pool.calls import Call, RemoteElement, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.workers import left_of, own_address
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.records import dataclass

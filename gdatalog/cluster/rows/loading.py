@@ -17,7 +17,8 @@ import numpy as np
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import current_watch
-from gdatalog.cluster.pool import Call, RemoteValue, TaskStage
+from gdatalog.cluster.pool.calls import Call, RemoteValue
+from gdatalog.cluster.pool.task_stage import TaskStage
 from gdatalog.cluster.rows.row_keeper import RowKeeper
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.workers import own_address

@@ -12,7 +12,8 @@ from weakref import WeakSet
 import numpy as np
 
 from gdatalog.calls import Limits
-from gdatalog.cluster.pool import Call, Pool, RemoteValue
+from gdatalog.cluster.pool.calls import Call, RemoteValue
+from gdatalog.cluster.pool.task_stage import Pool
 from gdatalog.cluster.rows import Shuffle, columns_of, parts_of, piece_of, row_statistics, size_of
 from gdatalog.cluster.rows.row_statistics import SAMPLE, PartSketch, sketch_of, survey_of
 from gdatalog.cluster.rows.texts import placed_texts

@@ -21,12 +21,12 @@ from weakref import WeakKeyDictionary, finalize
 
 from gdatalog.calls import Limits, NotOnDevice
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine import plainly_none
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.session import Knobs
+from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.own_files import open_own

@@ -22,8 +22,8 @@ from weakref import finalize
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers import gpus
 from gdatalog.distribution import VERSION, install
-from gdatalog.engine import plainly_none
-from gdatalog.engine.session import cores
+from gdatalog.engine.knobs import cores
+from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.plan.tuning import Tuning
 from gdatalog.progress import format_bytes
@@ -330,7 +330,7 @@ _SOURCES = (
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
     f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES}, "
-    "not __import__('gdatalog.engine').engine.plainly_none())"
+    "not __import__('gdatalog.engine.nvidia').engine.nvidia.plainly_none())"
 )
 _PYTHON = "{}.{}".format(*sys.version_info)
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from gdatalog.cancellation import current_watch
+from gdatalog.engine.programs.folders import Folders
 from gdatalog.errors import (
     Caution,
     DataError,
@@ -27,7 +28,7 @@ from gdatalog.errors import (
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.check import Schema
-from gdatalog.records import dataclass, field, replace
+from gdatalog.records import dataclass, replace
 from gdatalog.storage import (
     TEXT_OPTIONS,
     Findings,
@@ -87,15 +88,6 @@ def _allowed(path: str, files: Files, span: Span | None, what: str, allowed: boo
             f"this database may {what} files in {os.fspath(files)!r} only, so not {path!r}", span
         )
     return path
-
-
-@dataclass(frozen=True, slots=True)
-class Folders:
-    """The folders of the bare and keyword forms."""
-
-    facts: str = "."
-    out: str = "."
-    include: tuple[str, ...] = field(default=())
 
 
 def beside(span: Span, path: str) -> str:

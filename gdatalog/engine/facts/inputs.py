@@ -16,9 +16,10 @@ from gdatalog.account import spending
 from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
-from gdatalog.engine.facts import Files, Folders, locate, placed, read_relation
-from gdatalog.engine.session.prepared import Prepared
-from gdatalog.engine.session.remembered import Recent
+from gdatalog.engine.facts import Files, locate, placed, read_relation
+from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.programs.prepared import Prepared
+from gdatalog.engine.programs.recent import Recent
 from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser.syntax import Atom, Const, Decl, Directive, ListParam, Param, Statement, Values
 from gdatalog.planner.check import Schema, ValueList

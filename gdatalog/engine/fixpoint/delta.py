@@ -21,7 +21,7 @@ from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.derived import laid
 from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
-from gdatalog.engine.session import Dedup
+from gdatalog.engine.knobs import Dedup
 from gdatalog.executors import Ops
 from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.derived import device_ops, laid
-from gdatalog.engine.session.prepared import parts_of
+from gdatalog.engine.programs.constant_folding import parts_of
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate

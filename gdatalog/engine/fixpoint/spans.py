@@ -22,7 +22,7 @@ import numpy as np
 from gdatalog import plan as p
 from gdatalog.cpu_ops.functions import Scope, evaluate
 from gdatalog.engine.derived import Rows
-from gdatalog.engine.session.prepared import no_column
+from gdatalog.engine.programs.constant_folding import no_column
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import KeySpace, RelationColumn, span_of, union, widen
 from gdatalog.storage.on_device import brought

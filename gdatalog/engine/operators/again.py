@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.operators import Relations
-from gdatalog.engine.session.remembered import settled
+from gdatalog.engine.programs.remembered import settled
 from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import CONDITIONS, When
 from gdatalog.planner.check import CheckedRule, Stratum

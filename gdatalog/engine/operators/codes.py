@@ -1,11 +1,11 @@
-"""`OnCodes`: dictionary codes replace sparse keys while an operator runs (`facts/encoding.py`)."""
+"""`OnCodes`: dictionary codes replace sparse keys while an operator runs (`engine/encoding.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gdatalog.engine.context import Operator, StratumInputs
-from gdatalog.engine.facts.encoding import Encoded, encode
+from gdatalog.engine.encoding import Encoded, encode
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
 from gdatalog.errors import EvaluationError

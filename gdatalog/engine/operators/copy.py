@@ -12,7 +12,7 @@ from gdatalog.parser.syntax import Atom, Const, Param, Var
 from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import Unsuited, When
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.rewrite import asked_for
+from gdatalog.planner.rewrite.adornments import asked_for
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.on_device import KnownRows

@@ -24,7 +24,6 @@ from gdatalog.engine.draft import DELTA
 from gdatalog.engine.fixpoint.lattice_rounds import MaintainedLattice, optimum_columns
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.fixpoint.nearby import led_to, nearby
-from gdatalog.engine.fixpoint.variants import alone
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
@@ -32,14 +31,15 @@ from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
+from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.plan.effects import participants
 from gdatalog.plan.tuning import Grown, When
-from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule, Stratum
-from gdatalog.planner.order import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.rule import plan_rule
+from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowBits

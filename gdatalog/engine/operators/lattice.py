@@ -28,8 +28,8 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
-from gdatalog.executors.levelwise import StepCounts
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
+from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from gdatalog.planner.check import CheckedRule

@@ -16,13 +16,13 @@ from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever, is_clamped
-from gdatalog.engine.fixpoint.replanning import Replanning
 from gdatalog.engine.fixpoint.spans import expected_spaces
-from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.stratum_run import StratumRun, placed
+from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.tuning import LargeTurns, SmallRounds, When

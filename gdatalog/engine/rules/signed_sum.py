@@ -33,9 +33,9 @@ from gdatalog.engine.exact_counts import (
     scanned,
     times_each,
 )
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rules.join import JoinRun
 from gdatalog.engine.rules.operator import TURN, Refusal
-from gdatalog.engine.session import Knobs
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag

@@ -24,9 +24,10 @@ from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
-from gdatalog.engine.session.prepared import CheckedText, parts_of
-from gdatalog.engine.session.remembered import (
-    LastUse,
+from gdatalog.engine.programs.constant_folding import parts_of
+from gdatalog.engine.programs.last_use import LastUse
+from gdatalog.engine.programs.prepared import CheckedText
+from gdatalog.engine.programs.remembered import (
     MadeOf,
     Memory,
     News,
@@ -35,7 +36,7 @@ from gdatalog.engine.session.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.session.texts import FactList
+from gdatalog.engine.programs.texts import FactList
 from gdatalog.engine.session.upcoming import Upcoming
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run

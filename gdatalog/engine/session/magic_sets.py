@@ -12,15 +12,15 @@ from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.engine.device import CPU
+from gdatalog.engine.programs.prepared import CheckedText
+from gdatalog.engine.programs.texts import FactList
 from gdatalog.engine.session.evaluation import Evaluation
-from gdatalog.engine.session.prepared import CheckedText
-from gdatalog.engine.session.texts import FactList
 from gdatalog.errors import Error, Note
 from gdatalog.planner.check import Stratum
-from gdatalog.planner.order import RelationStatistics
-from gdatalog.planner.rewrite import plain
+from gdatalog.planner.rewrite.adornments import plain
 from gdatalog.planner.rewrite.magic_sets import MagicProgram, magic_program
 from gdatalog.planner.rewrite.recursion_cost import World
+from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 

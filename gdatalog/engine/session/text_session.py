@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.calls import accounted
 from gdatalog.engine.context import ExecutionContext, Wanted
-from gdatalog.engine.facts import Files, Folders, destination, find_include, read_program
+from gdatalog.engine.facts import Files, destination, find_include, read_program
 from gdatalog.engine.facts.inputs import (
     Afar,
     GivenList,
@@ -28,11 +28,12 @@ from gdatalog.engine.facts.inputs import (
     list_relation,
 )
 from gdatalog.engine.planned_rules import atoms
+from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.programs.prepared import CheckedText, Plans, Prepared
+from gdatalog.engine.programs.remembered import Memory
+from gdatalog.engine.programs.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.engine.session.magic_sets import answer
-from gdatalog.engine.session.prepared import CheckedText, Plans, Prepared
-from gdatalog.engine.session.remembered import Memory
-from gdatalog.engine.session.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError, meant
 from gdatalog.parser import Program, expand_includes

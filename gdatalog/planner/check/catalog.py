@@ -17,8 +17,10 @@ from gdatalog.errors import (
     UsageError,
 )
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import NOTHING_BROKEN, Cause, Schema, count, did_you_mean
+from gdatalog.planner.check import Schema
+from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.walk import reached
+from gdatalog.planner.check.wording import count, did_you_mean
 from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TYPE_SYNONYMS, TypeName
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
-from gdatalog.planner.check import did_you_mean, show
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.walk import connected, variables, walk
+from gdatalog.planner.check.wording import did_you_mean, show
 from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers without effect: either we do this anyway, or nothing needs it.

@@ -15,9 +15,10 @@ from gdatalog.errors import Error, NameResolutionError, Note, StratificationErro
 from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.plan.functions import AGGREGATES
-from gdatalog.planner.check import CheckedRule, did_you_mean, either, own_name, show
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.walk import contains_head_aggregate, head_aggregates
+from gdatalog.planner.check.wording import did_you_mean, either, own_name, show
 from gdatalog.records import replace
 
 COMBINING = ("min", "max")

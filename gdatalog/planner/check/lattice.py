@@ -22,10 +22,11 @@ from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
 from gdatalog.plan import Apply, Constant, Slot
 from gdatalog.plan import Expr as PlanExpr
-from gdatalog.planner.check import CheckedRule, Stratum, as_rule, own_name, show, text_of
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import Node, contains_head_aggregate, variables
+from gdatalog.planner.check.wording import as_rule, own_name, show, text_of
 from gdatalog.records import dataclass, field
 
 MOST_BRANCHES = 256

@@ -1,7 +1,7 @@
 """Names: resolves each name of a rule to a relation, a function, an aggregate or a parameter.
 
 Later passes do not see a rule with an error, but still know its relation. The result is as
-`planner/check/__init__.py` describes it, without types.
+`planner/check/checked.py` describes it, without types.
 
 Where a node is allowed depends on the enclosing head, fact or aggregate, so one class visits all
 kinds of nodes.
@@ -18,10 +18,11 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.planner.check import INSTEAD, CheckedQuery, CheckedRule, did_you_mean, either, nearest
+from gdatalog.planner.check import CheckedQuery, CheckedRule
 from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
 from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
+from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType
 

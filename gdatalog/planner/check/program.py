@@ -19,28 +19,21 @@ from operator import itemgetter
 
 from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import (
-    NOTHING_BROKEN,
-    Cause,
-    Checked,
-    CheckedQuery,
-    CheckedRule,
-    Schema,
-    ValueList,
-    either,
-)
+from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, ValueList
 from gdatalog.planner.check.catalog import collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
+from gdatalog.planner.check.inlining import Inlining, declared_inline
+from gdatalog.planner.check.invalid import NOTHING_BROKEN, Cause
 from gdatalog.planner.check.lattice import check_lattice
+from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
 from gdatalog.planner.check.reach import with_rows
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components, stratify
 from gdatalog.planner.check.types import TypeInference
 from gdatalog.planner.check.walk import Shape, names_of, reads_of, shapes_of, with_floats, without
-from gdatalog.planner.rewrite.inlining import Inlining, declared_inline
-from gdatalog.planner.rewrite.lists import with_lists
+from gdatalog.planner.check.wording import either
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 

@@ -12,7 +12,7 @@ from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, as_rule, nearest, own_name, show, text_of
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.scopes import bound_by, neighbours, ready, shared_by, solvable
 from gdatalog.planner.check.walk import (
     Node,
@@ -22,6 +22,7 @@ from gdatalog.planner.check.walk import (
     count_variables,
     variables,
 )
+from gdatalog.planner.check.wording import as_rule, nearest, own_name, show, text_of
 from gdatalog.records import dataclass, field
 
 Names = frozenset[str]

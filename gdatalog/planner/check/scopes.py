@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import own_name
 from gdatalog.planner.check.walk import N, Node, children, rebuild, variables, walk
+from gdatalog.planner.check.wording import own_name
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName
 

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Error, Note, StratificationError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, Stratum, as_rule, either, own_name, text_of
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
+from gdatalog.planner.check.wording import as_rule, either, own_name, text_of
 from gdatalog.records import dataclass
 
 

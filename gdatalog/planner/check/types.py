@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, TYPES
-from gdatalog.planner.check import CheckedRule, either, show
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import rebuild
+from gdatalog.planner.check.wording import either, show
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
 

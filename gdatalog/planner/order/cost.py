@@ -17,10 +17,10 @@ from math import inf
 
 from gdatalog.plan import Branch, Constant, Generate, Join, JoinPlan, Seek, Slot, Step, Tally
 from gdatalog.plan.nest import Paths, TrieNode, measurable, recoding
-from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
+from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass
 
 # Intersections: their kind, and the variables whose lists they intersect.

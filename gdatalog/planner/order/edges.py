@@ -19,7 +19,7 @@ from math import factorial
 from gdatalog.plan import Apply, Slot
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
-from gdatalog.planner.order import RelationStatistics, Statistics
+from gdatalog.planner.statistics import RelationStatistics, Statistics
 from gdatalog.records import dataclass, fields, is_dataclass, replace
 from gdatalog.values import TypeName
 

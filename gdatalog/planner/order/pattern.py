@@ -7,7 +7,7 @@ from functools import lru_cache, reduce
 from operator import or_
 
 from gdatalog.plan import Expr
-from gdatalog.planner.order import ColumnTest, RelationStatistics
+from gdatalog.planner.statistics import ColumnTest, RelationStatistics
 from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import AdjacencyLists, Degrees
 

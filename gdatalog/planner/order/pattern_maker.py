@@ -14,9 +14,8 @@ from math import inf, prod
 
 from gdatalog.plan import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner import items as n
-from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order import PASSES, ColumnTest, Looked, OfEdges
+from gdatalog.planner.order.atoms import AtomState
 from gdatalog.planner.order.pattern import (
     Aggregated,
     GivenValues,
@@ -26,6 +25,7 @@ from gdatalog.planner.order.pattern import (
     bits,
 )
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.statistics import PASSES, ColumnTest, Looked, OfEdges
 
 # Selectivity of other tests, and of negations.
 OTHERWISE, NEGATED = 0.5, 0.7

@@ -1,7 +1,7 @@
 """Search for the cheapest order of variables, as a tree.
 
 Up to `Tuning.ordered_exactly` variables, the search is exhaustive. A single atom needs no search
-(`planner/atoms.py`).
+(`planner/order/atoms.py`).
 
 Beyond, a beam search extends the best prefixes by each variable that can come next. Of prefixes
 that lead to the same state only the cheapest is kept. The number of extensions of a level falls
@@ -23,8 +23,7 @@ from math import frexp, inf
 
 from gdatalog.plan import Expr
 from gdatalog.plan.tuning import DEFAULT, Tuning
-from gdatalog.planner.atoms import FEW, single_order
-from gdatalog.planner.order import Looked, Statistics, known_value
+from gdatalog.planner.order.atoms import FEW, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
@@ -37,6 +36,7 @@ from gdatalog.planner.order.search_space import (
     VariableChoice,
 )
 from gdatalog.planner.order.steps import Steps
+from gdatalog.planner.statistics import Looked, Statistics, known_value
 from gdatalog.records import dataclass, field
 from gdatalog.values import Value
 

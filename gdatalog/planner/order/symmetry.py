@@ -26,9 +26,9 @@ from gdatalog.plan import Slot
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import Comparisons, rising
-from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.statistics import RelationStatistics, Statistics
 from gdatalog.values import TypeName
 
 

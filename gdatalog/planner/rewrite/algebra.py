@@ -25,7 +25,6 @@ from math import inf
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Term, Version
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.order import Assumed, RelationStatistics, Statistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.order.search import PlanInputs
@@ -35,6 +34,7 @@ from gdatalog.planner.rewrite import orbits
 from gdatalog.planner.rewrite.elimination import Elimination
 from gdatalog.planner.rewrite.parts import are_mixed, is_cyclic, label_of
 from gdatalog.planner.rewrite.quotients import Signed, differences, is_difference, quotients
+from gdatalog.planner.statistics import Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, field, replace
 
 MOST_NEGATED = 4

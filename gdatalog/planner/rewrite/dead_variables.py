@@ -27,8 +27,8 @@ from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.normalise import alternatives_of
-from gdatalog.planner.order import RelationStatistics
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
+from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from gdatalog.plan import Join, JoinPlan, Slot, Term
 from gdatalog.planner.items import AtomItem, Conjunction, Item, variables_of
-from gdatalog.planner.order import Assumed, OfEdges
 from gdatalog.planner.order.cost import PUSH, work_of
 from gdatalog.planner.order.edges import types_of
 from gdatalog.planner.rewrite import orbits
@@ -27,6 +26,7 @@ from gdatalog.planner.rewrite.parts import (
     steps_of,
 )
 from gdatalog.planner.rewrite.suffix import Suffixes
+from gdatalog.planner.statistics import Assumed, OfEdges
 from gdatalog.records import dataclass, field, replace
 
 

@@ -39,7 +39,13 @@ from typing import Any
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedRule, Stratum
 from gdatalog.planner.check.walk import conjunction, conjuncts, rebuild
-from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, one_constant
+from gdatalog.planner.rewrite.adornments import (
+    BindingSource,
+    Columns,
+    Constants,
+    adorned,
+    one_constant,
+)
 from gdatalog.planner.rewrite.passing import (
     KnownBindings,
     branches,

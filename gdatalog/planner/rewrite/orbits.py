@@ -25,11 +25,11 @@ from gdatalog.plan.nest import entries
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
-from gdatalog.planner.order import Statistics
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
+from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass
 from gdatalog.storage.graph import RankedEdges
 

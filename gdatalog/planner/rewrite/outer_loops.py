@@ -18,7 +18,6 @@ from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, TestItem, places_of, variables_of
-from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.edges import ends, operator, types_of
 from gdatalog.planner.order.search import PlanInputs
@@ -26,6 +25,7 @@ from gdatalog.planner.order.search_space import Order
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.rewrite import parts
 from gdatalog.planner.rewrite.quotients import Isomorphic
+from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import dataclass, field, replace
 
 Names = frozenset[str]

@@ -9,8 +9,8 @@ from gdatalog.plan import Branch, Filter, Join, JoinPlan, Seek, Slot, Step, Tall
 from gdatalog.planner.comparisons import Comparisons
 from gdatalog.planner.components import components
 from gdatalog.planner.items import AtomItem, Conjunction, Item, NotItem, TestItem, variables_of
-from gdatalog.planner.order import Statistics
 from gdatalog.planner.order.edges import edges_in, pairs_of, types_of
+from gdatalog.planner.statistics import Statistics
 
 Names = frozenset[str]
 NONE: Names = frozenset()

@@ -24,7 +24,7 @@ from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.scopes import bound_by, neighbours, rename
 from gdatalog.planner.normalise import alternatives_of
-from gdatalog.planner.rewrite import Columns
+from gdatalog.planner.rewrite.adornments import Columns
 from gdatalog.planner.rewrite.linear_recursion import composition
 from gdatalog.records import dataclass, field, replace
 

@@ -20,16 +20,15 @@ from functools import cache, lru_cache
 from itertools import count, product
 from math import factorial, prod
 from operator import add
-from typing import Any
 
 from gdatalog.plan import Apply, Slot
-from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem
-from gdatalog.planner.order import Statistics
+from gdatalog.planner.items import AtomItem, Conjunction, Equation, Item, NotItem, TestItem, renamed
 from gdatalog.planner.order.edges import Literal, edge_of, ends, literals_of
 from gdatalog.planner.order.pattern import bits
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
-from gdatalog.records import dataclass, field, fields, is_dataclass, replace
+from gdatalog.planner.statistics import Statistics
+from gdatalog.records import dataclass, field, replace
 
 MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated
 MOST_QUOTIENTS = 2_000
@@ -39,26 +38,6 @@ OF_ITEM = 10  # steps of merging variables in one item
 
 Signed = tuple[int, Conjunction]
 Names = frozenset[str]
-
-
-def renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """An item, or a part of one, with renamed variables."""
-    if isinstance(node, Slot):
-        return replace(node, name=names[node.name]) if node.name in names else node
-    if isinstance(node, frozenset):
-        return frozenset(names.get(name, name) for name in node)
-    if isinstance(node, tuple):
-        return tuple(renamed(part, names) for part in node)
-    if is_dataclass(node):
-        parts = {field.name: getattr(node, field.name) for field in fields(node) if field.init}
-        changed = {
-            name: renamed(part, names)
-            for name, part in parts.items()
-            if isinstance(part, tuple | frozenset) or is_dataclass(part)
-        }
-        whole: Any = node
-        return replace(whole, **changed) if changed else whole
-    return node
 
 
 def differences(items: Sequence[Item], negated: Iterable[Item]) -> list[Signed]:

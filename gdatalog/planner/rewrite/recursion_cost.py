@@ -17,13 +17,14 @@ from math import prod
 
 from gdatalog.parser import syntax as s
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check import Checked, CheckedRule, Stratum, own_name
+from gdatalog.planner.check import Checked, CheckedRule, Stratum
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
-from gdatalog.planner.order import RelationStatistics
+from gdatalog.planner.check.wording import own_name
 from gdatalog.planner.order.pattern import bits
-from gdatalog.planner.rewrite import BindingSource, Columns, asked_for, plain
+from gdatalog.planner.rewrite.adornments import BindingSource, Columns, asked_for, plain
 from gdatalog.planner.rewrite.passing import branches, read_by
+from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field
 
 Seen = Collection[tuple[str, int]]  # columns under estimation, to detect recursion

@@ -16,7 +16,14 @@ from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.heads import aggregate_columns
 from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.strata import stratify
-from gdatalog.planner.rewrite import BindingSource, Columns, Constants, adorned, plain, relevant
+from gdatalog.planner.rewrite.adornments import (
+    BindingSource,
+    Columns,
+    Constants,
+    adorned,
+    plain,
+    relevant,
+)
 from gdatalog.planner.rewrite.passing import KnownBindings, is_plain, recursive_atoms
 from gdatalog.planner.rewrite.recursion_cost import World, Worth
 from gdatalog.records import dataclass, field, replace

@@ -18,21 +18,15 @@ from gdatalog.plan.nest import measurable
 from gdatalog.planner.build import ConjunctionBuilder, PlanBuilder
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.components import components
-from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, variables_of
-from gdatalog.planner.order import Statistics
+from gdatalog.planner.items import AtomItem, Conjunction, Item, places_of, renamed, variables_of
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.orbits import has_ranks
 from gdatalog.planner.rewrite.parts import neighbours, steps_of
-from gdatalog.planner.rewrite.quotients import (
-    Isomorphic,
-    interchangeable,
-    partitions,
-    renamed,
-    unequal,
-)
+from gdatalog.planner.rewrite.quotients import Isomorphic, interchangeable, partitions, unequal
+from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass, replace
 
 MOST_LAST = 5  # most last variables

@@ -23,8 +23,8 @@ from gdatalog.report import Shown
 from gdatalog.result import Result
 from gdatalog.shell import aligned, memory_used, say, size_of
 from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
-from gdatalog.shell.editor.typed import OF_PART
 from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
+from gdatalog.shell.typed import OF_PART
 from gdatalog.storage import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.writers import write_text
 from gdatalog.values import visible

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.session import STRATEGIES, parse_seconds, parse_threads
+from gdatalog.engine.knobs import STRATEGIES
+from gdatalog.engine.options import parse_seconds, parse_threads
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace

@@ -26,7 +26,7 @@ from gdatalog.parser.words import (
 from gdatalog.plan import functions
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.known import Columns, KnownNames
-from gdatalog.shell.editor.typed import StatementPart, parts_of
+from gdatalog.shell.typed import StatementPart, parts_of
 from gdatalog.values import TYPE_NAMES, visible
 
 Files = Callable[[str, str], list[str]]

@@ -18,7 +18,7 @@ from gdatalog.parser.words import DIRECTIVE_TYPES
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.shell.editor.typed import DEPTH, OF_PART, TAKE_TEXT, StatementPart, comments, part_at
+from gdatalog.shell.typed import DEPTH, OF_PART, TAKE_TEXT, StatementPart, comments, part_at
 
 Stretch = tuple[int, int, str]  # start, end and kind
 

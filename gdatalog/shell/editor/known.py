@@ -59,8 +59,8 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     from gdatalog.engine.devices import PLAIN
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell import memory_used
-    from gdatalog.shell.commands import COMMANDS
     from gdatalog.shell.commands.settings import SETTINGS
+    from gdatalog.shell.conversation import COMMANDS
 
     workspace = db.workspace
     with db.call():

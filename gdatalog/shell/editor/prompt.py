@@ -99,7 +99,7 @@ class Prompt:
             self._warned = True
             say(self._history.trouble)
         self._reads.wait()
-        from gdatalog.shell.editor.typed import divide
+        from gdatalog.shell.typed import divide
 
         end = divide(text, self.known.commands).end
         if text[end:].strip():  # from the external editor
@@ -215,7 +215,7 @@ class Prompt:
 
     def _paste(self, event: KeyPressEvent) -> None:
         self._reads.wait()
-        from gdatalog.shell.editor.typed import without_prompts
+        from gdatalog.shell.typed import without_prompts
 
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         event.current_buffer.insert_text(without_prompts(text))
@@ -225,7 +225,7 @@ class Prompt:
         # Further keys are pending: the text was pasted, with its own indentation.
         more = len(event.app.key_processor.input_queue) > 0
         self._reads.wait()
-        from gdatalog.shell.editor.typed import divide, indentation
+        from gdatalog.shell.typed import divide, indentation
 
         buffer = event.current_buffer
         text, document = buffer.text, buffer.document
@@ -255,7 +255,7 @@ class Prompt:
                 self._advise("a statement ends with a dot; Ctrl-C drops this one")
 
     def _new_line(self, buffer: Buffer, more: bool) -> None:
-        from gdatalog.shell.editor.typed import indentation
+        from gdatalog.shell.typed import indentation
 
         buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
         self._indented = buffer.document

@@ -16,7 +16,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.session.prepared import value_of
+from gdatalog.engine.programs.constant_folding import value_of
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.walk import atoms_in
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules

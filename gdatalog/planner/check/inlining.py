@@ -20,11 +20,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import CheckedRule, own_name
+from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check import walk as w
 from gdatalog.planner.check.catalog import Catalog
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components
+from gdatalog.planner.check.wording import own_name
 from gdatalog.records import replace
 from gdatalog.values import TypeName
 

@@ -1,4 +1,4 @@
-"""The cache of evaluated strata, a cache of recent values, and the last readers of relations.
+"""The cache of evaluated strata.
 
 A cached stratum stores only the versions of the relations that it read, so it keeps no other rows
 alive.
@@ -6,16 +6,15 @@ alive.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from gdatalog.engine.session.texts import FactList
+from gdatalog.engine.programs.texts import FactList
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.tuning import Tuning
-from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
@@ -140,72 +139,3 @@ def settled(before: Relation, now: Relation) -> Relation:
     if count == now.length:
         return before.unchanged()
     return now.coming_from(before, [now.part(np.flatnonzero(~known))])
-
-
-# The last reader of each relation, for a program whose outputs are known before it starts: the
-# evaluation frees other relations after the last stratum that reads them.
-
-
-class LastUse:
-    """Counts, for each relation, the strata that will still read it."""
-
-    def __init__(
-        self,
-        strata: Sequence[Stratum],
-        reads: Callable[[Stratum], Sequence[str]],
-        asked: Collection[str],
-    ) -> None:
-        """`strata`: all that will be evaluated. `asked`: relations that are kept."""
-        self._reads = {stratum.relations: reads(stratum) for stratum in strata}
-        self._readers = Counter(name for names in self._reads.values() for name in names)
-        self._asked = asked
-
-    def after(self, stratum: Stratum) -> list[str]:
-        """The relations that are not read again after this stratum."""
-        read = self._reads.pop(stratum.relations, None)
-        if read is None:  # evaluated again after an error
-            return []
-        self._readers.subtract(read)
-        names = (*read, *stratum.relations)
-        return [n for n in names if not self._readers[n] and n not in self._asked]
-
-
-# A cache of the most recently used values.
-
-MOST = 256  # values
-LENGTH = 500_000  # characters of their texts; each takes about 100 bytes
-
-Value = TypeVar("Value")
-
-
-class Recent(Generic[Value]):
-    """The values used most recently, by key; their texts have at most `length` characters."""
-
-    def __init__(self, most: int = MOST, length: int = LENGTH) -> None:
-        self.most = most
-        self.length = length
-        self._held = 0
-        self._found: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def get(self, key: Hashable) -> Value | None:
-        found = self._found.get(key)
-        if found is None:
-            return None
-        self._found.move_to_end(key)
-        return found[0]
-
-    def put(self, key: Hashable, value: Value, length: int = 0) -> None:
-        """Caches a value. `length`: the length of the text that it was made from."""
-        _, before = self._found.pop(key, (None, 0))
-        self._found[key] = value, length
-        self._held += length - before
-        while len(self._found) > self.most or (self._held > self.length and len(self._found) > 1):
-            _, (_, gone) = self._found.popitem(last=False)
-            self._held -= gone
-
-    def clear(self) -> None:
-        self._found.clear()
-        self._held = 0

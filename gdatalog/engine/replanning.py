@@ -13,13 +13,13 @@ import numpy as np
 
 from gdatalog.engine.draft import DELTA, UNKNOWN
 from gdatalog.engine.fixpoint.delta import DeltaRelation
-from gdatalog.engine.fixpoint.variants import Variant
 from gdatalog.engine.stratum_run import StratumRun
+from gdatalog.engine.variants import Variant
 from gdatalog.plan import Join, Version
-from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.order import Assumed, RelationStatistics
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.rule import plan_rule
+from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 

@@ -13,10 +13,10 @@ from gdatalog import plan as p
 from gdatalog.plan.effects import all_steps, reads
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.order import RelationStatistics, Statistics
 from gdatalog.planner.order.formula import TINY, Formula
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern, bits
 from gdatalog.planner.order.search_space import Order
+from gdatalog.planner.statistics import RelationStatistics, Statistics
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

@@ -1,0 +1,1 @@
+"""What the engine keeps of programs: their texts, checked and planned, and evaluated strata."""

@@ -1,0 +1,104 @@
+"""The result of the checks, which the planner reads. In a checked rule
+- atoms of inline relations are replaced by the bodies of their rules;
+- there is one head: a rule with several heads becomes several rules;
+- every `Atom` reads a relation: a function called as a literal becomes a `Test`, `distinct(...)` a
+  `Distinct`, `i = range(...)` a `Range`;
+- every `Wildcard` becomes a fresh `Var`, and a variable that is local to a negation or an
+  aggregate is renamed (`y~2`), so that a name is one variable in the whole rule;
+- function aliases are resolved (`itof` is `to_float`), and `as(e, T)` becomes `e`;
+- an int literal where a float is needed becomes a `Const` of type float;
+- a long list of values becomes a relation, and `x in {1, 2, ...}` an atom that reads it;
+- aggregates in the head are `HeadAggregate`, and those in the body have `exports` and `locals`; an
+  aggregate in the head with a body of its own becomes an equation of the rule's body;
+- if one rule of a relation takes the min or max of a column, so do all its rules with a body:
+  beside `dist(y, min(d + w)) <- ...`, `dist(x, 0) <- source(x)` gets `min(0)`; facts stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gdatalog.errors import Caution, Error, Span
+from gdatalog.parser import syntax as s
+from gdatalog.planner.check.walk import contains_head_aggregate
+from gdatalog.records import dataclass, field
+from gdatalog.values import TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a relation, and where they were declared."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    span: Span | None = field(default=None, compare=False)
+    declared: bool = False
+
+    @property
+    def arity(self) -> int:
+        return len(self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    head: s.Atom
+    body: s.Literal | None
+    types: Mapping[str, TypeName]  # of each variable
+    span: Span = field(compare=False)
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether the head has an aggregate anywhere in it."""
+        return any(contains_head_aggregate(arg) for arg in self.head.args)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuery:
+    """A `?-`, and the relation with its answer, which may have a rule of its own.
+
+    `?- tr(1, y), y < 3.` is the rule `?1(y) <- tr(1, y), y < 3.`; `?- tr.` is `tr` itself.
+    `boolean`: it has no variables, the answer is yes or no.
+    """
+
+    relation: str
+    boolean: bool
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Relations that depend on each other, and their rules; all others are evaluated before or
+    after."""
+
+    relations: tuple[str, ...]
+    rules: tuple[CheckedRule, ...]
+    recursive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueList:
+    """A list of values, as a relation of one column."""
+
+    type: TypeName
+    parts: tuple[s.Values | s.Const | s.Param | s.ListParam, ...]
+
+    @property
+    def schema(self) -> tuple[tuple[str], tuple[TypeName]]:
+        return ("value",), (self.type,)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    schemas: Mapping[str, Schema]  # of every relation: known, declared, defined, and of queries
+    strata: tuple[Stratum, ...]  # in an order in which they can be evaluated
+    facts: Mapping[str, tuple[s.Atom, ...]]  # ground atoms whose arguments are all Const or Param
+    queries: tuple[CheckedQuery, ...]
+    directives: tuple[s.Directive, ...]
+    pragmas: tuple[tuple[str, ...], ...]
+    param_types: Mapping[str, TypeName]
+    cautions: tuple[Caution, ...]
+    last: str | None  # the first head of the last rule or fact, which db.query returns by default
+    inline: frozenset[str] = frozenset()  # the relations that were expanded where they are read
+    unbound: Mapping[str, Error] = field(default_factory=dict)  # inline relations without rows
+    lists: Mapping[str, ValueList] = field(default_factory=dict)  # by relation

@@ -1,0 +1,100 @@
+"""Words of messages: quoted names, counted nouns, the nearest spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gdatalog.errors import NOWHERE, meant
+from gdatalog.parser import syntax as s
+
+
+def own_name(name: str) -> str:
+    """The name that the user wrote: `y` of the local variable `y~2`."""
+    return name.partition("~")[0]
+
+
+def text_of(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
+    """The node's source text, on one line."""
+    if node.span.source is NOWHERE.source:
+        return show(node).strip("`")
+    text = " ".join(node.span.text.split())
+    return f"({text})" if isinstance(node, s.Or) else text
+
+
+def as_rule(head: str, items: Iterable[str]) -> str:
+    return f"{head} <- {', '.join(items)}."
+
+
+def show(node: s.Expr | s.HeadAggregate | s.Literal) -> str:
+    """The node's source text, quoted and on one line."""
+    text = " ".join(node.span.text.split())
+    if node.span.source is not NOWHERE.source:
+        return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
+    match node:
+        case s.Var(name):
+            return f"`{own_name(name)}`"
+        case s.Param(name) | s.ListParam(name):
+            return f"`${name}`"
+        case s.Const(_, value):
+            return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+        case s.Atom(name, _):
+            return f"`{name}(...)`"
+        case s.Not(body):
+            return f"`!`{show(body)}"
+        case _:
+            return f"the {type(node).__name__.lower()}"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def either(names: Sequence[str], last: str = "or") -> str:
+    """`a, b or c`."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+# Functions by their names in other languages.
+SYNONYMS = {
+    "avg": "mean",
+    "average": "mean",
+    "concat": "cat",
+    "int": "to_int",
+    "len": "strlen",
+    "length": "strlen",
+    "lcase": "lower",
+    "regexp_matches": "match",
+    "str": "to_string",
+    "substring": "substr",
+    "ucase": "upper",
+}
+
+
+# Functions of other languages that have no equivalent here, and what to write instead.
+INSTEAD = {
+    "coalesce": "there is no null: write a rule for each case",
+    "collect": "no column holds a list: the rows of a group are its list",
+    "exists": "an atom alone says that there is such a row",
+    "group_concat": "no column holds a list: the rows of a group are its list",
+    "if": "write one rule for each case",
+    "iif": "write one rule for each case",
+    "now": "give the time as a parameter: `$now`",
+    "rank": "a rank counts those before: `n = count : { R(y), y < x }`",
+    "round": "`floor(x + 0.5)` rounds",
+    "row_number": "rows have no order; a rank counts those before: `n = count : { R(y), y < x }`",
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    names = [other for other in known if other != name]
+    if SYNONYMS.get(name.lower()) in names:
+        return SYNONYMS[name.lower()]
+    return meant(name, names)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    best = nearest(name, known)
+    return None if best is None else f"did you mean `{best}`?"

@@ -1,0 +1,296 @@
+"""Who may import whom, for the test of imports and the table in ARCHITECTURE.md.
+
+python -m tests.layers --write
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from textwrap import wrap
+
+from tests.code_size import Module, package
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "ARCHITECTURE.md"
+BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layers -->\n"
+
+# What each layer may import: a folder of the package, or a module at its top.
+BASE = {
+    "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
+    "own_files",
+}  # fmt: skip
+LANGUAGE = BASE | {"parser", "plan", "planner"}
+ENGINE = LANGUAGE | {
+    "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
+}  # fmt: skip
+FACE = ENGINE | {
+    "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
+    "pattern_queries",
+    "cluster",
+}  # fmt: skip
+MAY_IMPORT = {
+    "records": set(),
+    "distribution": set(),
+    "own_files": set(),
+    "threads": set(),
+    "values": {"records"},
+    "errors": {"records", "values"},
+    "progress": {"records", "values"},
+    "account": {"records", "errors", "progress", "values"},
+    "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "parser": BASE,
+    "plan": BASE,
+    "storage": BASE,
+    "planner": BASE | {"parser", "plan", "storage"},
+    "codegen": {"records", "account", "distribution", "own_files", "storage"},
+    "calls": BASE | {"plan", "storage"},
+    "cpu_ops": BASE | {"plan", "storage", "codegen"},
+    "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
+    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},
+    "executors": BASE | {"plan", "storage", "codegen", "calls"},
+    "engine": ENGINE,
+    "cluster": ENGINE | {"cluster"},
+    "present": BASE | {"storage"},
+    "result": BASE | {"storage", "present"},
+    "report": ENGINE,
+    "workspace": ENGINE,
+    "relations": ENGINE | {"present", "result", "workspace"},
+    "starting": ENGINE | {"cluster", "workspace"},
+    "patterns": {"records", "errors", "cancellation", "patterns"},
+    "pattern_queries": {"patterns"},
+    "database": FACE,
+    "opening": FACE,
+    "shell": FACE | {"opening"},
+    "notebook": FACE | {"opening", "shell"},
+    "__init__": FACE | {"opening", "shell", "notebook"},
+    "__main__": {"shell"},
+}
+# What a layer may import besides, for type checkers only.
+FOR_TYPES: dict[str, set[str]] = {
+    "calls": {"printer"},
+    "executors": {"cpu_ops", "printer"},
+    "patterns": {"progress", "result"},
+    "pattern_queries": {"progress", "result"},
+    "report": {"result"},
+}
+# Imports that point upwards, by module, each with its reason.
+UPWARDS = {
+    ("account", "storage.spill"): "for its type: an account hands out the spill that it is given",
+}
+
+# Each package's modules and subpackages, from the bottom up: each may import those before it.
+# "__init__" is the package itself.
+ORDER = {
+    "cluster": "patience workers pool rows joins recursion dask_cluster __init__",
+    "cluster/joins": """
+        __init__ layout morsels shares buckets share_search bucket_store replicated in_place
+        partitioned
+    """,
+    "cluster/pool": "broadcast calls task_stage __init__",
+    "cluster/recursion": "__init__ key_ranges hash_partition checkpoints hash_partitions",
+    "cluster/rows": "__init__ texts row_statistics row_keeper loading",
+    "codegen": """
+        __init__ cache helpers types llvm_numbers llvm_values
+        llvm_statements machine native
+    """,
+    "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
+    "cpu_ops": "arrays best_values texts functions intersection __init__",
+    "engine": """
+        __init__ nvidia knobs options
+        exact_counts derived metrics planned_rules programs
+        device devices context
+        host_tries pages parallel semi_joins
+        depth choose
+        rules
+        facts fixpoint
+        draft encoding
+        stratum_run
+        variants replanning operators stratum_plan placing
+        recursion_planner stratum_planner counting
+        session
+    """,
+    "engine/fixpoint": "__init__ lattice_rounds maintained nearby row_sets spans runs delta",
+    "engine/operators": """
+        __init__ again copy fallback host once placed semi_naive bitmap_rounds codes incremental lattice
+        linear partitioned counted workers worklist
+    """,
+    "engine/rules": """
+        __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
+    """,
+    "engine/programs": """
+        __init__ constant_folding folders last_use recent
+        texts prepared remembered
+    """,
+    "engine/session": "__init__ upcoming evaluation untrusted magic_sets text_session",
+    "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
+    "gpu_ops": """
+        cpp graph probe virtual_pages cupy_driver heads __init__ transfers translate trie_cache
+        loops rows evaluate walk intersection device group
+    """,
+    "notebook": "answers options magics __init__",
+    "parser": """
+        syntax tables tokens heads words failure format lists
+        builder mistakes scanner __init__
+    """,
+    "patterns": "pattern suites orbits queries __init__",
+    "plan": "__init__ functions tuning effects nest cells format placement schedule",
+    "planner": """
+        __init__ check
+        statistics items comparisons normalise new_values domains
+        order
+        components passes build
+        rewrite
+        rule
+    """,
+    "planner/check": """
+        walk wording checked invalid scopes __init__ reach catalog lists safety strata cautions heads
+        inlining names types lattice program
+    """,
+    "planner/order": """
+        __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
+        symmetry
+    """,
+    "planner/rewrite": """
+        __init__ adornments columns_read linear_recursion parts quotients orbits outer_loops
+        passing recursion_cost suffix dead_variables elimination rewriting algebra magic_sets
+    """,
+    "printer": """
+        __init__ expressions nest_state nest bitsets leaves lists distinct turns measure recode
+        reuse levels tallies module lattice worklist worklist_tile
+    """,
+    "report": "tree folded rules shown plan_tree hints profile_tree __init__",
+    "shell": """
+        __init__ doctor options output conversation program typed statements commands editor repl
+        cli start
+    """,
+    "shell/editor": "__init__ known completion highlighting lexer toolkit prompt",
+    "storage": """
+        __init__ table columns export spill pipes symbols threads as_text cells delimited raw rows
+        data_files headers keys sorting frames on_device text_files duplicates readers trie
+        degrees facts_files row_store writers graph spilled_tries loop_tables remote trie_builder
+        statistics parts relation key_columns
+    """,
+}
+LISTED = 4  # packages of so many have an order here
+
+
+def parts_of(name: str, folder: str = "gdatalog") -> str:
+    """The part of a package that a module belongs to: a module, a subpackage, or itself.
+
+    >>> parts_of("gdatalog.engine.session.evaluation", "gdatalog.engine"), parts_of("gdatalog")
+    ('session', '__init__')
+    """
+    return name.removeprefix(folder).lstrip(".").partition(".")[0] or "__init__"
+
+
+def packages(modules: Mapping[str, Module]) -> dict[str, set[str]]:
+    """The parts of each package inside `gdatalog`, by its path."""
+    found = {
+        name: {parts_of(other, name) for other in modules if within(other, name)}
+        for name, module in modules.items()
+        if module.path.name == "__init__.py" and name != "gdatalog"
+    }
+    return {path_of(name): parts for name, parts in found.items()}
+
+
+def path_of(folder: str) -> str:
+    """The path of a package inside `gdatalog`."""
+    return folder.removeprefix("gdatalog.").replace(".", "/")
+
+
+def within(name: str, folder: str) -> bool:
+    return name == folder or name.startswith(f"{folder}.")
+
+
+def upwards(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
+    """The imports that the layers do not allow, anywhere in a module, for type checkers too."""
+    for name, module in modules.items():
+        for other in module.imports(dict(modules)):
+            if not allowed(name, other):
+                yield name, other
+
+
+@cache
+def allowed(name: str, other: str) -> bool:
+    """Whether a module may import another one, or call its functions."""
+    pair = (name.removeprefix("gdatalog."), other.removeprefix("gdatalog."))
+    if name == other or pair in UPWARDS:
+        return True
+    above, below = parts_of(name), parts_of(other)
+    if above != below:
+        return below in MAY_IMPORT[above] | FOR_TYPES.get(above, set())
+    folder = "gdatalog"
+    while parts_of(name, folder) == parts_of(other, folder):
+        folder += f".{parts_of(name, folder)}"
+    order = ORDER.get(path_of(folder), "").split()
+    if not order:
+        return True  # a small package: the test of cycles suffices
+    return order.index(parts_of(other, folder)) < order.index(parts_of(name, folder))
+
+
+def cycle() -> list[str]:
+    """Layers that may import each other, directly or by way of others."""
+    below = {layer: layer_imports(layer) - {layer} for layer in MAY_IMPORT}
+    left = dict(below)
+    while free := [layer for layer, others in left.items() if left.keys().isdisjoint(others)]:
+        for layer in free:
+            del left[layer]
+    return list(left)
+
+
+def layer_imports(layer: str) -> set[str]:
+    return MAY_IMPORT[layer] | FOR_TYPES.get(layer, set())
+
+
+def _told(layer: str) -> str:
+    """What a layer imports: the uppermost layers, if all below them may be imported as well."""
+    own = MAY_IMPORT[layer] - {layer}
+    if not own:
+        return "nothing of the package"
+    top = [one for one in own if not any(one in _reached(other) for other in own - {one})]
+    whole = set(top).union(*map(_reached, top))
+    listed = sorted(top if whole == own else own, key=list(MAY_IMPORT).index)
+    words = ", ".join(f"`{one}`" for one in listed)
+    more = ", and below" if whole == own and whole != set(top) else ""
+    types = ", ".join(f"`{one}`" for one in sorted(FOR_TYPES.get(layer, ())))
+    return words + more + (f"; for types {types}" if types else "")
+
+
+def _reached(layer: str) -> set[str]:
+    own = MAY_IMPORT[layer] - {layer}
+    return own.union(*map(_reached, own))
+
+
+def table() -> str:
+    """The part of ARCHITECTURE.md between its two marks."""
+    rows: dict[str, list[str]] = {}
+    for layer in MAY_IMPORT:
+        rows.setdefault(_told(layer), []).append(f"`{layer}`")
+    lines = ["", "| layer | imports |", "| --- | --- |"]
+    lines += [f"| {', '.join(layers)} | {told} |" for told, layers in rows.items()]
+    lines += ["", "Inside a package, a module imports what stands before it:", ""]
+    for folder, order in ORDER.items():
+        names = " ".join(order.split())
+        lines += wrap(f"{folder}: {names}", 96, initial_indent="    ", subsequent_indent=" " * 8)
+    if UPWARDS:
+        lines += ["", "These point upwards, each for a reason:", ""]
+        lines += [f"- `{a}` imports `{b}`, {why}" for (a, b), why in UPWARDS.items()]
+    return "\n".join(lines) + "\n\n"
+
+
+def page(text: str) -> str:
+    """ARCHITECTURE.md with the table as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + table() + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(text), encoding="utf-8")
+    else:
+        print(*(f"{name} imports {other}" for name, other in upwards(package())), sep="\n")
+        sys.exit(page(text) != text)
