@@ -194,6 +194,18 @@ def test_pairs_that_all_differ_are_planned_within_the_bound(taken: list[int]) ->
     assert sum(taken) <= 2 * algebra.MOST_STEPS
 
 
+def test_many_interchangeable_variables_that_may_be_equal(taken: list[int]) -> None:
+    """The coefficient of a block without a test between each two takes exponentially long."""
+    atoms = [f"A(x{at})" for at in range(12)] + [f"B(y{at})" for at in range(12)]
+    tests = [f"x{a} != y{b}" for a in range(12) for b in range(12)]
+    text = f"n(count()) <- {', '.join(atoms + tests)}. ?- n(c)."
+    with gd.connect() as db:
+        db["A"], db["B"] = [(1,), (2,)], [(2,), (3,)]
+        # the x are all 1, or the y all 3, as soon as some x or y is 2
+        assert list(db.query(text)) == [(2**12 + 2**12 - 1,)]
+    assert sum(taken) <= 2 * algebra.MOST_STEPS
+
+
 @pytest.fixture(params=[0, 2_000, 30_000])
 def bounded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(algebra, "MOST_STEPS", request.param)

@@ -167,7 +167,8 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
 def found_there(evaluation: Evaluation, names: Collection[str]) -> set[str]:
     """Those of some derived relations, which include all below them, that are evaluated, and can be
     maintained if their inputs changed."""
-    found, names = set(), set(names)
+    found: set[str] = set()
+    names = set(names)
     for stratum in evaluation.checked.strata:
         own = names.intersection(stratum.relations)
         if own and not _is_there(evaluation, stratum, found):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import count, product
+from itertools import combinations, count, product
 from math import factorial, prod
 from operator import add
 
@@ -31,6 +31,7 @@ from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass, field, replace
 
 MOST_TESTED = 9  # most variables in `!=` tests, whose partitions are enumerated
+MOST_CLASSES = 4  # ... or most classes of interchangeable variables, if all of these differ
 MOST_QUOTIENTS = 2_000
 MOST_LEAVES = 200  # of one search for a canonical form
 MOST_REFINED = 40_000  # literals that it looks at
@@ -71,9 +72,15 @@ def quotients(
     rest = tuple(item for item in items if not unequal(item))
     tested = sorted(frozenset().union(*tests), key=lambda name: (name not in kept, name))
     alike = interchangeable(items, tested, sizes, kept)
-    if min(len(tested), 2 * len(alike)) > MOST_TESTED:
+    many = len(tested) > MOST_TESTED
+    if many and len(alike) > MOST_CLASSES:
         return None
+    if many:
+        inputs.steps.take(len(tested) ** 2 * len(items))
     apart = _kept_apart(rest, tested, sizes)
+    # otherwise the coefficients of blocks take too long
+    if many and not {frozenset(pair) for pair in combinations(tested, 2)} <= tests | apart:
+        return None
     tests_of = [item.test for item in items if isinstance(item, TestItem) and unequal(item)]
     sides = (arg for test in tests_of if isinstance(test, Apply) for arg in test.args)
     slots = {slot.name: slot for slot in sides if isinstance(slot, Slot)}
@@ -151,7 +158,7 @@ def partitions(
         """The sum over connected spanning subgraphs of (-1)^edges."""
         members = bits(block)
         if all(near[at] | 1 << at == near[at] | 1 << at | block for at in members):
-            return (-1) ** (len(members) - 1) * factorial(len(members) - 1)
+            return (-1 if len(members) % 2 == 0 else 1) * factorial(len(members) - 1)
         first = block & -block
         total = int(edgeless(block))
         rest = block ^ first
@@ -181,8 +188,7 @@ def partitions(
         ranges = [range(most, few - 1, -1) for few, most in zip(least, left, strict=True)]
         for shares in map(_backwards, product(*reversed(ranges))):
             # blocks that begin in the same class come in one order
-            begun = before is not None and not any(before[:at])
-            if begun and before[::-1] < shares[::-1]:
+            if before is not None and not any(before[:at]) and before[::-1] < shares[::-1]:
                 continue
             block = sum(
                 1 << own[first + number]

@@ -65,6 +65,8 @@ def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) ->
 
 # An attempt to rewrite a program by magic sets: what is demanded of relations, and what it made.
 
+NONE: Columns = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -241,7 +243,7 @@ class Attempt:
         def change(node: Any) -> Any:
             if isinstance(node, s.Atom):
                 node = w.rebuild(node, change)
-                name, dropped = node.name, ()
+                name, dropped = node.name, NONE
                 while self.final.get(name, (name,))[0] != name:
                     name, dropped = self.final[name]
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
