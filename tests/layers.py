@@ -146,7 +146,8 @@ ORDER = {
         rule
     """,
     "planner/check": """
-        walk wording checked invalid scopes __init__ reach catalog lists safety strata cautions heads
+        walk wording checked invalid scopes __init__ reach catalog lists safety strata cautions
+        heads
         inlining names types lattice program
     """,
     "planner/order": """
