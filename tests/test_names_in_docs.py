@@ -135,6 +135,13 @@ def test_what_does_not_exist_is_found() -> None:
     gone = ["Shelf", "Plans.outgrown", "Relation.all_distinct", "engine/strata.py"]
     gone += ["kernels/*.cpp", "make nothing", "python -m tests.nothing", "--" + "nothing"]
     assert not any(exists(span, "") for span in gone)
-    there = ["Plans.note", "SliceCache", "engine/run.py", "run.py", "kernels/*.cuh", "make test"]
+    there = [
+        "Plans.note",
+        "SliceCache",
+        "engine/choose.py",
+        "choose.py",
+        "kernels/*.cuh",
+        "make test",
+    ]
     there += ["python -m tests.code_size --rule", "--rule", "count_distinct", "E(x, y)"]
     assert all(exists(span, "") for span in there)
