@@ -115,7 +115,7 @@ def test_a_disk_that_cannot_be_read(
     native.load(NAME, SOURCE)
     a_new_process(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(OSError("broken")))
+        patch.setattr(cache, "open_own", lambda *_: (_ for _ in ()).throw(OSError("broken")))
         assert native.load(NAME, SOURCE)(*GIVEN) == ANSWER
     assert len(made) == 4
 

@@ -42,6 +42,7 @@ LEFT_OUT = [
     ),
     ("engine/facts/__init__", ".+?: cannot write to IO=", "as `cannot read from IO=` of the page"),
     ("engine/facts/inputs", r"the parameter \$.+? is a table", "it takes a parameter of Python"),
+    ("engine/session/text_session", r"the parameter `\$.+?` is not", "as those of `.set`"),
     ("engine/session/text_session", r"the parameter \$.+? is NaT", "as NaN of the page"),
     ("engine/session/text_session", r"the parameter \$.+? is no time", "as the times of the page"),
     ("executors/gather", "the sum of inf and -inf", "as `not a number` of the page"),

@@ -42,7 +42,6 @@ def test_all_that_may_be_printed_is() -> None:
         "loops: new rows by a hash set",
         "loops: worklists",
         "loops: worklists, hashed, counted",
-        "loops: worklists, with known rows",
         "loops: worklists, numbers of rows",
         "loops: best values",
         "loops: best values, groups numbered",

@@ -138,16 +138,14 @@ class Explanation(Shown):
         by, workers = by_parts(planned.plan.main), planned.plan.workers
         several = len(planned.members) > 1 and planned.stratum.recursive
         says_where = several or workers is not None
+        placed = planned.plan.placed
         return ReportNode(
             "stratum",
             stratum_label(number, planned.stratum),
             (*planned.plan.lines(), *((planned.plan.placement,) if says_where else ())),
             facts=(
                 *stratum_facts(planned.stratum),
-                *facts(
-                    device=None if planned.plan.placed is None else planned.device,
-                    why=None if planned.plan.placed is None else planned.plan.placed.why,
-                ),
+                *(() if placed is None else facts(device=placed.device, why=placed.why)),
                 ("strategy", str(planned.plan.main)),
                 *(() if workers is None else workers.facts()),
             ),

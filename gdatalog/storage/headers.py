@@ -38,7 +38,7 @@ class Verdict:
     guessed: bool = False
 
 
-class CellsBelow(Protocol):
+class ColumnKinds(Protocol):
     """The cells below the first line, by column."""
 
     def kind(self, at: int) -> TypeName:
@@ -70,7 +70,7 @@ class CellsBelow:
 
 
 def verdict(
-    first: Record, rows: Sequence[Sequence[str]], options: LoadOptions, below: CellsBelow
+    first: Record, rows: Sequence[Sequence[str]], options: LoadOptions, below: ColumnKinds
 ) -> Verdict:
     """Decides whether the first line is a header. `rows`: some rows after it; `below`: all cells
     after it, which a declaration makes unnecessary."""

@@ -103,7 +103,6 @@ class Recorder:
             ways = {
                 "worklists": lists,
                 "worklists, hashed": [replace(each, stamps=None) for each in lists],
-                "worklists, with known rows": [replace(e, known=e.seeds) for e in lists],
             }
             for what, held in ways.items():
                 for only in (False, True):
