@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
-    "planner": BASE | {"parser", "plan", "storage"},
+    "planner": BASE | {"parser", "plan", "storage", "cpu_ops"},
     "codegen": {"records", "account", "distribution", "storage"},
     "calls": BASE | {"plan", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},

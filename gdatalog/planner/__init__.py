@@ -13,10 +13,10 @@ from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
+from gdatalog.planner.compaction import compact_rows
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.passes import compact_rows
 from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
 from gdatalog.records import replace
 from gdatalog.values import TypeName

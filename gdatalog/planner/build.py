@@ -24,11 +24,12 @@ from gdatalog.planner.atoms import (
 )
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
+from gdatalog.planner.list_reuse import reuse_lists
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
-from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
+from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

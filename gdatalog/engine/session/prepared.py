@@ -1,49 +1,42 @@
-"""Caches parsed, checked and planned programs, and folds constants.
+"""Caches parsed, checked and planned programs.
 
 A text is parsed, checked and planned once while its inputs stay the same. The checks depend on the
 statements, the database's rules, the schemas of its data, and the types of parameters. A plan
 depends on the relations whose statistics the planner read. If they are small, it also serves other
 relations with the same rows.
-
-Constant expressions are evaluated before rules are planned: `x < 3600 * 24` becomes a comparison
-with a constant, whose selectivity the planner can estimate. Expressions that fail, warn or create a
-string stay in the rule, which evaluates them when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
-from math import isfinite
 from typing import Any, TypeVar
 from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart
-from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
 from gdatalog.engine.session.remembered import Recent
 from gdatalog.engine.session.texts import Outline
-from gdatalog.errors import Caution, Error, EvaluationError
+from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Or, Param, Statement
+from gdatalog.parser.syntax import Const, Or, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.check.program import VALID, Validity, check_with
-from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
-from gdatalog.planner.normalise import Normaliser
+from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
-from gdatalog.records import dataclass, field, replace
+from gdatalog.planner.rewrite.folding import fold_constants
+from gdatalog.records import dataclass, field
 from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
 from gdatalog.threads import uncollected
-from gdatalog.values import ParamType, TypeName, Value
+from gdatalog.values import ParamType, Value
 
 # The most characters of the texts of cached programs. A character takes about 40 bytes; statements
 # that the database keeps count for each text that is checked with them.
@@ -241,7 +234,7 @@ class CheckedText:
         if self._interned is symbols:
             return
         for rule in chain.from_iterable(stratum.rules for stratum in self.checked.strata):
-            for part in parts_of(rule):
+            for part in rule.parts:
                 if isinstance(part, Const) and part.type == "symbol":
                     symbols.intern(str(part.value))
         self._interned = symbols
@@ -313,93 +306,6 @@ class Prepared:
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)
-            found = CheckedText(folded(checked), (*outlines, own), validity, plans)
+            found = CheckedText(fold_constants(checked), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found
-
-
-def parts_of(rule: CheckedRule) -> Iterator[Node]:
-    """All nodes of a rule."""
-    return chain(walk(rule.head), () if rule.body is None else walk(rule.body))
-
-
-# ------------------------------------------------------------------------ constant folding
-
-
-def folded(checked: Checked) -> Checked:
-    """Returns the program with constant expressions replaced by their values."""
-    strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
-    return replace(checked, strata=strata)
-
-
-def value_of(
-    expr: Expr, params: Mapping[str, Value], types: Mapping[str, TypeName]
-) -> Const | None:
-    """The value of an expression of constants and parameters; None if it is not folded."""
-
-    def given(node: Any) -> Any:
-        if isinstance(node, Param):
-            return Const(types[node.name], params[node.name], node.span)
-        return rebuild(node, given)
-
-    found = _fold(given(expr))
-    return found if isinstance(found, Const) else None
-
-
-def _rule(rule: CheckedRule) -> CheckedRule:
-    if not any(map(_foldable, parts_of(rule))):
-        return rule
-    head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
-    return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
-
-
-def _foldable(node: Any) -> bool:
-    """Whether a call has only constant arguments, or a chain begins with two constants."""
-    match node:
-        case FunctionCall(_, args):
-            return all(isinstance(arg, Const) for arg in args)
-        case Chain(first, ((_, second), *_)):
-            return isinstance(first, Const) and isinstance(second, Const)
-    return False
-
-
-def _fold(node: Any) -> Any:
-    if type(node) in LEAVES:
-        return node
-    node = rebuild(node, _fold)
-    if isinstance(node, FunctionCall) and all(isinstance(arg, Const) for arg in node.args):
-        return _computed(node) or node
-    if isinstance(node, Chain):
-        left, rest = node.first, node.rest
-        while rest and isinstance(left, Const) and isinstance(rest[0][1], Const):
-            op, right = rest[0]
-            found = _computed(FunctionCall(op, (left, right), left.span.to(right.span)))
-            if found is None:
-                break
-            left, rest = found, rest[1:]
-        return Chain(left, rest, node.span) if rest else left
-    return node
-
-
-def _computed(call: FunctionCall) -> Const | None:
-    """Evaluates a call of constants."""
-    if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
-        return None
-    expr = Normaliser({}, {}, {}).expression(call, [])
-    if expr.type == "symbol":
-        return None
-    scope = Scope(SymbolTable())
-    try:
-        keys, failed = evaluate(expr, no_column, 1, scope)
-    except EvaluationError:
-        return None
-    if failed is not None or scope.cautions:
-        return None
-    value = to_values(keys, expr.type)[0].item()
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return Const(expr.type, value, call.span)
-
-
-def no_column(name: str) -> Array:
-    raise AssertionError(name)

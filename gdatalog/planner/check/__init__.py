@@ -19,11 +19,12 @@ checked rule
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from gdatalog.errors import NOWHERE, Caution, Error, Note, Span, meant
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import contains_head_aggregate
+from gdatalog.planner.check.walk import Node, contains_head_aggregate, walk
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, visible
 
@@ -54,6 +55,11 @@ class CheckedRule:
     def aggregated(self) -> bool:
         """Whether the head has an aggregate anywhere in it."""
         return any(contains_head_aggregate(arg) for arg in self.head.args)
+
+    @property
+    def parts(self) -> Iterator[Node]:
+        """All nodes of the head and the body."""
+        return chain(walk(self.head), () if self.body is None else walk(self.body))
 
 
 @dataclass(frozen=True, slots=True)
