@@ -20,11 +20,10 @@ checked rule
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 from gdatalog.errors import NOWHERE, Caution, Error, Note, Span, meant
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check.walk import Node, contains_head_aggregate, walk
+from gdatalog.planner.check.walk import Node, contains_head_aggregate, walk_all
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, visible
 
@@ -59,7 +58,7 @@ class CheckedRule:
     @property
     def parts(self) -> Iterator[Node]:
         """All nodes of the head and the body."""
-        return chain(walk(self.head), () if self.body is None else walk(self.body))
+        return walk_all(self.head, self.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from gdatalog.planner.order.search_space import (
     SearchState,
     VariableChoice,
 )
+from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field
 from gdatalog.values import Value
 
@@ -363,7 +364,8 @@ class PlanInputs:
     """What plans are made from.
 
     `orders`: variable orders found before. `values`: those of parameters. `looked`: the
-    selectivities that depend on these, which planning adds.
+    selectivities that depend on these, which planning adds. `notes`: what the passes make of a
+    rule, if somebody wants to see it.
     """
 
     sizes: Statistics
@@ -371,6 +373,7 @@ class PlanInputs:
     tuning: Tuning = DEFAULT
     values: Mapping[str, Value] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
+    notes: PassNotes | None = None
 
     def value(self, bound: Expr) -> Value | None:
         """The value of a constant or a parameter, if it is known."""
