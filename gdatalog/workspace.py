@@ -34,7 +34,7 @@ from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Cause, Schema, caution_of, count
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.records import replace
 from gdatalog.storage import PLAIN, Findings, LoadOptions

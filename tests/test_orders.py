@@ -21,7 +21,7 @@ from gdatalog.plan import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import plan_rule
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.program import check_with
+from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import Assumed, RelationStatistics, sampling
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.storage.degrees import AdjacencyLists

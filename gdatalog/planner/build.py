@@ -22,6 +22,7 @@ from gdatalog.planner.atoms import (
     open_atom,
     within_atom,
 )
+from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
 from gdatalog.planner.conjunction import ConjunctionDraft
@@ -30,7 +31,6 @@ from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_patte
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.text import body_text
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.planner import items as n
+from gdatalog.planner.body_text import body_text
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import in_degree_order, without_implied
 from gdatalog.planner.passes import PassNotes, run_passes
-from gdatalog.planner.text import body_text
 from gdatalog.planner.witnesses import with_lone_witnesses
 from gdatalog.records import dataclass
 

@@ -10,6 +10,7 @@ from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Ter
 from gdatalog.plan.format import ending_labels, orbit_label, term_label
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import given_of, scan_of, scanning
+from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
 from gdatalog.planner.join import plan_join
@@ -18,7 +19,6 @@ from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
 from gdatalog.planner.passes import run_passes
 from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
-from gdatalog.planner.text import body_text
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 

@@ -25,10 +25,11 @@ from gdatalog.plan.effects import relations_read
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.rule_text import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.report.folded import WORK
-from gdatalog.report.rules import Executor, order_of, plan_nodes, rule_text, with_dedup
+from gdatalog.report.rules import Executor, order_of, plan_nodes, with_dedup
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
 from gdatalog.storage.relation import Relation

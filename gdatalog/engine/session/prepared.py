@@ -24,7 +24,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Or, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.check.program import VALID, Validity, check_with
+from gdatalog.planner.check.validity import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders

@@ -38,7 +38,7 @@ from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace

@@ -15,7 +15,7 @@ from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog

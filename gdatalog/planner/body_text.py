@@ -1,32 +1,13 @@
-"""Rules as text: checked rules, and normalised bodies."""
+"""Normalised bodies as text."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from gdatalog import plan as p
-from gdatalog.parser import format_node
-from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan.format import format_expr, given_label
 from gdatalog.planner import items as n
-from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import rebuild
 from gdatalog.values import shown_name
-
-
-def rule_text(rule: CheckedRule) -> str:
-    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
-    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
-    names = Counter(part.name for part in rule.parts if isinstance(part, Var))
-
-    def blank(node: Any) -> Any:
-        if isinstance(node, Var):
-            return Wildcard() if node.name.startswith("_~") and names[node.name] == 1 else node
-        return rebuild(node, blank)
-
-    return " <- ".join(format_node(blank(part)) for part in parts) + "."
 
 
 def body_text(items: Sequence[n.Item], given: p.GivenRows | None = None) -> str:
