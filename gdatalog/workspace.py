@@ -36,6 +36,7 @@ from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Cause, Schema, caution_of, count
 from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, names_of
+from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
@@ -391,11 +392,16 @@ class Workspace:
         return self.parse(read_text(path, self.files), path)
 
     def open(
-        self, text: str, params: Params, reports: Metrics | None = None, strategy: str = "auto"
+        self,
+        text: str,
+        params: Params,
+        reports: Metrics | None = None,
+        strategy: str = "auto",
+        passes: PassTrace | None = None,
     ) -> Session:
         """A session for a query whose text is not kept."""
         program = self.parse(text, "<query>", bare=True)
-        return self.session(program, params, reports=reports, strategy=strategy)
+        return self.session(program, params, reports=reports, strategy=strategy, passes=passes)
 
     def keep(
         self,
@@ -406,6 +412,7 @@ class Workspace:
         reports: Metrics | None = None,
         strategy: str = "auto",
         ends: bool = False,
+        passes: PassTrace | None = None,
     ) -> Session:
         """Checks a program and keeps its rules if they are valid, without evaluating them.
 
@@ -426,7 +433,7 @@ class Workspace:
             self.texts = before.without(own.keys() - same)
             session = self.session(
                 program, params, folders=folders, reports=reports, lasting=True,
-                whole=key is not None, strategy=strategy, ends=ends,
+                whole=key is not None, strategy=strategy, ends=ends, passes=passes,
             )  # fmt: skip
         rules = session.seen.rules
         more: dict[str, KeptRules] = {}
@@ -457,8 +464,12 @@ class Workspace:
         whole: bool = False,
         strategy: str = "auto",
         ends: bool = False,
+        passes: PassTrace | None = None,
     ) -> Session:
-        """A checked program over the kept rules and data."""
+        """A checked program over the kept rules and data.
+
+        `passes` gets what planning does to it, which is planned anew.
+        """
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
@@ -473,6 +484,7 @@ class Workspace:
             self.chunk_rows,
             self.tuning,
             later=self.auto,
+            passes=passes,
         )
         with self.metrics.spending():
             return Session(
@@ -484,7 +496,7 @@ class Workspace:
                 folders or self.folders,
                 self.on_caution,
                 self._remembered if reports is None else {},
-                self._prepared,
+                self._prepared if passes is None else self._prepared.anew(),
                 {**self.params, **(params or {})},
                 lasting,
                 whole,

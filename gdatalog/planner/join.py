@@ -27,7 +27,7 @@ def plan_join(
     """The join of a conjunction. `live`: the variables that are read after it; `given`: the rows
     that it runs for; `recursive`: the relations of its stratum."""
     draft = JoinDraft(inputs, items, outputs, live, bag, given, recursive)
-    run_passes(PASSES, draft, None if inputs.notes is None else inputs.notes.within(()))
+    run_passes(PASSES, draft, None if inputs.notes is None else inputs.notes.within(None))
     assert draft.join is not None
     return draft.join
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
-from gdatalog.plan.format import ending_labels, orbit_label, term_label
+from gdatalog.plan.format import ending_labels, format_expr, orbit_label, term_label
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import given_of, scan_of, scanning
 from gdatalog.planner.body_text import body_text
@@ -145,9 +145,10 @@ class RuleDraft:
         return not {gather.kind for gather in self.gathers} <= SET_KINDS
 
     def lines(self) -> tuple[str, ...]:
+        head = f"{self.rule.head.name}({', '.join(map(format_expr, self.head))})"
         own = RulePlan(self.rule.head.name, (), self.head, self.keys, self.gathers)
-        ends = "; ".join(ending_labels(own))
-        return tuple(f"{body}: {ends}" for body in self._bodies())
+        *gathered, _ = ending_labels(own)
+        return tuple(f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies())
 
     def _bodies(self) -> Iterator[str]:
         if self.terms:

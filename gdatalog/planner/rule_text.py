@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Var, Wildcard
-from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import rebuild
 
 
@@ -22,3 +23,8 @@ def rule_text(rule: CheckedRule) -> str:
         return rebuild(node, blank)
 
     return " <- ".join(format_node(blank(part)) for part in parts) + "."
+
+
+def rule_texts(strata: Iterable[Stratum]) -> tuple[str, ...]:
+    """All rules of these strata."""
+    return tuple(rule_text(rule) for stratum in strata for rule in stratum.rules)

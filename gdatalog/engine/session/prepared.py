@@ -28,8 +28,9 @@ from gdatalog.planner.check.validity import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.planner.order.search import Orders
+from gdatalog.planner.passes import PassNotes
+from gdatalog.planner.program import rewritten
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
-from gdatalog.planner.rewrite.folding import fold_constants
 from gdatalog.records import dataclass, field
 from gdatalog.storage import parts
 from gdatalog.storage.relation import Relation
@@ -255,6 +256,10 @@ class Prepared:
     _over: tuple[object, object] = (None, None)
     _seen: Recent[Any] = field(default_factory=Recent)
 
+    def anew(self) -> Prepared:
+        """Empty caches of texts, programs and plans, with the same relations of lists and files."""
+        return Prepared(lists=self.lists, files=self.files, unions=self.unions)
+
     def seen(self, texts: object, known: object) -> Recent[Any] | None:
         """The cache of texts over these rules and these schemas of stored relations, the same
         objects as in the last call. For other objects it starts empty."""
@@ -283,12 +288,13 @@ class Prepared:
         types: Mapping[str, ParamType],
         whole: bool,
         unread: Mapping[int, Error],
+        notes: PassNotes | None = None,
     ) -> CheckedText:
         """Checks a text with the statements that the database keeps, those of `outlines`. The cache
         key has the ids of both.
 
         `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
-        cannot be read.
+        cannot be read. `notes`: what the passes do to the program, if it is not cached.
         """
         errors = tuple((at, str(error)) for at, error in unread.items())
         data, params = tuple(known.items()), tuple(sorted(types.items()))
@@ -300,12 +306,12 @@ class Prepared:
             before = self.validities.get(over)
             length = sum(s.span.end - s.span.start for s in (*kept, *said))
             valid = None if before is None else before[0]
-            checking = partial(check_with, kept, said, known, types, unread, valid, whole)
+            checking = partial(check_with, kept, said, known, types, unread, valid, whole, notes)
             with spending("planning"):
                 checked, validity, alone = apart(checking, length >= LONG_TEXT)
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)
-            found = CheckedText(fold_constants(checked), (*outlines, own), validity, plans)
+            found = CheckedText(rewritten(checked, notes), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found

@@ -168,7 +168,8 @@ class Session:
                     continue
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
-        text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
+        notes = None if context.passes is None else context.passes.program
+        text = self.prepared.check(outlines, program, said, known, types, self.whole, unread, notes)
         asks = tuple(filter(_asks, program.statements))
         context.limits.poll()
         asked = set(map(id, asks))

@@ -21,8 +21,8 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName, Value
 
 
-def fold_constants(checked: Checked) -> Checked:
-    """Replaces constant expressions by their values."""
+def folded(checked: Checked) -> Checked:
+    """The program with constant expressions replaced by their values."""
     strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
     return replace(checked, strata=strata)
 
