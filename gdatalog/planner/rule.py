@@ -166,7 +166,7 @@ class RuleDraft:
 
 
 def normalise(draft: RuleDraft) -> None:
-    """Alternatives of items: `;` is distributed over `,`, and expressions get variables."""
+    """The body becomes alternatives, and chains and expressions become items of their own."""
     rule, normal = draft.rule, draft.normal
     alternatives = normal.body(rule.body)
     items: list[n.Item] = []
