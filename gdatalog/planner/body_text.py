@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gdatalog import plan as p
 from gdatalog.plan.format import format_expr, given_label
 from gdatalog.planner import items as n
-from gdatalog.values import shown_name
+from gdatalog.values import is_list, shown_name
 
 
 def body_text(items: Sequence[n.Item], given: p.GivenRows | None = None) -> str:
@@ -29,6 +29,8 @@ def item_text(item: n.Item) -> str:
     match item:
         case n.AtomItem():
             args = ", ".join(map(format_expr, item.args))
+            if is_list(item.relation):
+                return f"{args} in {shown_name(item.relation)}"
             version = "" if item.version == "full" else f"{item.version} "
             return f"{version}{'ranked ' if item.ranked else ''}{shown_name(item.relation)}({args})"
         case n.Equation():

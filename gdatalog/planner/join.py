@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gdatalog.plan import Expr, GivenRows, JoinPlan, Restore, Slot
+from gdatalog.plan import Expr, GivenRows, JoinPlan, Restore, Slot, Version
 from gdatalog.plan.format import format_join
 from gdatalog.planner import items as n
 from gdatalog.planner.atoms import scanning
@@ -63,7 +63,7 @@ def build_steps(draft: JoinDraft) -> None:
     """A step for each variable, in the cheapest order."""
     inputs, given = draft.inputs, draft.given
     if given is not None:
-        version = "full" if given.columns else "delta"
+        version: Version = "full" if given.columns else "delta"
         draft.rows = inputs.sizes(given.relation, version).rows
         given = replace(given, rows=draft.rows)
     asked = [output.name for output in draft.outputs if isinstance(output, Slot)]
