@@ -391,17 +391,9 @@ class Workspace:
         self.check_open()
         return self.parse(read_text(path, self.files), path)
 
-    def open(
-        self,
-        text: str,
-        params: Params,
-        reports: Metrics | None = None,
-        strategy: str = "auto",
-        passes: PassTrace | None = None,
-    ) -> Session:
-        """A session for a query whose text is not kept."""
-        program = self.parse(text, "<query>", bare=True)
-        return self.session(program, params, reports=reports, strategy=strategy, passes=passes)
+    def open(self, text: str, params: Params, **options: Any) -> Session:
+        """A session for a query whose text is not kept; `options`: those of `session`."""
+        return self.session(self.parse(text, "<query>", bare=True), params, **options)
 
     def keep(
         self,
@@ -466,10 +458,7 @@ class Workspace:
         ends: bool = False,
         passes: PassTrace | None = None,
     ) -> Session:
-        """A checked program over the kept rules and data.
-
-        `passes` gets what planning does to it, which is planned anew.
-        """
+        """A checked program over the kept rules and data; planned anew if `passes` are noted."""
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
