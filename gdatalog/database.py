@@ -444,17 +444,25 @@ class Database(PatternQueries):
     # -------------------------------------------------------------------------------- plans
 
     def explain(
-        self, text: str, params: Params = None, *, strategy: Strategy = "auto"
+        self,
+        text: str,
+        params: Params = None,
+        *,
+        strategy: Strategy = "auto",
+        passes: bool = False,
     ) -> Explanation:
         """Show how a text would be evaluated. Only relations whose sizes the plan needs are
         evaluated.
 
-        The result prints as a tree; `save("plan.html")` writes it as a page.
+        The result prints as a tree; `save("plan.html")` writes it as a page. With `passes` it also
+        shows what each pass of the planner made of the rules.
         """
         with self.call():
+            from gdatalog.planner.passes import PassTrace
             from gdatalog.report import explain
 
-            session = self.workspace.open(text, params, strategy=strategy)
+            trace = PassTrace() if passes else None
+            session = self.workspace.open(text, params, strategy=strategy, passes=trace)
             plan = explain(session, [session.asked()], self.workspace.why)
             self.workspace.warn(session.ignored(params or ()))
             return plan

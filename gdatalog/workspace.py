@@ -37,9 +37,10 @@ from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause, caution_of
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.planner.check.wording import count
+from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
@@ -408,12 +409,9 @@ class Workspace:
         self.check_open()
         return self.parse(read_text(path, self.files), path)
 
-    def open(
-        self, text: str, params: Params, reports: Metrics | None = None, strategy: str = "auto"
-    ) -> Session:
-        """A session for a query whose text is not kept."""
-        program = self.parse(text, "<query>", bare=True)
-        return self.session(program, params, reports=reports, strategy=strategy)
+    def open(self, text: str, params: Params, **options: Any) -> Session:
+        """A session for a query whose text is not kept; `options`: those of `session`."""
+        return self.session(self.parse(text, "<query>", bare=True), params, **options)
 
     def keep(
         self,
@@ -424,6 +422,7 @@ class Workspace:
         reports: Metrics | None = None,
         strategy: str = "auto",
         ends: bool = False,
+        passes: PassTrace | None = None,
     ) -> Session:
         """Checks a program and keeps its rules if they are valid, without evaluating them.
 
@@ -444,7 +443,7 @@ class Workspace:
             self.texts = before.without(own.keys() - same)
             session = self.session(
                 program, params, folders=folders, reports=reports, lasting=True,
-                whole=key is not None, strategy=strategy, ends=ends,
+                whole=key is not None, strategy=strategy, ends=ends, passes=passes,
             )  # fmt: skip
         rules = session.seen.rules
         more: dict[str, KeptRules] = {}
@@ -475,8 +474,9 @@ class Workspace:
         whole: bool = False,
         strategy: str = "auto",
         ends: bool = False,
+        passes: PassTrace | None = None,
     ) -> Session:
-        """A checked program over the kept rules and data."""
+        """A checked program over the kept rules and data; planned anew if `passes` are noted."""
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
@@ -491,6 +491,7 @@ class Workspace:
             self.chunk_rows,
             self.tuning,
             later=self.auto,
+            passes=passes,
         )
         with metrics.spending():
             return Session(
@@ -502,7 +503,7 @@ class Workspace:
                 folders or self.folders,
                 self.on_caution,
                 self._remembered if reports is None else {},
-                self._prepared,
+                self._prepared if passes is None else self._prepared.anew(),
                 {**self.params, **(params or {})},
                 lasting,
                 whole,

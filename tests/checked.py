@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gdatalog.parser.syntax import Program
 from gdatalog.planner.check import Checked, Schema
-from gdatalog.planner.check.program import check_with
+from gdatalog.planner.check.validity import check_with
 from gdatalog.values import ParamType
 
 

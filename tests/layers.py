@@ -44,10 +44,10 @@ MAY_IMPORT = {
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
-    "planner": BASE | {"parser", "plan", "storage"},
     "codegen": {"records", "account", "distribution", "own_files", "storage"},
     "calls": BASE | {"plan", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
+    "planner": BASE | {"parser", "plan", "storage", "codegen", "cpu_ops"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
     "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "calls"},
     "executors": BASE | {"plan", "storage", "codegen", "calls"},
@@ -121,14 +121,14 @@ ORDER = {
         __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
     """,
     "engine/programs": """
-        __init__ constant_folding folders last_use recent
+        __init__ folders last_use recent
         texts prepared remembered
     """,
     "engine/session": "__init__ upcoming evaluation untrusted magic_sets text_session",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
     "gpu_ops": """
         cpp graph probe virtual_pages cupy_driver heads __init__ transfers translate trie_cache
-        loops rows evaluate walk intersection device group
+        loops rows kept_lists evaluate walk intersection device group
     """,
     "notebook": "answers options magics __init__",
     "parser": """
@@ -138,31 +138,31 @@ ORDER = {
     "patterns": "pattern suites orbits queries __init__",
     "plan": "__init__ functions tuning effects nest cells format placement schedule",
     "planner": """
-        __init__ check
-        statistics items comparisons normalise new_values domains
+        compaction passes check
+        statistics items body_text comparisons normalise new_values domains
         order
-        components passes build
+        witnesses list_reuse components conjunction build join
         rewrite
-        rule
+        program rule pipeline __init__
     """,
     "planner/check": """
-        walk wording checked invalid scopes __init__ reach catalog lists safety strata cautions
-        heads
-        inlining names types lattice program
+        walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
+        cautions heads
+        inlining names types lattice program validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
         symmetry
     """,
     "planner/rewrite": """
-        __init__ adornments columns_read linear_recursion parts quotients orbits outer_loops
+        __init__ folding adornments columns_read linear_recursion parts quotients orbits outer_loops
         passing recursion_cost suffix dead_variables elimination rewriting algebra magic_sets
     """,
     "printer": """
         __init__ expressions nest_state nest bitsets leaves lists distinct turns measure recode
-        reuse levels tallies module lattice worklist worklist_tile
+        reuse level_loop levels tallies module lattice worklist worklist_tile
     """,
-    "report": "tree folded rules shown plan_tree hints profile_tree __init__",
+    "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
     "shell": """
         __init__ doctor options output conversation program typed statements commands editor repl
         cli start

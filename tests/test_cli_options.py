@@ -224,6 +224,15 @@ CASES: dict[str, list[Case]] = {
             r"usage error: --explain evaluates nothing, .*\n",
         ),
     ],
+    "--passes": [
+        (
+            ["--explain", "--passes", "-c", "e(1, 2). p(x) <- e(x, _), x < 2 * 3. ?- p(x)."],
+            0,
+            r".*\nfold_constants: .*\n  p\(x\) <- e\(x, _\), x < 6\.\n.*stratum 1: p\b.*",
+            "",
+        ),
+        (["--passes", *YES], 2, "", r"usage error: --passes shows how a plan was made: .*\n"),
+    ],
     "--of": [
         (["--explain", "--of", "path", "-c", GRAPH], 0, r".*stratum 1: path\b(?!.*\?1).*", ""),
         (["--explain", "--of", "1.2", "-c", GRAPH], 0, r".*stratum 1\b(?!.*stratum 2).*", ""),

@@ -57,16 +57,16 @@ def test_the_next_fact_costs_what_the_last_one_did(typed: bool, capsys: Any) -> 
 
 
 def test_facts_that_were_checked_are_not_checked_again(monkeypatch: Any) -> None:
-    from gdatalog.planner.check import program
+    from gdatalog.planner.check import validity
 
     checked: list[int] = []
-    examine = program.examine
+    examine = validity.examine
 
     def counting(program: Any, *args: Any, **options: Any) -> Any:
         checked.append(len(program.statements))
         return examine(program, *args, **options)
 
-    monkeypatch.setattr(program, "examine", counting)
+    monkeypatch.setattr(validity, "examine", counting)
     with gd.connect(device="cpu") as db:
         for number in range(50):
             db.run(f"E({number}, {number}).")

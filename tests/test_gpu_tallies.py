@@ -20,7 +20,7 @@ import gdatalog as gd
 from gdatalog import patterns
 from gdatalog.engine import depth
 from gdatalog.engine.rules import signed_sum
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import kept_lists
 from gdatalog.gpu_ops.device import TILES, Gpu
 from gdatalog.gpu_ops.loops import Need, laid_out, loops_of
 from gdatalog.parser import parse
@@ -432,15 +432,15 @@ def test_lists_are_kept_by_edges(
 ) -> None:
     """Where they fit; else they are met each time."""
     made: list[int] = []
-    plain = walk._made
+    plain = kept_lists._made
 
     def noted(*given: Any) -> tuple[Any, Any]:
         found = plain(*given)
         made.append(len(found[1]))
         return found
 
-    monkeypatch.setattr(walk, "KEPT_SHARE", share)
-    monkeypatch.setattr(walk, "_made", noted)
+    monkeypatch.setattr(kept_lists, "KEPT_SHARE", share)
+    monkeypatch.setattr(kept_lists, "_made", noted)
     found = []
     for device, algebra in ((None, "never"), (device_of(number), "quotients")):
         with gd.connect(device="cpu") as db:
@@ -460,14 +460,14 @@ def test_lists_are_kept_by_edges(
 def test_kept_lists_are_an_index_of_the_relation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Later queries read them; they go when memory is short, and with the relation's rows."""
     made: list[int] = []
-    plain = walk._made
+    plain = kept_lists._made
 
     def noted(*given: Any) -> tuple[Any, Any]:
         found = plain(*given)
         made.append(sum(array.nbytes for array in found))
         return found
 
-    monkeypatch.setattr(walk, "_made", noted)
+    monkeypatch.setattr(kept_lists, "_made", noted)
     wedges = patterns.from_edges(WEDGES, name="wedges")
     with gd.connect(device="cpu") as db:
         device = db.workspace.device = Gpu(HostDriver(seed=5))

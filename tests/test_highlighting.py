@@ -54,6 +54,11 @@ def test_directives_and_commands() -> None:
     }  # fmt: skip
 
 
+def test_options_before_a_query() -> None:
+    found = kinds(".explain --of path --passes E(x).\n")
+    assert found["--of path "] == found["--passes "] == "argument" and found["E"] == "relation"
+
+
 def test_a_relation_is_known_once_the_text_defines_it() -> None:
     assert kinds("?- new(x).")["new"] == "unknown"
     assert kinds("new(1).\n?- new(x).")["new"] == "relation"

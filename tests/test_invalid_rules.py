@@ -12,7 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.parser import format_node, parse
-from gdatalog.planner.check import program
+from gdatalog.planner.check import validity
 from gdatalog.planner.check.walk import without
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -255,13 +255,13 @@ def test_a_query_beside_an_invalid_rule_is_checked_once(
 ) -> None:
     del db["E"]
     checked: list[int] = []
-    examine = program.examine
+    examine = validity.examine
 
     def counting(program: Any, *args: Any, **options: Any) -> Any:
         checked.append(len(program.statements))
         return examine(program, *args, **options)
 
-    monkeypatch.setattr(program, "examine", counting)
+    monkeypatch.setattr(validity, "examine", counting)
     db.query("?- s(x).")
     assert checked == [2]
     db.query("?- s(x).")

@@ -19,7 +19,7 @@ from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.program import check_with
+from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import sampling
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.rule import plan_rule

@@ -38,8 +38,8 @@ from gdatalog.plan import (
     Step,
     TrieRef,
 )
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.report.plan_tree import stratum_label
-from gdatalog.report.rules import rule_text
 from gdatalog.report.tree import about
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn

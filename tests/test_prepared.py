@@ -19,7 +19,7 @@ from gdatalog.engine.programs.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan import RulePlan
-from gdatalog.planner.check import CheckedRule, program
+from gdatalog.planner.check import CheckedRule, validity
 from gdatalog.storage.relation import Relation
 
 TRIANGLES = "n(count()) <- E(a,b), E(b,c), E(a,c)."
@@ -47,7 +47,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setattr(module, name, watching)
 
     watched(prepared, "parse_with_cautions", "parsed")
-    watched(program, "examine", "checked")
+    watched(validity, "examine", "checked")
     watched(draft, "plan_rule", "planned")
     yield done
 

@@ -401,6 +401,13 @@ def test_modes_explain_profile_timer(talk):
     assert err.endswith("timer: on\nTIME\n")
 
 
+@pytest.mark.parametrize("options", ["--passes", "--of ?1 --passes", "--passes --of=?1"])
+def test_passes_of_the_planner(talk, options):
+    code, out, _ = talk("e(1). e(2).", f".explain {options} ?- e(x), x < 2 * 3.", ".quit")
+    assert code == 0
+    assert "\nfold_constants: " in out and "\n  ?1(x) <- e(x), x < 6.\n" in out
+
+
 # ------------------------------------------------------------------------------- a terminal
 
 

@@ -20,7 +20,7 @@ from gdatalog.engine.operators import incremental
 from gdatalog.engine.programs import prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.planner.check import program
+from gdatalog.planner.check import validity
 from tests.data import needs
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
     done: list[str] = []
     for module, name in (
         (prepared, "parse_with_cautions"),
-        (program, "examine"),
+        (validity, "examine"),
         (draft, "plan_rule"),
         (replanning, "plan_rule"),
         (incremental, "plan_rule"),

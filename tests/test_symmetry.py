@@ -21,7 +21,7 @@ import gdatalog as gd
 from gdatalog.engine import draft
 from gdatalog.parser import parse
 from gdatalog.plan import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
-from gdatalog.planner import build, rule
+from gdatalog.planner import build, conjunction, rule
 from gdatalog.planner import items as body
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
 from gdatalog.planner.order import symmetry
@@ -440,7 +440,7 @@ def test_what_is_known_of_a_graph() -> None:
 def test_rewriting_is_switched_in_one_place() -> None:
     """These tests reach what they force by its name."""
     assert rule.one_of_each is symmetry.one_of_each
-    assert build.in_degree_order is symmetry.in_degree_order
+    assert conjunction.in_degree_order is symmetry.in_degree_order
 
 
 @settings(max_examples=40, deadline=None)

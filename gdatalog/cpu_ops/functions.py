@@ -312,11 +312,11 @@ def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Arr
 
 def constant(expr: Expr, scope: Scope) -> tuple[int, bool]:
     """The key of an expression without variables, and whether computing it fails."""
-    keys, failed = evaluate(expr, _no_column, 1, scope)
+    keys, failed = evaluate(expr, no_column, 1, scope)
     return int(keys[0]), failed is not None and bool(failed[0])
 
 
-def _no_column(name: str) -> Array:
+def no_column(name: str) -> Array:
     raise AssertionError(name)
 
 

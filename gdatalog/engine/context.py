@@ -18,6 +18,7 @@ from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.placement import ExecutorChoice, Spread, WorkerPlacement
 from gdatalog.plan.tuning import Tuning, When
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import Declared
 from gdatalog.storage.on_device import RowMarks
@@ -33,7 +34,8 @@ class ExecutionContext:
 
     `force_chunk`: how many rows a level has at once; None: as many as memory allows. `limit_sizes`:
     the number of rows at which `.limitsize` stops a relation. `later`: the GPU that plans may
-    choose instead of the CPU, under `device="auto"`.
+    choose instead of the CPU, under `device="auto"`. `passes`: what planning does, if
+    somebody wants to see it.
     """
 
     limits: Limits
@@ -46,6 +48,7 @@ class ExecutionContext:
     tuning: Tuning = Tuning()
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     later: LaterGpu | None = None
+    passes: PassTrace | None = None
 
     @property
     def memory(self) -> int:

@@ -18,8 +18,10 @@ from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recurs
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import contains_aggregate
 from gdatalog.planner.order.search import PlanInputs
+from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.rule import plan_over, plan_rule
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
 from gdatalog.storage.relation import Relation
@@ -124,11 +126,16 @@ class StratumDraft:
                 return found.statistics
 
             values, orders = context.scope.params, inputs.plans.orders
-            given = PlanInputs(sizes, orders, context.tuning, values, looked)
-            return plan_rule(
+            trace = context.passes
+            notes = None if trace is None else PassNotes((rule_text(rule),), [])
+            given = PlanInputs(sizes, orders, context.tuning, values, looked, notes)
+            plan = plan_rule(
                 rule, inputs.param_types, given, recursive, first=first, scans=least,
                 algebra=algebra,
             )  # fmt: skip
+            if trace is not None and notes is not None:
+                trace.plans.append((plan, notes.records))
+            return plan
 
         def planned(least: int | None) -> RulePlan:
             making, values = partial(make, least=least), context.scope.params

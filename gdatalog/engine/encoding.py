@@ -16,11 +16,11 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.programs.constant_folding import value_of
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.walk import atoms_in
 from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of, encoded_rules
 from gdatalog.planner.rewrite.columns_read import COUNTS
+from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gdatalog.engine.context import Operator
 from gdatalog.engine.operators.placed import Placed
@@ -45,6 +45,12 @@ class StratumPlan:
     def rules(self) -> list[tuple[CheckedRule, RulePlan]]:
         """Each rule with its plans: those of the main operator, and what runs before it."""
         return [each for operator in self._main for each in operator.rules]
+
+    @property
+    def rewritings(self) -> tuple[Callable[..., object], ...]:
+        """The passes that made the rules of the main operator out of the stratum's."""
+        found = (getattr(operator, "rewriting", None) for operator in self._main)
+        return tuple(filter(None, found))
 
     @property
     def workers(self) -> WorkerPlacement | None:

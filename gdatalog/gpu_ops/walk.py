@@ -23,16 +23,14 @@ from gdatalog.calls import (
     SHARED,
     Block,
     GiveUp,
-    Limits,
     LoopRun,
-    NoRoomForLists,
     Outside,
     scalar_of,
     scratch_length,
 )
 from gdatalog.errors import MemoryLimitError
-from gdatalog.gpu_ops import EACH, type_of
 from gdatalog.gpu_ops.cupy_driver import CupyDriver, CupyKernel
+from gdatalog.gpu_ops.kept_lists import KEPT_LISTS, kept_lists
 from gdatalog.gpu_ops.loops import (
     CONTROL_WORDS,
     EVERYTHING,
@@ -49,12 +47,11 @@ from gdatalog.gpu_ops.loops import (
 )
 from gdatalog.gpu_ops.rows import Array
 from gdatalog.gpu_ops.trie_cache import DeviceTries
-from gdatalog.printer import Argument, LevelArgument
 from gdatalog.printer.module import PrintedPlan
 from gdatalog.printer.nest_state import ARRAY
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.on_device import DeviceOps
-from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.storage.trie import Trie
 
 Part = tuple[int, int]  # a part of the work: its number, and the number of parts
 WHOLE: Part = 0, 1
@@ -167,6 +164,47 @@ class Walks:
         self._ring = self.ends = None
 
 
+@dataclass(slots=True)
+class _Arguments:
+    """What all launches of a run share. `slots`: of the `ring`, a queue of tasks. `lending`: the
+    rooms of buffers that tiles lend each other, and how many these are."""
+
+    control: Array
+    slots: int
+    ring: Array
+    scratch: Mapping[str, Array]
+    ends: Array
+    lending: tuple[Array, int] | None
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The blocks of rows that tiles fill in one launch, and how many rows each has."""
+
+    count: int
+    block_rows: int
+    outputs: list[Array]
+    counts: Array
+    previous: Array
+
+    @property
+    def nbytes(self) -> int:
+        return sum(output.nbytes for output in self.outputs)
+
+
+@dataclass(slots=True)
+class _FoundBlocks:
+    """The rows of earlier launches; the first `apart` blocks are on the host."""
+
+    blocks: list[Block] = field(default_factory=list)
+    apart: int = 0
+
+    @property
+    def held(self) -> int:
+        """The bytes that they take on the device."""
+        return sum(part.nbytes for block in self.blocks[self.apart :] for part in block)
+
+
 class _Launch:
     """One run of a plan."""
 
@@ -214,7 +252,7 @@ class _Launch:
         given = {name: walks.upload(array) for name, array in constants.items()}
         sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
         # The cache drops only what is not in use.
-        self.kept = kept_lists(walks, printed.arguments, self.tries, self.limits)
+        self.kept = kept_lists(walks.ops, walks.indexes, printed.arguments, self.tries, self.limits)
         for name, trie in self.kept.items():
             given[name] = trie.levels[0].values
             given[name.replace("lists", "kept")] = trie.levels[0].offsets
@@ -244,7 +282,30 @@ class _Launch:
     # ------------------------------------------------------------------------------ launches
 
     def blocks(self) -> list[Block]:
-        xp, loops, tuning = self.xp, self.loops, self.walks.tuning
+        """The rows, as blocks of columns: launches until no work is left."""
+        arguments = self._arguments()
+        block_rows, count = self._pool()
+        found = _FoundBlocks()
+        while True:
+            pool = self._new_pool(count, block_rows)
+            for name in self.cleared:  # a launch that ended early leaves marks, or counts
+                arguments.scratch[name].fill(0)
+            self._make_room(found, pool.nbytes)
+            status, used = self._launched(arguments, pool)
+            rows = self._drain(pool.outputs, pool.counts[: min(used, count)], block_rows)
+            if rows is not None:
+                found.blocks.append(rows)
+            if status != Reason.FULL:
+                if self.tally is not None:
+                    self.tally[:] = self.xp.asnumpy(self.given[ARRAY])
+                return found.blocks
+            for word in (Word.STATUS, Word.STOP, Word.POOL):
+                arguments.control[word] = 0
+            count = self._next_count(pool, 0 if rows is None else len(rows[0]))
+
+    def _arguments(self) -> _Arguments:
+        """What all launches of the run share."""
+        xp, loops = self.xp, self.loops
         control = xp.zeros(CONTROL_WORDS, dtype=xp.int64)
         slots = capacity(self.tiles)
         ring = self.walks.ring(slots * SLOT_WORDS)
@@ -253,66 +314,75 @@ class _Launch:
             for a in loops.scratch
         }
         rooms, lent = self.scratch.rooms(loops.buffers)
-        borrowing = [xp.asarray(rooms), None, len(self.scratch.classes)] if loops.buffers else []
+        lending = (xp.asarray(rooms), lent) if loops.buffers else None
         self.limits.charge("lists of tiles", sum(array.nbytes for array in scratch.values()))
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
-        block_rows, count = self._pool()
-        most = tuning.most_rows // block_rows
-        found: list[Block] = []
-        apart = 0  # how many of them are on the host
-        while True:
-            outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
-            counts, previous = xp.zeros((2, count), dtype=xp.int32)
-            for name in self.cleared:  # a launch that ended early leaves marks, or counts
-                scratch[name].fill(0)
-            held = sum(part.nbytes for block in found[apart:] for part in block)
-            size = sum(o.nbytes for o in outputs)
-            if held and self._short(held, size):
-                if self.fresh:
-                    raise MemoryLimitError(f"new rows do not fit {self.walks.driver.name}")
-                found[apart:] = [tuple(map(self._fetched, block)) for block in found[apart:]]
-                apart, held = len(found), 0
-            self.limits.charge("blocks", held + size)
-            numbers = {
-                "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
-                "limit": self._ticks(), "pieces": PIECES, "blocks": count,
-                "block_rows": block_rows, "wanted": self.wanted, "tiles": self.tiles,
-                "part": self.part[0], "parts": self.part[1],
-            }  # fmt: skip
-            args = [control, ring, counts, previous, ends, len(ends), *numbers.values()]
-            for name in loops.arrays:
-                if name in self.given or name in scratch:
-                    args.append(self.given[name] if name in self.given else scratch[name])
-                    if name in loops.sized:
-                        args.append(self.scratch.own.get(name, len(args[-1])))
-            args += outputs
-            if borrowing:
-                borrowing[1] = xp.zeros(lent, dtype=xp.int64)
-            args += borrowing
-            self.kernel.launch(self.grid, THREADS, args)
-            self.walks.driver.wait(self.limits.poll, control, int(Word.STOP), int(Reason.STOPPED))
-            words = self.walks.driver.xp.asnumpy(control)
-            status = int(words[Word.STATUS])
-            if status in (Reason.FAILED, Reason.OVERFLOWED):
-                raise GiveUp
-            if status == Reason.OUTSIDE:
-                raise Outside
-            used = min(int(words[Word.POOL]), count)
-            rows = self._drain(outputs, counts[:used], block_rows)
-            if rows is not None:
-                found.append(rows)
-            if status != Reason.FULL:
-                if self.tally is not None:
-                    self.tally[:] = xp.asnumpy(self.given[ARRAY])
-                return found
-            for word in (Word.STATUS, Word.STOP, Word.POOL):
-                control[word] = 0
-            kept, room = 0 if rows is None else len(rows[0]), count * block_rows
-            more = max(count, min(2 * count, most, self._affordable()))
-            short = more == count if self.rooms else more < 2 * count
-            if short and 2 * kept < room:
-                more = max(more, self._with_fewer_tiles(count, room))
-            count = more
+        return _Arguments(control, slots, ring, scratch, ends, lending)
+
+    def _new_pool(self, count: int, block_rows: int) -> _Pool:
+        xp = self.xp
+        outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in self.loops.outputs]
+        counts, previous = xp.zeros((2, count), dtype=xp.int32)
+        return _Pool(count, block_rows, outputs, counts, previous)
+
+    def _make_room(self, found: _FoundBlocks, size: int) -> None:
+        """Moves rows to the host if a pool of `size` bytes needs their room."""
+        held = found.held
+        if held and self._short(held, size):
+            if self.fresh:
+                raise MemoryLimitError(f"new rows do not fit {self.walks.driver.name}")
+            found.blocks[found.apart :] = [
+                tuple(map(self._fetched, block)) for block in found.blocks[found.apart :]
+            ]
+            found.apart, held = len(found.blocks), 0
+        self.limits.charge("blocks", held + size)
+
+    def _launched(self, arguments: _Arguments, pool: _Pool) -> tuple[int, int]:
+        """Launches the kernel and waits for it; returns why it ended, and how many blocks of the
+        pool it asked for."""
+        driver, control = self.walks.driver, arguments.control
+        self.kernel.launch(self.grid, THREADS, self._listed(arguments, pool))
+        driver.wait(self.limits.poll, control, int(Word.STOP), int(Reason.STOPPED))
+        words = driver.xp.asnumpy(control)
+        status = int(words[Word.STATUS])
+        if status in (Reason.FAILED, Reason.OVERFLOWED):
+            raise GiveUp
+        if status == Reason.OUTSIDE:
+            raise Outside
+        return status, int(words[Word.POOL])
+
+    def _listed(self, arguments: _Arguments, pool: _Pool) -> list[Any]:
+        """The kernel's arguments, in its order."""
+        loops, tuning, scratch = self.loops, self.walks.tuning, arguments.scratch
+        numbers = {
+            "capacity": arguments.slots, "grain": max(loops.printed.grain, tuning.grain, 1),
+            "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
+            "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
+            "part": self.part[0], "parts": self.part[1],
+        }  # fmt: skip
+        ends = arguments.ends
+        args = [arguments.control, arguments.ring, pool.counts, pool.previous, ends, len(ends)]
+        args += numbers.values()
+        for name in loops.arrays:
+            if name in self.given or name in scratch:
+                args.append(self.given[name] if name in self.given else scratch[name])
+                if name in loops.sized:
+                    args.append(self.scratch.own.get(name, len(args[-1])))
+        args += pool.outputs
+        if arguments.lending is not None:
+            rooms, lent = arguments.lending
+            args += [rooms, self.xp.zeros(lent, dtype=self.xp.int64), len(self.scratch.classes)]
+        return args
+
+    def _next_count(self, pool: _Pool, kept: int) -> int:
+        """The number of blocks of the next launch, after one that was full and kept these rows."""
+        count, room = pool.count, pool.count * pool.block_rows
+        most = self.walks.tuning.most_rows // pool.block_rows
+        more = max(count, min(2 * count, most, self._affordable()))
+        short = more == count if self.rooms else more < 2 * count
+        if short and 2 * kept < room:
+            more = max(more, self._with_fewer_tiles(count, room))
+        return more
 
     def _with_fewer_tiles(self, count: int, room: int) -> int:
         """The number of blocks of the next launches, if most rows were undone and the pool cannot
@@ -382,73 +452,3 @@ class _Launch:
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
         return tuple(output[positions] for output in outputs)
-
-
-# Computes the intersections that loops read by edge, for all edges, before the loops run.
-
-
-KEPT_LISTS = "kept lists"
-KEPT_SHARE = 2  # lists take at most this part of the free memory
-LANES = 32  # lanes of a tile, which takes one edge at a time
-
-
-def kept_lists(
-    walks: Walks, arguments: Sequence[Argument], tries: Sequence[Trie], limits: Limits
-) -> dict[str, Trie]:
-    """The intersections that a plan's loops read, by the argument's name, as tries of one level.
-    They are cached like the tries that they are computed from."""
-    found: dict[str, Trie] = {}
-    for lists in (each for each in arguments if each.kind == "lists"):
-
-        def make(lists: Argument = lists) -> Trie:
-            starts, kept = _made(walks.ops, lists, tries, limits)
-            limits.charge(
-                KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
-            )
-            return Trie([TrieLevel(kept, starts, walks.ops.xp)], len(kept), None)
-
-        sources = [tries[at.trie] for at in lists.levels]
-        found[lists.name] = walks.indexes.derived(sources, make)
-    return found
-
-
-def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> tuple[Array, Array]:
-    """The starts of the lists, and their values."""
-    xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
-    roots, below = tries[edge.trie].levels[:2]
-    edges = len(below)
-    args: list[Array] = [roots.values, below.offsets, len(below.offsets), below.values, edges]
-    types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
-    types["VALUE"] = "i32" if dtype == np.int32 else "i64"
-    for name, at in zip("AB", ends, strict=True):
-        its = _list(tries, at)
-        of = zip(("_ROOT", "_OFFSET", "_VALUE"), (its[0], *its[-2:]), strict=True)
-        types |= {name + kind: type_of(array) for kind, array in of}
-        args += its
-
-    def launch(starts: Array, kept: Array, writes: int) -> None:
-        size = edges * LANES * EACH
-        given = [*args, starts, kept, writes]
-        ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
-
-    room = min(ops.driver.free_memory(), limits.spare()) // KEPT_SHARE
-    if 16 * (edges + 1) > room:
-        raise NoRoomForLists
-    counts = xp.zeros(edges + 1, dtype=xp.int64)
-    launch(counts, xp.empty(1, dtype=dtype), 0)
-    starts = xp.cumsum(counts)
-    total = int(starts[-1])
-    if total * dtype.itemsize + 2 * starts.nbytes > room:
-        raise NoRoomForLists
-    kept = xp.empty(max(1, total), dtype=dtype)
-    launch(starts, kept, 1)
-    return starts, kept
-
-
-def _list(tries: Sequence[Trie], at: LevelArgument) -> list[Array]:
-    """The kernel's arguments for the lists below a root."""
-    root, level = tries[at.trie].levels[:2]
-    index = SHARED["index"](tries[at.trie], 0)
-    index = index if len(index) else root.xp.asarray(index)
-    return [root.values, len(root.values), int(root.low), index, len(index),
-            level.offsets, level.values]  # fmt: skip

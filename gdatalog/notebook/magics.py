@@ -243,7 +243,7 @@ class Magics:
 
     def explain(self, given: Namespace, text: str, params: Mapping[str, object]) -> Explanation:
         with self._working() as db:
-            return db.explain(text, params)
+            return db.explain(text, params, passes=given.passes)
 
     def profile(self, given: Namespace, text: str, params: Mapping[str, object]) -> Profile:
         with self._working() as db, self._profiled(True):

@@ -139,6 +139,9 @@ DATALOG.add_argument(
 EXPLAIN = MagicOptions(
     "%datalog_explain", "Shows the plan of a text, without evaluating it.", params=True
 )
+EXPLAIN.add_argument(
+    "--passes", action="store_true", help="also show the rules after each pass of the planner"
+)
 PROFILE = MagicOptions(
     "%datalog_profile",
     "Runs a text, and shows rows and time of each step.",

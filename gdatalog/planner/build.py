@@ -15,8 +15,11 @@ from math import inf
 
 from gdatalog import plan as p
 from gdatalog.planner import items as n
-from gdatalog.planner.comparisons import Comparisons, rising, without_looser
+from gdatalog.planner.body_text import body_text
+from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import Rest, check_depth, components, too_deep
+from gdatalog.planner.conjunction import ConjunctionDraft
+from gdatalog.planner.list_reuse import reuse_lists
 from gdatalog.planner.order.atoms import (
     AtomState,
     all_cuts,
@@ -27,8 +30,7 @@ from gdatalog.planner.order.atoms import (
 from gdatalog.planner.order.pattern_maker import add_atom, add_item, empty_pattern, finish
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.search_space import RESTORED, Order
-from gdatalog.planner.order.symmetry import in_degree_order, without_implied
-from gdatalog.planner.passes import reuse_lists, with_lone_witnesses
+from gdatalog.planner.passes import PassNotes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
@@ -53,6 +55,7 @@ class PlanBuilder:
         self.fresh = 0
         self.cost = 0.0  # expected number of values tried
         self.whole_lists = False  # cut lists by comparisons, rather than filter tries
+        self.notes: PassNotes | None = None  # of the whole conjunction
         self.ascending = False  # bind the lesser of two neighbours that are compared first
 
     def whole(
@@ -65,7 +68,12 @@ class PlanBuilder:
     ) -> tuple[p.Step, ...]:
         """The steps of the plan's own conjunction, run for `rows` rows that bind the variables
         `given`."""
-        items = self._rewritten(items, given, live, bag, self.restores and not given)
+        if self.inputs.notes is not None:
+            self.notes = self.inputs.notes.apart((body_text(items),))
+        draft = ConjunctionDraft(
+            self.inputs, items, given, live, bag, False, self.restores and not given
+        )
+        items = draft.rewritten(self.notes)
         return ConjunctionBuilder(self, items, given, live, bag, rows, compacts=not bag).build()
 
     def counting(self, items: Sequence[n.Item], live: Names = NONE, orbit: int = 1) -> p.JoinPlan:
@@ -77,16 +85,8 @@ class PlanBuilder:
         self, items: Sequence[n.Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[p.Step, ...]:
         """The steps of a nested conjunction, run for `rows` rows."""
-        items = items if bag or live else with_lone_witnesses(items, outer)
-        items = self._rewritten(items, outer, live, bag, restores=False)
+        items = ConjunctionDraft(self.inputs, items, outer, live, bag, True, False).rewritten()
         return ConjunctionBuilder(self, items, outer, live, bag, rows).build()
-
-    def _rewritten(
-        self, items: Sequence[n.Item], outer: Names, live: Names, bag: bool, restores: bool
-    ) -> Sequence[n.Item]:
-        items = without_looser(tuple(dict.fromkeys(items)))  # without duplicates
-        items = in_degree_order(items, outer, live, bag, restores, self.inputs)
-        return without_implied(items, self.sizes)
 
     def apart(self) -> PlanBuilder:
         """A builder for a trial plan, to estimate its cost."""

@@ -1,24 +1,25 @@
-"""Plans a rule: a join for each alternative of its body, then aggregates and the head."""
+"""Plans a rule: `PASSES` turn its alternatives into joins, aggregates and the head."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 
 from gdatalog.parser.syntax import Chain, HeadAggregate, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, Restore, RulePlan, Slot, Term, Version
+from gdatalog.plan import Expr, Gather, GivenRows, JoinPlan, RulePlan, Slot, Term, Version
+from gdatalog.plan.format import ending_labels, format_expr, orbit_label, term_label
 from gdatalog.planner import items as n
-from gdatalog.planner.build import PlanBuilder
+from gdatalog.planner.body_text import body_text
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.walk import contains_head_aggregate, count_variables, variables, walk
+from gdatalog.planner.join import plan_join
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.order.atoms import given_of, scan_of, scanning
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.order.symmetry import one_of_each
-from gdatalog.planner.passes import compact_rows
+from gdatalog.planner.passes import run_passes
 from gdatalog.planner.rewrite.algebra import Algebra, pays, signed_sum, tabled
-from gdatalog.records import replace
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 # Aggregates of a set of bindings, without multiplicity.
@@ -38,99 +39,289 @@ def plan_rule(
 ) -> RulePlan:
     """The plan of a rule; `recursive` are the relations of its stratum.
 
-    In the first round of a fixpoint only alternatives without a recursive atom derive rows. Later
-    rounds have one join for each recursive atom, which reads the delta; earlier atoms read all
-    rows, later ones only the `old` rows, so that no pair is joined twice. Earlier and later are by
-    the stratum's order of relations, in which a round evaluates them.
+    In the first round of a fixpoint (`first`) only alternatives without a recursive atom derive
+    rows. Later rounds read the new rows of recursive atoms, and the `old` rows.
 
     `scans`: an alternative of one atom scans its relation if that has at least so many rows.
     `algebra`: how a count may become a signed sum of simpler counts; None: not at all.
     """
-    sizes, tuning = inputs.sizes, inputs.tuning
-    plan_join = partial(_plan_join, inputs, recursive)
-    uses = count_variables((*rule.head.args, rule.body))
-    normal = Normaliser(rule.types, param_types, uses)
-    alternatives = normal.body(rule.body)
-    head_items: list[n.Item] = []
-    computed = _computed_per_group(rule)
-    head: tuple[Expr, ...] = tuple(
-        normal.expression(arg, head_items) if arg in computed else normal.head(arg, head_items)
-        for arg in rule.head.args
-    )
-    gathers = tuple(normal.gathers)
-    alternatives = [(*items, *head_items) for items in alternatives]
-    plain = first and not gathers and len(alternatives) == 1
-    closed = n.as_gather(alternatives[0], head) if plain else None
-    if closed is not None:
-        alternatives, gathers, head = closed
-    if plain and closed is None and algebra is not None and algebra.tables and not recursive:
-        tables = tabled(
-            alternatives[0], lambda body, live: plan_join(body, (), live, True), inputs, algebra
-        )
-        if tables is not None:
-            other = plan_rule(rule, param_types, inputs)
-            reads = n.variables_of_exprs(head)
-            with_tables = replace(inputs, sizes=tables.sizes)
-            join = _plan_join(with_tables, recursive, tables.items, head, reads, False)
-            plan = RulePlan(rule.head.name, (join,), head, span=rule.span)
-            plan = replace(plan, within=tables.rules, otherwise=other)
-            if algebra.mode != "auto" or pays(plan, other, tables):
-                return plan
-    variants: list[tuple[n.Conjunction, GivenRows | None]] = []
-    for items in alternatives:
-        deltas = list(_deltas(items, recursive, old))
-        if not first:
-            variants += deltas
-        elif not deltas:
-            scan = None if scans is None else scan_of(items, sizes, scans)
-            variants.append((items, None) if scan is None else scan)
-    if not gathers:
-        reads = n.variables_of_exprs(head)
-        joins = tuple(plan_join(items, head, reads, False, given) for items, given in variants)
-        return RulePlan(rule.head.name, joins, head, span=rule.span)
+    draft = RuleDraft(rule, param_types, inputs, recursive, first, old, scans, algebra)
+    run_passes(PASSES, draft, inputs.notes)
+    assert draft.plan is not None
+    return draft.plan
 
-    gathered = {gather.variable for gather in gathers}
-    keys = tuple(
-        Slot(name, normal.type_of(name)) for name in sorted(n.variables_of_exprs(head) - gathered)
-    )
-    targets = frozenset().union(*(n.variables_of_exprs(g.targets) for g in gathers))
-    live = tuple(dict.fromkeys((*(key.name for key in keys), *targets)))
-    kinds = {gather.kind for gather in gathers}
-    bag = not kinds <= SET_KINDS
-    # Alternatives that bind the same variables share a set of bindings.
-    groups: dict[object, list[tuple[n.Conjunction, GivenRows | None]]] = {}
-    for at, variant in enumerate(variants):
-        groups.setdefault(_own(*variant) if bag else at, []).append(variant)
-    every: list[JoinPlan] = []
-    numbers: list[tuple[int, ...]] = []
-    bindings: list[tuple[Slot, ...]] = []
+
+def plan_over(
+    rule: CheckedRule,
+    param_types: Mapping[str, TypeName],
+    inputs: PlanInputs,
+    name: str,
+    plan: RulePlan,
+) -> RulePlan | None:
+    """The plan of a rule for some rows of relation `name` at a time, in any order: the results of
+    disjoint parts add up.
+
+    `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
+    once, or cannot be planned so.
+    """
+    over = plan_rule(rule, param_types, inputs, (name,), first=False)
+    others = {ref.relation for join in over.joins for ref in join.tries}
+    if len(over.joins) != len(plan.joins) or name in others:
+        return None
+    shared = {key.name for key in over.keys}
+    shared.update(name for gather in over.gathers for name in n.variables_of_exprs(gather.targets))
+    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
+
+
+# Items, and the rows that they run for; None: they run once.
+Variant = tuple[n.Conjunction, GivenRows | None]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Variants whose bindings are one set; each binding is `outputs`, if there are several.
+
+    `restricted`: a single variant restricted to one binding of each orbit of `orbit` bindings.
+    """
+
+    variants: list[Variant]
+    restricted: n.Conjunction | None = None
+    orbit: int = 1
+    outputs: tuple[Slot, ...] = ()
+    joins: list[JoinPlan] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class RuleDraft:
+    """A rule that is being planned."""
+
+    rule: CheckedRule
+    param_types: Mapping[str, TypeName]
+    inputs: PlanInputs
+    recursive: Collection[str]
+    first: bool
+    old: Version
+    scans: int | None
+    algebra: Algebra | None
+    normal: Normaliser = field(init=False)
+    alternatives: list[n.Conjunction] = field(default_factory=list)
+    head: tuple[Expr, ...] = ()
+    gathers: tuple[Gather, ...] = ()
+    variants: list[Variant] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     terms: tuple[Term, ...] = ()
     otherwise: RulePlan | None = None
-    for group in groups.values():
-        (items, given), *others = group
-        outputs: tuple[Slot, ...] = ()
-        if others:
-            names = _own(items, given).union(live)
-            outputs = tuple(Slot(name, normal.type_of(name)) for name in sorted(names))
-            plans = [plan_join(items, outputs, names, False, given) for items, given in group]
+    plan: RulePlan | None = None
+
+    def __post_init__(self) -> None:
+        uses = count_variables((*self.rule.head.args, self.rule.body))
+        self.normal = Normaliser(self.rule.types, self.param_types, uses)
+
+    @property
+    def done(self) -> bool:
+        return self.plan is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it runs once, has one alternative, and its head aggregates nothing."""
+        return self.first and not self.gathers and len(self.alternatives) == 1
+
+    @property
+    def keys(self) -> tuple[Slot, ...]:
+        """The variables of the head that group its aggregates."""
+        gathered = {gather.variable for gather in self.gathers}
+        names = sorted(n.variables_of_exprs(self.head) - gathered)
+        return tuple(Slot(name, self.normal.type_of(name)) for name in names)
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The variables that the aggregates of the head read."""
+        targets = frozenset().union(*(n.variables_of_exprs(g.targets) for g in self.gathers))
+        return tuple(dict.fromkeys((*(key.name for key in self.keys), *targets)))
+
+    @property
+    def bag(self) -> bool:
+        """Whether an aggregate of the head depends on how often a binding occurs."""
+        return not {gather.kind for gather in self.gathers} <= SET_KINDS
+
+    def lines(self) -> tuple[str, ...]:
+        head = f"{self.rule.head.name}({', '.join(map(format_expr, self.head))})"
+        own = RulePlan(self.rule.head.name, (), self.head, self.keys, self.gathers)
+        *gathered, _ = ending_labels(own)
+        return tuple(f"{head} <- {'; '.join((body, *gathered))}." for body in self._bodies())
+
+    def _bodies(self) -> Iterator[str]:
+        if self.terms:
+            yield from map(term_label, self.terms)
+        elif self.groups:
+            for group in self.groups:
+                for items, given in group.variants:
+                    body = items if group.restricted is None else group.restricted
+                    each = f"; {orbit_label(group.orbit)}" if group.orbit > 1 else ""
+                    yield body_text(body, given) + each
+        elif self.variants:
+            yield from (body_text(*variant) for variant in self.variants)
         else:
-            body, orbit = items, 1
-            if given is None and not keys and kinds == {"count"}:
-                body, orbit = one_of_each(items, sizes, tuning)
-            join = plan_join(body, (), frozenset(live), bag, given)
-            plans = [replace(join, orbit=orbit)]
-            alone = len(groups) == 1 and given is None and all(map(_adds_up, gathers))
-            if alone and algebra is not None:
-                found = signed_sum(items, join, inputs, algebra, live)
-                if found is not None:
-                    counted = head, keys, gathers, ((0,),), ((),)
-                    otherwise = RulePlan(rule.head.name, (plans[0],), *counted, span=rule.span)
-                    plans, terms = list(found[0]), found[1]
-        numbers.append(tuple(range(len(every), len(every) + len(plans))))
-        bindings.append(outputs)
-        every += plans
-    grouped = head, keys, gathers, tuple(numbers), tuple(bindings)
-    return RulePlan(rule.head.name, tuple(every), *grouped, terms, otherwise, rule.span)
+            yield from map(body_text, self.alternatives)
+
+
+def normalise(draft: RuleDraft) -> None:
+    """The body becomes alternatives, and chains and expressions become items of their own."""
+    rule, normal = draft.rule, draft.normal
+    alternatives = normal.body(rule.body)
+    items: list[n.Item] = []
+    computed = _computed_per_group(rule)
+    draft.head = tuple(
+        normal.expression(arg, items) if arg in computed else normal.head(arg, items)
+        for arg in rule.head.args
+    )
+    draft.gathers = tuple(normal.gathers)
+    draft.alternatives = [(*alternative, *items) for alternative in alternatives]
+
+
+def count_in_head(draft: RuleDraft) -> None:
+    """A body that is one count or sum becomes an aggregate of the head."""
+    closed = n.as_gather(draft.alternatives[0], draft.head) if draft.plain else None
+    if closed is not None:
+        draft.alternatives, draft.gathers, draft.head = closed
+
+
+def count_in_tables(draft: RuleDraft) -> None:
+    """Counts by one variable become tables, which are computed first, if that pays."""
+    rule, inputs, algebra = draft.rule, draft.inputs, draft.algebra
+    if not draft.plain or draft.recursive or algebra is None or not algebra.tables:
+        return
+
+    inputs = replace(inputs, notes=None)
+
+    def grouped(body: n.Conjunction, live: frozenset[str]) -> JoinPlan:
+        return plan_join(inputs, body, (), live, True)
+
+    tables = tabled(draft.alternatives[0], grouped, inputs, algebra)
+    if tables is None:
+        return
+    other = plan_rule(rule, draft.param_types, inputs)
+    reads = n.variables_of_exprs(draft.head)
+    join = plan_join(replace(inputs, sizes=tables.sizes), tables.items, draft.head, reads, False)
+    plan = RulePlan(rule.head.name, (join,), draft.head, span=rule.span)
+    plan = replace(plan, within=tables.rules, otherwise=other)
+    if algebra.mode != "auto" or pays(plan, other, tables):
+        draft.alternatives, draft.plan = [tables.items], plan
+
+
+def read_new_rows(draft: RuleDraft) -> None:
+    """In later rounds an alternative runs for the new rows of each of its recursive atoms."""
+    for items in draft.alternatives:
+        deltas = list(_deltas(items, draft.recursive, draft.old))
+        if not draft.first:
+            draft.variants += deltas
+        elif not deltas:
+            draft.variants.append((items, None))
+
+
+def scan_relations(draft: RuleDraft) -> None:
+    """An alternative of one atom scans the rows of a large relation, without an index."""
+    if draft.first and draft.scans is not None:
+        sizes, least = draft.inputs.sizes, draft.scans
+        draft.variants = [
+            scan_of(items, sizes, least) or (items, None) for items, _ in draft.variants
+        ]
+
+
+def share_bindings(draft: RuleDraft) -> None:
+    """Alternatives whose bindings are counted, and that bind the same, share a set of bindings."""
+    groups: dict[object, list[Variant]] = {}
+    for at, variant in enumerate(draft.variants):
+        counted = bool(draft.gathers) and draft.bag
+        groups.setdefault(_own(*variant) if counted else at, []).append(variant)
+    draft.groups = list(map(Group, groups.values()))
+
+
+def restrict_to_orbits(draft: RuleDraft) -> None:
+    """A count of all bindings finds one binding of each orbit of the body's symmetries."""
+    if draft.keys or {gather.kind for gather in draft.gathers} != {"count"}:
+        return
+    for group in draft.groups:
+        ((items, given), *others) = group.variants
+        if not others and given is None:
+            found = one_of_each(items, draft.inputs.sizes, draft.inputs.tuning)
+            group.restricted, group.orbit = found
+
+
+def plan_joins(draft: RuleDraft) -> None:
+    """Each alternative becomes a join plan."""
+    for group in draft.groups:
+        if not draft.gathers:
+            reads = n.variables_of_exprs(draft.head)
+            group.joins = _joins(draft, group, draft.head, reads)
+        elif len(group.variants) > 1:
+            names = _own(*group.variants[0]).union(draft.live)
+            slots = tuple(Slot(name, draft.normal.type_of(name)) for name in sorted(names))
+            group.outputs, group.joins = slots, _joins(draft, group, slots, names)
+        else:
+            ((items, given),) = group.variants
+            body = items if group.restricted is None else group.restricted
+            inputs, live = draft.inputs, frozenset(draft.live)
+            join = plan_join(inputs, body, (), live, draft.bag, given, draft.recursive)
+            group.joins = [replace(join, orbit=group.orbit)]
+
+
+def _joins(
+    draft: RuleDraft, group: Group, outputs: Sequence[Expr], reads: frozenset[str]
+) -> list[JoinPlan]:
+    """The joins of a set of rows."""
+    return [
+        plan_join(draft.inputs, items, outputs, reads, False, given, draft.recursive)
+        for items, given in group.variants
+    ]
+
+
+def count_by_algebra(draft: RuleDraft) -> None:
+    """A count or sum becomes a signed sum of simpler counts, if that pays."""
+    if draft.algebra is None or len(draft.groups) != 1 or not draft.gathers:
+        return
+    (group,) = draft.groups
+    ((items, given), *others) = group.variants
+    if others or given is not None or not all(map(_adds_up, draft.gathers)):
+        return
+    (join,) = group.joins
+    found = signed_sum(items, replace(join, orbit=1), draft.inputs, draft.algebra, draft.live)
+    if found is not None:
+        draft.otherwise = _finished(draft)
+        group.joins, draft.terms = list(found[0]), found[1]
+
+
+def finish(draft: RuleDraft) -> None:
+    """The plan: the joins of all alternatives, then the aggregates and the head."""
+    draft.plan = _finished(draft)
+
+
+def _finished(draft: RuleDraft) -> RulePlan:
+    rule, head = draft.rule, draft.head
+    joins = tuple(join for group in draft.groups for join in group.joins)
+    if not draft.gathers:
+        return RulePlan(rule.head.name, joins, head, span=rule.span)
+    numbers: list[tuple[int, ...]] = []
+    for group in draft.groups:
+        begin = sum(map(len, numbers))
+        numbers.append(tuple(range(begin, begin + len(group.joins))))
+    outputs = tuple(group.outputs for group in draft.groups)
+    grouped = head, draft.keys, draft.gathers, tuple(numbers), outputs
+    return RulePlan(rule.head.name, joins, *grouped, draft.terms, draft.otherwise, rule.span)
+
+
+PASSES = (
+    normalise,
+    count_in_head,
+    count_in_tables,
+    read_new_rows,
+    scan_relations,
+    share_bindings,
+    restrict_to_orbits,
+    plan_joins,
+    count_by_algebra,
+    finish,
+)
 
 
 def _adds_up(gather: Gather) -> bool:
@@ -159,64 +350,13 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     ]
 
 
-def plan_over(
-    rule: CheckedRule,
-    param_types: Mapping[str, TypeName],
-    inputs: PlanInputs,
-    name: str,
-    plan: RulePlan,
-) -> RulePlan | None:
-    """The plan of a rule for some rows of relation `name` at a time, in any order: the results of
-    disjoint parts add up.
-
-    `plan`: the ordinary plan of the rule. None if an alternative does not read the relation exactly
-    once, or cannot be planned so.
-    """
-    over = plan_rule(rule, param_types, inputs, (name,), first=False)
-    others = {ref.relation for join in over.joins for ref in join.tries}
-    if len(over.joins) != len(plan.joins) or name in others:
-        return None
-    shared = {key.name for key in over.keys}
-    shared.update(name for gather in over.gathers for name in n.variables_of_exprs(gather.targets))
-    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
-
-
-def _plan_join(
-    inputs: PlanInputs,
-    recursive: Collection[str],
-    items: n.Conjunction,
-    outputs: Sequence[Expr],
-    live: frozenset[str],
-    bag: bool,
-    given: GivenRows | None = None,
-) -> JoinPlan:
-    names: tuple[str, ...] = ()
-    rows = 1.0
-    if given is not None:
-        names = tuple(slot.name for slot in given.slots)
-        rows = inputs.sizes(given.relation, "full" if given.columns else "delta").rows
-    asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(inputs, asked, restores=True)
-    steps = builder.whole(items, live, bag, frozenset(names), rows)
-    if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(inputs, asked)
-        others = other.whole(items, live, bag, frozenset(names), rows)
-        if other.cost <= builder.cost:
-            builder, steps = other, others
-    tries = builder.tries()
-    if not bag:
-        steps = compact_rows(steps, tries, live, recursive, names)
-    given = None if given is None else replace(given, rows=rows)
-    join = JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
-    return join if join.scan is None else replace(scanning(join, live), cost=rows + join.cost)
-
-
 def _deltas(
     items: n.Conjunction, recursive: Collection[str], old: Version
 ) -> Iterator[tuple[n.Conjunction, GivenRows]]:
     """A conjunction once for each recursive atom, with the given rows that replace the atom.
 
-    Atoms of relations that come earlier in the stratum's order read all rows.
+    Earlier atoms read all rows, later ones only the `old` rows, so that no pair is joined twice.
+    Earlier and later are by the stratum's order of relations, in which a round evaluates them.
     """
     names = list(recursive)
     order = {

@@ -28,7 +28,8 @@ from gdatalog.printer.leaves import (
     WitnessLeaf,
     accumulable,
 )
-from gdatalog.printer.levels import last_loop, print_generate, print_join, spreads, spreads_behind
+from gdatalog.printer.level_loop import last_loop
+from gdatalog.printer.levels import print_generate, print_join, spreads, spreads_behind
 from gdatalog.printer.lists import seek
 from gdatalog.printer.nest import Leaf, NestPrinter, Point
 from gdatalog.printer.nest_state import ARRAY, Counter, Counting

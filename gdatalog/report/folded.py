@@ -44,7 +44,7 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
     )
     rules = sum(len(_rules(stratum)) for stratum, _ in strata)
     head = [node for node in root.children if node.kind == "costliest"]
-    rest = [node for node in root.children if node.kind not in ("stratum", "costliest")]
+    rest = [node for node in root.children if node.kind not in ("stratum", "costliest", "pass")]
     by = "time" if root.seconds is not None else "the rows that they are expected to look at"
     parts = f"{many(len(strata), 'stratum')}, {many(rules, 'rule')}, folded"
     details = [*root.details, f"{parts}: the costliest first, by {by}"]
@@ -60,6 +60,7 @@ def folded(root: ReportNode, bare: bool = True) -> ReportNode:
         root,
         details=tuple(details),
         children=(
+            *_passes(root),
             *(head or _costliest(root)),
             *(_stratum(stratum, bare) for stratum, _ in strata),
             *(_indexes(node) if bare and node.kind == "indexes" else node for node in rest),
@@ -80,7 +81,7 @@ def named_part(root: ReportNode, which: str) -> ReportNode:
             hint=did_you_mean(which, known)
             or 'the name of a relation, the number of a stratum ("3") or of a rule in it ("3.2")',
         )
-    return replace(root, children=found)
+    return replace(root, children=(*_passes(root), *found))
 
 
 def rule_number(stratum: int, rule: int) -> str:
@@ -99,6 +100,11 @@ def _parts(root: ReportNode, which: str) -> Iterator[ReportNode]:
             yield stratum
         elif rules:
             yield replace(stratum, children=tuple(rules))
+
+
+def _passes(root: ReportNode) -> list[ReportNode]:
+    """What rewrote the program."""
+    return [node for node in root.children if node.kind == "pass"]
 
 
 def _strata(root: ReportNode) -> list[ReportNode]:

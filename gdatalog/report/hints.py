@@ -15,13 +15,14 @@ from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Atom, Literal, Var
 from gdatalog.plan import Compact, Join, TrieRef
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import conjuncts, rebuild, variables, walk
 from gdatalog.planner.check.wording import either, own_name
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import COSTLIEST, rule_number
 from gdatalog.report.plan_tree import index_label
-from gdatalog.report.rules import RuleRan, StratumRan, rule_text
+from gdatalog.report.rules import RuleRan, StratumRan
 from gdatalog.report.tree import Fact, ReportNode, many, took
 
 MOST = 0.5  # of a rule's time

@@ -25,10 +25,13 @@ from gdatalog.plan.effects import relations_read
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check.rule_text import rule_text
+from gdatalog.planner.passes import PassRecord
 from gdatalog.progress import format_bytes
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, replace
 from gdatalog.report.folded import WORK
-from gdatalog.report.rules import Executor, order_of, plan_nodes, rule_text, with_dedup
+from gdatalog.report.passes import pass_nodes, program_passes, stratum_passes
+from gdatalog.report.rules import Executor, order_of, plan_nodes, with_dedup
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
 from gdatalog.storage.relation import Relation
@@ -45,7 +48,8 @@ class PlannedRule:
     """A rule with one of its plans: for the first round, or for later ones.
 
     `left`: why the CPU runs it although the device is another. `spread`: the workers that run it.
-    `in_cells` and `in_pages`: how it reads indexes that do not fit the device.
+    `in_cells` and `in_pages`: how it reads indexes that do not fit the device. `passes`: what made
+    the plan out of the rule, if that was asked for.
     """
 
     rule: CheckedRule
@@ -54,6 +58,7 @@ class PlannedRule:
     spread: Spread | None = None
     in_cells: InCells | None = None
     in_pages: InPages | None = None
+    passes: Sequence[PassRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class PlannedStratum:
     rules: tuple[PlannedRule, ...]
     device: str
     members: tuple[str, ...]
+    passes: Sequence[PassRecord] = ()
 
 
 @dataclass(eq=False)
@@ -78,6 +84,7 @@ class Explanation(Shown):
     `strata` are in evaluation order. `device` names the devices that run them, and `why` says why.
     `asked`: the values that parts of relations are evaluated for. `notes`: why magic sets were not
     used. `indexes`: by their display names. `limit`: the memory limit in bytes, if one was set.
+    `passes`: what rewrote the program, if that was asked for.
 
     >>> import gdatalog as gd
     >>> db = gd.connect(device="cpu")
@@ -107,6 +114,7 @@ class Explanation(Shown):
     notes: Iterable[str]
     indexes: Mapping[str, AskedIndex]
     limit: int | None
+    passes: Sequence[PassRecord] = ()
 
     @cached_property
     def tree(self) -> ReportNode:
@@ -125,6 +133,7 @@ class Explanation(Shown):
                 threads=self.knobs.threads or None,
             ),
             children=(
+                *pass_nodes(self.passes),
                 *(self._stratum(n, planned) for n, planned in enumerate(self.strata, 1)),
                 *((indexes_node(self.indexes, self.limit),) if self.indexes else ()),
                 *(ReportNode("note", note) for note in self.notes),
@@ -149,8 +158,13 @@ class Explanation(Shown):
                 ("strategy", str(planned.plan.main)),
                 *(() if workers is None else workers.facts()),
             ),
-            children=tuple(self._rule(planned, plans, by) for plans in rules.values())
-            or tuple(ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules),
+            children=(
+                *pass_nodes(planned.passes),
+                *(
+                    tuple(self._rule(planned, plans, by) for plans in rules.values())
+                    or (ReportNode("rule", rule_text(rule)) for rule in planned.stratum.rules)
+                ),
+            ),
         )
 
     def _rule(self, stratum: PlannedStratum, plans: Sequence[PlannedRule], by: str) -> ReportNode:
@@ -173,6 +187,7 @@ class Explanation(Shown):
         executors = [self._executor(stratum, planned, number, by) for number in numbers]
         executor, children = plan_nodes(plan, executors)
         order = (("order", ", ".join(order_of(plan))), (WORK, expected_work(plan)))
+        children = (*pass_nodes(planned.passes), *children)
         return placement(planned, stratum.device) + Executor(facts=order) + executor, children
 
     def _executor(
@@ -208,6 +223,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             parts[0][1].append(name)
         else:
             parts.append((part, [name]))
+    trace = context.passes
     strata: list[PlannedStratum] = []
     indexes: dict[str, AskedIndex] = {}
     for evaluation, wanted in parts:
@@ -217,7 +233,13 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             inputs = placed_inputs(found, evaluation.inputs())
             device = inputs.context.device
             rules = tuple(_rule(found, rule, plan, inputs, at_hand) for rule, plan in found.rules)
-            strata.append(PlannedStratum(stratum, found, rules, device.name, device.members))
+            passes: Sequence[PassRecord] = ()
+            if trace is not None:
+                rules = tuple(replace(rule, passes=trace.of(rule.plan)) for rule in rules)
+                passes = stratum_passes(stratum, found)
+            strata.append(
+                PlannedStratum(stratum, found, rules, device.name, device.members, passes)
+            )
             for _, plan in found.rules:
                 own = device if plan.left is None else CPU
                 indexes.update(indexes_of(plan, at_hand, own))
@@ -235,6 +257,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     return Explanation(
         tuple(strata), _devices(strata, context), why, context.knobs, context.tuning, asked, notes,
         indexes, limit,
+        () if trace is None else program_passes(trace, (part for part, _ in parts[1:])),
     )  # fmt: skip
 
 

@@ -11,11 +11,12 @@ from gdatalog.account import Costs
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.metrics import Index, Metrics, RuleRun, StratumMetrics
 from gdatalog.plan import RulePlan
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, fields
 from gdatalog.report import plan_tree, rules
 from gdatalog.report.hints import costliest
-from gdatalog.report.rules import Executor, Happened, StratumRan, rule_text
+from gdatalog.report.rules import Executor, Happened, StratumRan
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Facts, Kind, ReportNode, facts, many, per_second, took
 from gdatalog.values import shown_name

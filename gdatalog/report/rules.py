@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun, StratumMetrics
 from gdatalog.executors.sinks import StepCounts
-from gdatalog.parser import format_node
-from gdatalog.parser.syntax import Var, Wildcard
 from gdatalog.plan import Branch, Generate, GivenRows, Join, JoinPlan, RulePlan, Step, Tally
 from gdatalog.plan import format as words
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Paths, groups_of
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.walk import rebuild, walk
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, field, replace
 from gdatalog.report.tree import Cell, Fact, Kind, ReportNode, TextTable, about, wrong_by
-
-
-def rule_text(rule: CheckedRule) -> str:
-    """Formats a checked rule as a user would write it: `_` for `_~1`, if that occurs once."""
-    parts = [rule.head] if rule.body is None else [rule.head, rule.body]
-    names = Counter(part.name for node in parts for part in walk(node) if isinstance(part, Var))
-
-    def blank(node: Any) -> Any:
-        if isinstance(node, Var):
-            return Wildcard() if node.name.startswith("_~") and names[node.name] == 1 else node
-        return rebuild(node, blank)
-
-    return " <- ".join(format_node(blank(part)) for part in parts) + "."
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gdatalog.values import width as shown_width
 
 Kind = Literal[
     "plan",  # the root
+    "pass",  # of the planner, with the rules that it changed
     "costliest",  # the rules that took most
     "costly rule",
     "stratum",

@@ -108,6 +108,7 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.option("--limit", type=int, metavar="N", help="Maximum number of rows per answer.")
 @click.option("--explain", is_flag=True, help="Print the plans without evaluating them.")
+@click.option("--passes", is_flag=True, help="With --explain: the rules after each pass.")
 @click.option("--profile", is_flag=True, help="Print rows and time of each step.")
 @click.option("--of", metavar="PART", help="The part of a plan to show in full.")
 @click.option("--timing", is_flag=True, help="Print the time of each answer, on stderr.")
@@ -139,6 +140,8 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
         raise UsageError("--explain evaluates nothing, so --profile has nothing to report")
     if options.of is not None and not (options.explain or options.profile):
         raise UsageError("--of selects a part of a plan: add --explain or --profile")
+    if options.passes and not options.explain:
+        raise UsageError("--passes shows how a plan was made: add --explain")
     forms = FORMS if options.explain else (*FORMATS, *PROFILE_FORMS * options.profile)
     if options.form is not None and options.form not in forms:
         what = "plans of --explain" if options.explain else "answers"

@@ -22,6 +22,7 @@ from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitE
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
+from gdatalog.planner.passes import PassTrace
 from gdatalog.progress import amount
 from gdatalog.records import dataclass
 from gdatalog.relations import answer
@@ -52,6 +53,7 @@ class CommandLine:
     form: str | None
     limit: int | None
     explain: bool
+    passes: bool
     profile: bool
     of: str | None
     timing: bool
@@ -80,12 +82,13 @@ def run_job(
         program = _read(db, options)
         reports = Metrics() if options.profile else None
         shows = options.profile_form is None  # otherwise stdout is for the profile
+        trace = PassTrace() if options.passes else None
         line = ProgressLine(sys.stderr, db.workspace.watch)
         with db.call():
             with line("reading"):
                 session = db.workspace.keep(
                     program, "<program>", params, options.folders, reports=reports,
-                    ends=not options.explain,
+                    ends=not options.explain, passes=trace,
                 )  # fmt: skip
             db.workspace.warn(session.ignored(params))
             if options.explain:

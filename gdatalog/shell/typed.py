@@ -26,8 +26,9 @@ _BEFORE = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
 _PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
 # Commands whose argument is a query, possibly of several lines.
 TAKE_TEXT = frozenset({"explain", "profile"})
-# The option before that query: the part of a plan to show.
+# The options before that query: the part of a plan to show, and of `.explain` the passes.
 OF_PART = re.compile(r"--of(?:\s+|=)(\S+)\s*")
+WITH_PASSES = re.compile(r"((?:--of(?:\s+|=)\S+\s+)?)--passes\b\s*")
 _OPEN_END = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT", "OPERATOR", "COLON", "EQUAL"})
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.derived import device_ops, laid
-from gdatalog.engine.programs.constant_folding import parts_of
 from gdatalog.errors import EvaluationError
 from gdatalog.executors import Ops
 from gdatalog.parser.syntax import FunctionCall, HeadAggregate
@@ -47,7 +46,7 @@ def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
 
 def is_clamped(rule: CheckedRule) -> bool:
     """Whether `min(...)` or `max(...)` of two values bounds what a rule derives."""
-    calls = (part for part in parts_of(rule) if isinstance(part, FunctionCall))
+    calls = (part for part in rule.parts if isinstance(part, FunctionCall))
     return any(call.name in ("min", "max") for call in calls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.draft import StratumDraft
@@ -32,6 +32,11 @@ class Linear:
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.first.rules
+
+    @property
+    def rewriting(self) -> Callable[..., object]:
+        """The pass that made its rules."""
+        return made_linear
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         name = self.schema.name.partition("~")[0]

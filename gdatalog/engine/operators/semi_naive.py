@@ -8,7 +8,7 @@ Rows for a relation with a later turn are processed in the same round.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gdatalog.cancellation import WorkItem
 from gdatalog.engine.context import Operator, StratumInputs
@@ -27,6 +27,7 @@ from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
 from gdatalog.planner.check import CheckedRule
+from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 
@@ -69,6 +70,11 @@ class SemiNaive:
     @property
     def passing(self) -> tuple[str, ...]:
         return tuple(schema.name for schema in self.of.schemas) if self.projections else ()
+
+    @property
+    def rewriting(self) -> Callable[..., object] | None:
+        """The pass that made its rules."""
+        return split_at_dead_variables if self.projections else None
 
     def lines(self, whole: bool = False) -> tuple[str, ...]:
         return (str(self),)

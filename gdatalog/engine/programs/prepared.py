@@ -17,7 +17,6 @@ from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart
-from gdatalog.engine.programs.constant_folding import folded, parts_of
 from gdatalog.engine.programs.recent import Recent
 from gdatalog.engine.programs.texts import Outline
 from gdatalog.errors import Caution, Error
@@ -25,9 +24,11 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Or, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.check.program import VALID, Validity, check_with
+from gdatalog.planner.check.validity import VALID, Validity, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.search import Orders
+from gdatalog.planner.passes import PassNotes
+from gdatalog.planner.program import rewritten
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
 from gdatalog.records import dataclass, field
@@ -236,7 +237,7 @@ class CheckedText:
         if self._interned is symbols:
             return
         for rule in chain.from_iterable(stratum.rules for stratum in self.checked.strata):
-            for part in parts_of(rule):
+            for part in rule.parts:
                 if isinstance(part, Const) and part.type == "symbol":
                     symbols.intern(str(part.value))
         self._interned = symbols
@@ -258,6 +259,10 @@ class Prepared:
     unions: dict[str, tuple[tuple[parts.Version, ...], Relation]] = field(default_factory=dict)
     _over: tuple[object, object] = (None, None)
     _seen: Recent[Any] = field(default_factory=Recent)
+
+    def anew(self) -> Prepared:
+        """Empty caches of texts, programs and plans, with the same relations of lists and files."""
+        return Prepared(lists=self.lists, files=self.files, pipes=self.pipes, unions=self.unions)
 
     def seen(self, texts: object, known: object) -> Recent[Any] | None:
         """The cache of texts over these rules and these schemas of stored relations, the same
@@ -287,12 +292,13 @@ class Prepared:
         types: Mapping[str, ParamType],
         whole: bool,
         unread: Mapping[int, Error],
+        notes: PassNotes | None = None,
     ) -> CheckedText:
         """Checks a text with the statements that the database keeps, those of `outlines`. The cache
         key has the ids of both.
 
         `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
-        cannot be read.
+        cannot be read. `notes`: what the passes do to the program, if it is not cached.
         """
         errors = tuple((at, str(error)) for at, error in unread.items())
         data, params = tuple(known.items()), tuple(sorted(types.items()))
@@ -304,12 +310,12 @@ class Prepared:
             before = self.validities.get(over)
             length = sum(s.span.end - s.span.start for s in (*kept, *said))
             valid = None if before is None else before[0]
-            checking = partial(check_with, kept, said, known, types, unread, valid, whole)
+            checking = partial(check_with, kept, said, known, types, unread, valid, whole, notes)
             with spending("planning"):
                 checked, validity, alone = apart(checking, length >= LONG_TEXT)
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)
-            found = CheckedText(folded(checked), (*outlines, own), validity, plans)
+            found = CheckedText(rewritten(checked, notes), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
         return found

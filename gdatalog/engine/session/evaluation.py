@@ -24,7 +24,6 @@ from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
-from gdatalog.engine.programs.constant_folding import parts_of
 from gdatalog.engine.programs.last_use import LastUse
 from gdatalog.engine.programs.prepared import CheckedText
 from gdatalog.engine.programs.remembered import (
@@ -264,7 +263,7 @@ class Evaluation:
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
-        parts = chain.from_iterable(map(parts_of, stratum.rules))
+        parts = chain.from_iterable(rule.parts for rule in stratum.rules)
         used = {part.name for part in parts if isinstance(part, Param)}
         for atoms in facts:
             used.update(atoms.params)

@@ -39,7 +39,7 @@ from gdatalog.errors import Caution, DataError, Error, UsageError, meant
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
@@ -177,7 +177,8 @@ class Session:
                     continue
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         outlines = [each.outline for each in kept]
-        text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
+        notes = None if context.passes is None else context.passes.program
+        text = self.prepared.check(outlines, program, said, known, types, self.whole, unread, notes)
         asks = tuple(filter(_asks, program.statements))
         context.limits.poll()
         asked = set(map(id, asks))

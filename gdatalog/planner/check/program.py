@@ -1,26 +1,24 @@
 """The checks: turns a parsed program into a checked one, or reports all of its errors.
 
-    names -> types -> inline relations -> safety -> aggregated heads -> strata -> cautions
-
-Each pass continues with what the earlier passes accepted, and reports no error that only follows
-from one of theirs.
-
-Data changes under the rules that a database keeps: a relation is dropped, or loaded with other
-types. A statement that no longer passes the checks is invalid, and breaks the relations that it
-defines. Relations that read a broken one are broken too; all others are evaluated as before.
+`PASSES` lists them in order. Each pass continues with what the earlier passes accepted, and reports
+no error that only follows from one of theirs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 
-from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
+from gdatalog.errors import Caution, Error, TypeMismatchError
 from gdatalog.parser import syntax as s
-from gdatalog.planner.check import Checked, CheckedQuery, CheckedRule, Schema, ValueList
-from gdatalog.planner.check.catalog import collect, show_schema
+from gdatalog.planner.check import (
+    Checked,
+    CheckedQuery,
+    CheckedRule,
+    Schema,
+    Stratum,
+    ValueList,
+)
+from gdatalog.planner.check.catalog import Catalog, collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.inlining import Inlining, declared_inline
@@ -29,11 +27,13 @@ from gdatalog.planner.check.lattice import check_lattice
 from gdatalog.planner.check.lists import with_lists
 from gdatalog.planner.check.names import NameResolution
 from gdatalog.planner.check.reach import with_rows
+from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.safety import check_safety
-from gdatalog.planner.check.strata import components, stratify
+from gdatalog.planner.check.strata import stratify
 from gdatalog.planner.check.types import TypeInference
-from gdatalog.planner.check.walk import Shape, names_of, reads_of, shapes_of, with_floats, without
+from gdatalog.planner.check.walk import Shape, shapes_of, with_floats
 from gdatalog.planner.check.wording import either
+from gdatalog.planner.passes import PassNotes, run_passes
 from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
@@ -45,6 +45,7 @@ def examine(
     *,
     whole: bool = True,
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
+    notes: PassNotes | None = None,
 ) -> tuple[Checked | None, list[Error]]:
     """Checks a program over relations that have data (`known`) and parameters of these types;
     returns all errors.
@@ -53,52 +54,138 @@ def examine(
     a line at the prompt is not complete. `broken`: relations that cannot be evaluated, and that the
     program must not use.
     """
-    errors: list[Error] = []
-    catalog = collect(program, known, errors, broken)
-    cautions: list[Caution] = []
-    program, placed = place_named(program, catalog, errors)
-    names = NameResolution(catalog, params, errors, cautions)
-    facts, examples, rules, queries = _resolve(program, names)
-    types = _infer(TypeInference(catalog, params, errors), examples, rules)
-    typed = list(types.checked_rules())
-    asked = {query.relation: query.span for query in queries}
-    inlining = None
-    if spans := declared_inline(program):
-        inlining = Inlining(typed, facts, catalog, spans)
-        typed = inlining.expanded(asked, errors)
-        cautions += inlining.cautions
-    else:
-        for rule in typed:
-            check_safety(rule, errors)
-    typed, wrong = check_heads(typed, facts, catalog, errors)
-    param_types = types.param_types()
-    lists: dict[str, ValueList] = {}
-    typed = [with_lists(rule, param_types, lists) for rule in typed]
-    strata = stratify(typed, errors)
-    for stratum in strata:
-        if stratum.recursive and wrong.isdisjoint(stratum.relations):
-            check_lattice(stratum, errors)
-    named = {**names_of_columns([rule.head for rule in typed]), **placed}
-    schemas = _schemas(types, named, facts)
-    if errors:
-        return None, errors
-    schemas |= {name: Schema(name, *values.schema) for name, values in lists.items()}
+    draft = ProgramDraft(program, known, params, whole, broken)
+    run_passes(PASSES, draft, notes)
+    return draft.checked, draft.errors
+
+
+@dataclass(slots=True, eq=False)
+class ProgramDraft:
+    """A program that is being checked."""
+
+    program: s.Program
+    known: Mapping[str, Schema]
+    params: Mapping[str, ParamType]
+    whole: bool
+    broken: Mapping[str, Cause]
+    errors: list[Error] = field(default_factory=list)
+    cautions: list[Caution] = field(default_factory=list)
+    catalog: Catalog = field(init=False)
+    named: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns that heads name
+    facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
+    examples: Sequence[s.Atom] = ()  # a fact of each shape
+    rules: list[CheckedRule] = field(default_factory=list)
+    queries: Sequence[CheckedQuery] = ()
+    types: TypeInference = field(init=False)
+    inlining: Inlining | None = None
+    wrong: set[str] = field(default_factory=set)  # relations whose heads have errors
+    lists: dict[str, ValueList] = field(default_factory=dict)
+    strata: tuple[Stratum, ...] = ()
+    checked: Checked | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.checked is not None
+
+    def lines(self) -> tuple[str, ...]:
+        return tuple(map(rule_text, self.rules))
+
+
+def collect_relations(draft: ProgramDraft) -> None:
+    """The relations and types that are declared or have data."""
+    draft.catalog = collect(draft.program, draft.known, draft.errors, draft.broken)
+
+
+def place_named_columns(draft: ProgramDraft) -> None:
+    """Arguments of heads that name a column are put in its place."""
+    draft.program, draft.named = place_named(draft.program, draft.catalog, draft.errors)
+
+
+def resolve_names(draft: ProgramDraft) -> None:
+    """Names become relations, functions and variables; a query becomes a rule."""
+    names = NameResolution(draft.catalog, draft.params, draft.errors, draft.cautions)
+    draft.facts, draft.examples, draft.rules, draft.queries = _resolve(draft.program, names)
+
+
+def infer_types(draft: ProgramDraft) -> None:
+    """Variables and columns get types; an int becomes a float where a float is needed."""
+    types = TypeInference(draft.catalog, draft.params, draft.errors)
+    draft.types = _infer(types, draft.examples, draft.rules)
+    draft.rules = list(types.checked_rules())
+
+
+def expand_inline_relations(draft: ProgramDraft) -> None:
+    """The rules of inline relations replace the atoms that read them."""
+    spans = declared_inline(draft.program)
+    if spans:
+        draft.inlining = Inlining(draft.rules, draft.facts, draft.catalog, spans)
+        asked = {query.relation: query.span for query in draft.queries}
+        draft.rules = draft.inlining.expanded(asked, draft.errors)
+        draft.cautions += draft.inlining.cautions
+
+
+def check_variables(draft: ProgramDraft) -> None:
+    """Each variable is bound; the expansion of inline relations has checked its rules."""
+    for rule in draft.rules if draft.inlining is None else ():
+        check_safety(rule, draft.errors)
+
+
+def aggregate_alike(draft: ProgramDraft) -> None:
+    """All heads of a relation aggregate alike: where one takes a `min`, so do the others."""
+    draft.rules, draft.wrong = check_heads(draft.rules, draft.facts, draft.catalog, draft.errors)
+
+
+def make_lists_relations(draft: ProgramDraft) -> None:
+    """Long lists of values become relations, which are joined like any other."""
+    types = draft.types.param_types()
+    draft.rules = [with_lists(rule, types, draft.lists) for rule in draft.rules]
+
+
+def order_strata(draft: ProgramDraft) -> None:
+    """Relations that depend on each other become a stratum, and strata get an order."""
+    draft.strata = stratify(draft.rules, draft.errors)
+    for stratum in draft.strata:
+        if stratum.recursive and draft.wrong.isdisjoint(stratum.relations):
+            check_lattice(stratum, draft.errors)
+
+
+def settle(draft: ProgramDraft) -> None:
+    """All relations get schemas, and the program is complete if it has no errors."""
+    program, catalog, inlining = draft.program, draft.catalog, draft.inlining
+    named = {**names_of_columns([rule.head for rule in draft.rules]), **draft.named}
+    schemas = _schemas(draft.types, named, draft.facts)
+    if draft.errors:
+        return
+    schemas |= {name: Schema(name, *values.schema) for name, values in draft.lists.items()}
     own = [each for each in program.statements if isinstance(each, s.Rule)]
-    checked = Checked(
+    draft.checked = Checked(
         schemas=schemas,
-        strata=strata,
-        facts={name: _typed(atoms, schemas[name]) for name, atoms in facts.items()},
-        queries=tuple(queries),
+        strata=draft.strata,
+        facts={name: _typed(atoms, schemas[name]) for name, atoms in draft.facts.items()},
+        queries=tuple(draft.queries),
         directives=tuple(catalog.directives),
         pragmas=tuple(p.args for p in program.statements if isinstance(p, s.Pragma)),
-        param_types=param_types,
-        cautions=cautions_of(program, catalog, whole, cautions),
+        param_types=draft.types.param_types(),
+        cautions=cautions_of(program, catalog, draft.whole, draft.cautions),
         last=next((rule.heads[0].name for rule in reversed(own)), None),
         inline=frozenset() if inlining is None else frozenset(inlining.definitions),
         unbound={} if inlining is None else inlining.unbound,
-        lists=lists,
+        lists=draft.lists,
     )
-    return checked, errors
+
+
+PASSES = (
+    collect_relations,
+    place_named_columns,
+    resolve_names,
+    infer_types,
+    expand_inline_relations,
+    check_variables,
+    aggregate_alike,
+    make_lists_relations,
+    order_strata,
+    settle,
+)
 
 
 def _resolve(
@@ -224,212 +311,3 @@ def _open_columns(
             hint = f"declare it, as in `.decl {show_schema(schema)}`"
             message = f"nothing says which type {of}"
             types.errors.append(TypeMismatchError(message, relation.span, hint=hint))
-
-
-# Kept statements: which are valid, and which relations are broken.
-
-
-@dataclass(frozen=True, slots=True)
-class Validity:
-    """`invalid`: what is wrong with statements, by their id. `broken`: the relations that
-    cannot be evaluated."""
-
-    invalid: Mapping[int, Error] = field(default_factory=dict)
-    broken: Mapping[str, Cause] = field(default_factory=dict)
-
-    def usable(self, statements: Iterable[s.Statement]) -> list[s.Statement]:
-        """The statements without invalid ones, and without rules of broken relations.
-
-        A valid declaration stays: the relation is declared, broken or not.
-        """
-        left: list[s.Statement] = []
-        for statement in statements:
-            if self.fits(statement):
-                left.append(statement)
-            elif id(statement) not in self.invalid:
-                left += without([statement], self.broken)
-        return left
-
-    def fits(self, statement: s.Statement) -> bool:
-        """Whether a statement is usable as it is."""
-        if id(statement) in self.invalid:
-            return False
-        return isinstance(statement, s.Decl) or self.broken.keys().isdisjoint(names_of(statement))
-
-
-VALID = Validity()
-SINGLY = 8  # attempts that take one invalid statement of each relation; later ones take all
-
-
-def check_with(
-    kept: Sequence[s.Statement],
-    said: Sequence[s.Statement],
-    known: Mapping[str, Schema],
-    params: Mapping[str, ParamType],
-    unread: Mapping[int, Error],
-    alone: Validity | None,
-    whole: bool,
-) -> tuple[Checked, Validity, Validity | None]:
-    """Checks a text (`said`) together with the statements that a database keeps.
-
-    Returns the checked program and the validity of the kept statements: with the text, and `alone`,
-    if that was needed. Raises the errors of the text, and those of kept statements that are valid
-    without it.
-
-    `unread`: kept statements, by their id, whose files cannot be read.
-    """
-    # A rule that is kept and stands in the text too is one rule.
-    own = {r for r in said if isinstance(r, s.Rule) and r.body is not None}
-    views = [k for k in kept if not (own and isinstance(k, s.Rule) and k.body and k in own)]
-    if not (unread if alone is None else alone.invalid):
-        checked, errors = examine(s.Program((*views, *said)), known, params, whole=whole)
-        if checked is not None:
-            return checked, VALID, alone
-        alone = alone or isolate((), kept, known, params, unread)
-        if not alone.invalid:
-            raise_together(errors)
-    validity = alone = alone or isolate((), kept, known, params, unread)
-    aside = [view for view in views if not alone.fits(view)]
-    if _mends(said, aside):
-        firm = [view for view in views if alone.fits(view)]
-        validity = isolate((*firm, *said), aside, known, params, unread)
-    program = s.Program((*validity.usable(views), *said))
-    checked, errors = examine(program, known, params, whole=whole, broken=validity.broken)
-    raise_together(errors)
-    assert checked is not None
-    return checked, validity, alone
-
-
-def isolate(
-    firm: Sequence[s.Statement],
-    kept: Sequence[s.Statement],
-    known: Mapping[str, Schema],
-    params: Mapping[str, ParamType],
-    invalid: Mapping[int, Error],
-) -> Validity:
-    """Which of the `kept` statements are valid; those of `firm` have to be.
-
-    Types flow from data through rules to the rules that read them, so statements are checked in
-    this order: of two that conflict the one nearer to the data is valid, else the one kept first.
-    `invalid`: statements that are known to be.
-    """
-    ordered = _by_dependency(kept)
-    wrong = dict(invalid)
-    attempts = 0
-    while True:
-        validity = Validity(wrong, _broken(ordered, wrong))
-        program = s.Program((*firm, *validity.usable(ordered)))
-        _, errors = examine(program, known, params, broken=validity.broken)
-        blamed = _blamed(errors, ordered, validity)
-        if not blamed:
-            return validity
-        wrong = {**wrong, **_causes(ordered, blamed, validity, single=attempts < SINGLY)}
-        attempts += 1
-
-
-def _mends(own: Sequence[s.Statement], kept: Sequence[s.Statement]) -> bool:
-    """Whether a text may make invalid statements valid: it defines a name that they use."""
-    if any(isinstance(statement, s.TypeDecl) for statement in own):
-        return True
-    defined = {name for statement in own for name in names_of(statement)}
-    return bool(defined) and any(
-        not defined.isdisjoint((*names_of(statement), *reads_of(statement))) for statement in kept
-    )
-
-
-def _by_dependency(statements: Sequence[s.Statement]) -> list[s.Statement]:
-    """Sorts statements: declarations and facts, then rules, each after the rules that it reads."""
-    reads: dict[str, set[str]] = {}
-    for statement in statements:
-        if isinstance(statement, s.Rule) and statement.body is not None:
-            for name in names_of(statement):
-                reads.setdefault(name, set()).update(reads_of(statement))
-    rank: dict[str, int] = {}
-    for at, component in enumerate(components({name: sorted(of) for name, of in reads.items()})):
-        rank.update(dict.fromkeys(component, at))
-
-    def place(statement: s.Statement) -> int:
-        if not isinstance(statement, s.Rule) or statement.body is None:
-            return -1
-        return max(rank[name] for name in names_of(statement))
-
-    return sorted(statements, key=place)
-
-
-def _broken(ordered: Sequence[s.Statement], invalid: Mapping[int, Error]) -> dict[str, Cause]:
-    """The relations that invalid statements define, and all that depend on them."""
-    broken: dict[str, Cause] = {}
-    for statement in ordered:
-        error = invalid.get(id(statement))
-        if error is not None and _defines(statement):
-            for name in names_of(statement):
-                broken.setdefault(name, Cause(name, error))
-    more = bool(broken)
-    while more:
-        more = False
-        for statement in ordered:
-            read = [name for name in reads_of(statement) if name in broken]
-            for name in names_of(statement) if read else ():
-                if name not in broken:
-                    broken[name] = broken[min(read)]
-                    more = True
-    return broken
-
-
-def _defines(statement: s.Statement) -> bool:
-    """Whether its relations cannot be evaluated without this statement."""
-    if isinstance(statement, s.Directive):
-        return statement.kind == "input"
-    return isinstance(statement, (s.Rule, s.Decl))
-
-
-def _causes(
-    ordered: Sequence[s.Statement], blamed: Mapping[int, Error], validity: Validity, single: bool
-) -> dict[int, Error]:
-    """The statements that errors are about, without those that only read what others break.
-
-    `single`: only the first of each relation, which may be the cause of the other errors.
-    """
-    broken = set(validity.broken)
-    found: set[str] = set()
-    causes: dict[int, Error] = {}
-    for statement in ordered:
-        if id(statement) in validity.invalid:
-            continue
-        error = blamed.get(id(statement))
-        if not broken.isdisjoint(reads_of(statement)):
-            broken.update(names_of(statement))
-        elif error is not None:
-            names = names_of(statement)
-            broken.update(names)
-            if not single or found.isdisjoint(names):
-                causes[id(statement)] = error
-                found.update(names)
-    return causes
-
-
-def _blamed(
-    errors: Sequence[Error], statements: Sequence[s.Statement], validity: Validity
-) -> dict[int, Error]:
-    """The valid statements that errors are about, by their id: the statement at the place of the
-    error, otherwise at that of its first note."""
-    places: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for statement in statements:
-        if id(statement) not in validity.invalid:
-            span = statement.span
-            places[id(span.source)].append((span.start, span.end, id(statement)))
-    for those in places.values():
-        those.sort()
-    causes = {id(cause.error.span) for cause in validity.broken.values()}
-    blamed: dict[int, Error] = {}
-    for error in errors:
-        spans = [error.span, *(note.span for note in error.notes)]
-        if not causes.isdisjoint(map(id, spans[1:])):
-            continue  # the use of a broken relation by a statement that has to be valid
-        for span in filter(None, spans):
-            those = places[id(span.source)]
-            at = bisect_right(those, span.start, key=itemgetter(0)) - 1
-            if at >= 0 and span.start <= those[at][1]:
-                blamed.setdefault(those[at][2], error)
-                break
-    return blamed

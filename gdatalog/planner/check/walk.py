@@ -59,8 +59,14 @@ def walk(node: Node | None, *closed: type[Node]) -> Iterator[Node]:
             waiting += children(part)[::-1]
 
 
+def walk_all(*nodes: Node | None) -> Iterator[Node]:
+    """These nodes and all below them."""
+    for node in nodes:
+        yield from walk(node)
+
+
 def atoms_in(*nodes: Node | None) -> list[s.Atom]:
-    return [part for node in nodes for part in walk(node) if isinstance(part, s.Atom)]
+    return [part for part in walk_all(*nodes) if isinstance(part, s.Atom)]
 
 
 def conjuncts(literal: s.Literal | None) -> tuple[s.Literal, ...]:

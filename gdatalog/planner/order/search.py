@@ -36,6 +36,7 @@ from gdatalog.planner.order.search_space import (
     VariableChoice,
 )
 from gdatalog.planner.order.steps import Steps
+from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.statistics import Looked, Statistics, known_value
 from gdatalog.records import dataclass, field
 from gdatalog.values import Value
@@ -364,7 +365,8 @@ class PlanInputs:
     """What plans are made from.
 
     `orders`: variable orders found before. `values`: those of parameters. `looked`: the
-    selectivities that depend on these, which planning adds. `steps`: those of a rewriting.
+    selectivities that depend on these, which planning adds. `notes`: what the passes make of a
+    rule, if somebody wants to see it. `steps`: those of a rewriting.
     """
 
     sizes: Statistics
@@ -372,6 +374,7 @@ class PlanInputs:
     tuning: Tuning = DEFAULT
     values: Mapping[str, Value] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
+    notes: PassNotes | None = None
     steps: Steps = field(default_factory=Steps, compare=False)
 
     def value(self, bound: Expr) -> Value | None:

@@ -202,8 +202,8 @@ class LinearStratum:
 
 
 def made_linear(stratum: Stratum, schema: Schema) -> LinearStratum | None:
-    """The stratum with a linear rule in place of its only recursive one, which composes rows of its
-    relation; None if it has no such rule."""
+    """Replaces the only recursive rule, which composes rows of its relation, by a linear rule; None
+    if there is no such rule."""
     if not stratum.recursive or len(stratum.relations) != 1:
         return None
     if any(rule.aggregated for rule in stratum.rules):

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import cast
 
@@ -15,7 +16,7 @@ from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.planner.check.program import Validity
+from gdatalog.planner.check.validity import Validity
 from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
@@ -24,7 +25,7 @@ from gdatalog.result import Result
 from gdatalog.shell import aligned, memory_used, say, size_of
 from gdatalog.shell.conversation import COMMANDS, Conversation, Loaded, command, saved
 from gdatalog.shell.statements import NOT_EVALUATED, known_size, schema_text, take_file
-from gdatalog.shell.typed import OF_PART
+from gdatalog.shell.typed import OF_PART, WITH_PASSES
 from gdatalog.storage import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.writers import write_text
 from gdatalog.values import visible
@@ -317,12 +318,15 @@ def _read(repl: Conversation, words: list[str]) -> None:
     ".explain ?- path(1, y).", ".explain --of * ?- path(1, y).",
     ".explain path(1, y). > plan.html",
     more="Evaluates nothing. A plan of many rules is folded: --of shows the rules of one "
-    "relation, stratum (3) or rule (3.2) in full, --of * all. The ending of FILE chooses the "
-    "format: .html, .json, .mmd (mermaid) or .txt.",
+    "relation, stratum (3) or rule (3.2) in full, --of * all. --passes shows the rules after each "
+    "pass of the planner. The ending of FILE chooses the format: .html, .json, .mmd (mermaid) or "
+    ".txt.",
     raw=True,
 )  # fmt: skip
 def _explain(repl: Conversation, words: list[str]) -> None:
-    _show_plan(repl, "explain", words[0], repl.db.explain)
+    rest = WITH_PASSES.sub(r"\1", words[0], count=1) if WITH_PASSES.match(words[0]) else words[0]
+    plan_of = partial(repl.db.explain, passes=rest != words[0])
+    _show_plan(repl, "explain", rest, plan_of)
 
 
 @command(

@@ -18,7 +18,15 @@ from gdatalog.parser.words import DIRECTIVE_TYPES
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
 from gdatalog.records import replace
 from gdatalog.shell.editor.known import KnownNames
-from gdatalog.shell.typed import DEPTH, OF_PART, TAKE_TEXT, StatementPart, comments, part_at
+from gdatalog.shell.typed import (
+    DEPTH,
+    OF_PART,
+    TAKE_TEXT,
+    WITH_PASSES,
+    StatementPart,
+    comments,
+    part_at,
+)
 
 Stretch = tuple[int, int, str]  # start, end and kind
 
@@ -163,10 +171,9 @@ class Highlighter:
             yield after, base + len(text), "argument"
             return
         after += len(blank)
-        of = OF_PART.match(argument)
-        if of is not None:
-            yield after, after + of.end(), "argument"
-            argument, after = argument[of.end() :], after + of.end()
+        while (option := OF_PART.match(argument) or WITH_PASSES.match(argument)) is not None:
+            yield after, after + option.end(), "argument"
+            argument, after = argument[option.end() :], after + option.end()
         for begins, ends, kind, called in words_of(argument):
             yield after + begins, after + ends, self._style(kind, called)
 

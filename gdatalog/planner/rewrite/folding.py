@@ -1,36 +1,28 @@
-"""Folds constants.
+"""Constant folding: expressions of constants are evaluated before rules are planned.
 
-Constant expressions are evaluated before rules are planned: `x < 3600 * 24` becomes a comparison
-with a constant, whose selectivity the planner can estimate. Expressions that fail, warn or create a
-string stay in the rule, which evaluates them when it runs.
+`x < 3600 * 24` becomes a comparison with a constant, whose selectivity the planner can estimate.
+Expressions that fail, warn or create a string stay in the rule, which evaluates them when it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gdatalog.cpu_ops.functions import Scope, evaluate, to_values
+from gdatalog.cpu_ops.functions import Scope, evaluate, no_column, to_values
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Chain, Const, Expr, FunctionCall, Param
 from gdatalog.planner.check import Checked, CheckedRule
-from gdatalog.planner.check.walk import LEAVES, Node, rebuild, walk
+from gdatalog.planner.check.walk import LEAVES, rebuild
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.records import replace
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
 
 
-def parts_of(rule: CheckedRule) -> Iterator[Node]:
-    """All nodes of a rule."""
-    return chain(walk(rule.head), () if rule.body is None else walk(rule.body))
-
-
 def folded(checked: Checked) -> Checked:
-    """Returns the program with constant expressions replaced by their values."""
+    """The program with constant expressions replaced by their values."""
     strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
     return replace(checked, strata=strata)
 
@@ -50,7 +42,7 @@ def value_of(
 
 
 def _rule(rule: CheckedRule) -> CheckedRule:
-    if not any(map(_foldable, parts_of(rule))):
+    if not any(map(_foldable, rule.parts)):
         return rule
     head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
     return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
@@ -102,7 +94,3 @@ def _computed(call: FunctionCall) -> Const | None:
     if isinstance(value, float) and not isfinite(value):
         return None
     return Const(expr.type, value, call.span)
-
-
-def no_column(name: str) -> Array:
-    raise AssertionError(name)

@@ -1,0 +1,86 @@
+"""Computes the intersections that loops read by edge, for all edges, before the loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.calls import DTYPES, SHARED, Limits, NoRoomForLists
+from gdatalog.gpu_ops import EACH, type_of
+from gdatalog.gpu_ops.rows import Array
+from gdatalog.gpu_ops.trie_cache import DeviceTries
+from gdatalog.printer import Argument, LevelArgument
+from gdatalog.storage.on_device import DeviceOps
+from gdatalog.storage.trie import Trie, TrieLevel
+
+KEPT_LISTS = "kept lists"
+KEPT_SHARE = 2  # lists take at most this part of the free memory
+LANES = 32  # lanes of a tile, which takes one edge at a time
+
+
+def kept_lists(
+    ops: DeviceOps,
+    indexes: DeviceTries,
+    arguments: Sequence[Argument],
+    tries: Sequence[Trie],
+    limits: Limits,
+) -> dict[str, Trie]:
+    """The intersections that a plan's loops read, by the argument's name, as tries of one level.
+    They are cached among the `indexes`, like the tries that they are computed from."""
+    found: dict[str, Trie] = {}
+    for lists in (each for each in arguments if each.kind == "lists"):
+
+        def make(lists: Argument = lists) -> Trie:
+            starts, kept = _made(ops, lists, tries, limits)
+            limits.charge(
+                KEPT_LISTS, limits.account.held.get(KEPT_LISTS, 0) + starts.nbytes + kept.nbytes
+            )
+            return Trie([TrieLevel(kept, starts, ops.xp)], len(kept), None)
+
+        sources = [tries[at.trie] for at in lists.levels]
+        found[lists.name] = indexes.derived(sources, make)
+    return found
+
+
+def _made(ops: Any, lists: Argument, tries: Sequence[Trie], limits: Limits) -> tuple[Array, Array]:
+    """The starts of the lists, and their values."""
+    xp, (*ends, edge), dtype = ops.xp, lists.levels, np.dtype(DTYPES[lists.type])
+    roots, below = tries[edge.trie].levels[:2]
+    edges = len(below)
+    args: list[Array] = [roots.values, below.offsets, len(below.offsets), below.values, edges]
+    types = {"ROOT": type_of(args[0]), "OFFSET": type_of(args[1]), "EDGE": type_of(args[3])}
+    types["VALUE"] = "i32" if dtype == np.int32 else "i64"
+    for name, at in zip("AB", ends, strict=True):
+        its = _list(tries, at)
+        of = zip(("_ROOT", "_OFFSET", "_VALUE"), (its[0], *its[-2:]), strict=True)
+        types |= {name + kind: type_of(array) for kind, array in of}
+        args += its
+
+    def launch(starts: Array, kept: Array, writes: int) -> None:
+        size = edges * LANES * EACH
+        given = [*args, starts, kept, writes]
+        ops.kernels.launch('#include "kept.cuh"\n', "keep_lists", types, size, given)
+
+    room = min(ops.driver.free_memory(), limits.spare()) // KEPT_SHARE
+    if 16 * (edges + 1) > room:
+        raise NoRoomForLists
+    counts = xp.zeros(edges + 1, dtype=xp.int64)
+    launch(counts, xp.empty(1, dtype=dtype), 0)
+    starts = xp.cumsum(counts)
+    total = int(starts[-1])
+    if total * dtype.itemsize + 2 * starts.nbytes > room:
+        raise NoRoomForLists
+    kept = xp.empty(max(1, total), dtype=dtype)
+    launch(starts, kept, 1)
+    return starts, kept
+
+
+def _list(tries: Sequence[Trie], at: LevelArgument) -> list[Array]:
+    """The kernel's arguments for the lists below a root."""
+    root, level = tries[at.trie].levels[:2]
+    index = SHARED["index"](tries[at.trie], 0)
+    index = index if len(index) else root.xp.asarray(index)
+    return [root.values, len(root.values), int(root.low), index, len(index),
+            level.offsets, level.values]  # fmt: skip
