@@ -443,7 +443,7 @@ def test_mutated_programs_touch_nothing(empty: Path, capsys: Any) -> None:
         except Exception as error:
             raise AssertionError(f"number {number}: {type(error).__name__}: {error}") from error
         became[what] = became.get(what, 0) + 1
-    assert became.get("answers", 0) > FUZZ // 100 and became.get("UsageError", 0) > FUZZ // 100, (
+    assert became.get("answers", 0) > FUZZ // 200 and became.get("UsageError", 0) > FUZZ // 100, (
         became
     )
     assert str(empty) not in capsys.readouterr().err
