@@ -61,18 +61,26 @@ class Module:
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
                 yield len(self.code.intersection(lines))
 
+    @cached_property
+    def named(self) -> list[tuple[str | None, set[str]]]:
+        """What each import statement names: a module and names in it, or modules."""
+        found: list[tuple[str | None, set[str]]] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found.append((None, {alias.name for alias in node.names}))
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                found.append((node.module, names))
+        return found
+
     def imports(self, modules: dict[str, Module]) -> set[str]:
         """The modules that it imports anywhere, for type checkers too."""
         found: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                names = {f"{node.module}.{alias.name}" for alias in node.names}
-                within = names & modules.keys()
-                found |= within
-                if len(within) < len(names):
-                    found.add(node.module)
+        for module, names in self.named:
+            within = names & modules.keys()
+            found |= within
+            if module is not None and len(within) < len(names):
+                found.add(module)
         return found & modules.keys() - {self.name}
 
 

@@ -25,8 +25,8 @@ SLOW = """
 answers_at_a_terminal benchmarks cluster_blocks cluster_cells cluster_checkpoints cluster_connecting
 cluster_data cluster_devices cluster_faults cluster_killed cluster_lost cluster_oracle
 cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replicated cluster_rows
-cluster_shell cluster_traffic depth_first_use loops notebook_kernel notebooks package
-paper_benchmarks printed_expressions prompt rounds saving shares site souffle stopping
+cluster_shell cluster_traffic depth_first_use long_programs loops notebook_kernel notebooks package
+paper_benchmarks printed_expressions prompt rounds saving shares site souffle stopping terminating
 """
 MARKS = ("slow", "drawn", "gpu", "host")
 
