@@ -294,7 +294,8 @@ def _asked_for(
     if set(columns) <= set(names):
         _check_repeated([name for name in names if name in columns], of, header)
         return tuple(columns), [names.index(name) for name in columns]
-    contradicts = given is not None and any(
+    named = given is not None and header is not None  # by the first line of a text
+    contradicts = named and any(
         name in names and names[at : at + 1] != [name] for at, name in enumerate(columns)
     )
     if len(columns) != arity or contradicts:
