@@ -114,8 +114,8 @@ ORDER = {
     """,
     "engine/fixpoint": "__init__ lattice_rounds maintained nearby row_sets spans runs delta",
     "engine/operators": """
-        __init__ again copy fallback host once placed semi_naive bitmap_rounds codes incremental
-        lattice linear partitioned counted workers worklist
+        __init__ base again copy fallback host once placed semi_naive bitmap_rounds codes
+        incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
         __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.programs.remembered import settled
-from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import CONDITIONS, When
-from gdatalog.planner.check import CheckedRule, Stratum
+from gdatalog.planner.check import Stratum
 from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Again(LeafOperator):
     """Plans the stratum without the operator that `excluded` names."""
 
     stratum: Stratum
@@ -22,17 +20,6 @@ class Again:
 
     def __str__(self) -> str:
         return "planned anew, and evaluated with all rows"
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         """The relations. Those that were known stay the same objects if their rows do."""

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from gdatalog.calls import GiveUp, Outside
-from gdatalog.engine.context import Operator, Sources, StratumInputs
+from gdatalog.engine.context import Sources, StratumInputs
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.derived import Derived, DistinctBlocks, laid, union_rows
 from gdatalog.engine.device import CPU
@@ -29,6 +29,7 @@ from gdatalog.engine.fixpoint.row_sets import marked_rows
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.metrics import Round, measured
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan import Compact, JoinPlan, RulePlan
@@ -102,7 +103,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class BitmapRounds:
+class BitmapRounds(LeafOperator):
     """The same rules as those of `rounds`, which run what bitmaps do not suit."""
 
     rounds: SemiNaive
@@ -111,19 +112,12 @@ class BitmapRounds:
         return "semi-naive rounds on the device, with one bit for each possible row"
 
     @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.rounds.rules
 
     @property
     def projections(self) -> tuple[str, ...]:
         return self.rounds.projections
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         rounds, passing = MarkedRounds(self.rounds.of, inputs), self.rounds.passing

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.parser.syntax import Atom, Const, Param, Var
-from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import Unsuited, When
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.rewrite.adornments import asked_for
@@ -20,7 +18,7 @@ from gdatalog.storage.relation import Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(LeafOperator):
     """The rule copies `relation`, without those of its columns that hold constants."""
 
     rule: CheckedRule
@@ -30,21 +28,10 @@ class Copy:
         return f"a copy of {self.relation}"
 
     @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    @property
     def whole(self) -> bool:
         """Whether the copy has all columns."""
         assert isinstance(self.rule.body, Atom)
         return self.rule.body.args == self.rule.head.args
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         """The copy; `Unsuited` if the relation has rows with other constants."""

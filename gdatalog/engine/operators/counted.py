@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import relation_of
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
 from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import Unsuited, When
@@ -21,7 +22,7 @@ from gdatalog.storage.table import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(LeafOperator):
     """Returns how many rows each value of a key has, in place of the rows."""
 
     fixpoint: Partitioned
@@ -31,15 +32,8 @@ class Counted:
         return f"{self.fixpoint}, whose rows are only counted"
 
     @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.fixpoint.rules
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         splits = self.fixpoint.prepared(inputs)

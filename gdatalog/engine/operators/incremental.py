@@ -27,6 +27,7 @@ from gdatalog.engine.fixpoint.nearby import led_to, nearby
 from gdatalog.engine.metrics import Round
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
@@ -48,7 +49,7 @@ from gdatalog.storage.trie import Trie
 
 
 @dataclass(frozen=True, slots=True)
-class Incremental:
+class Incremental(LeafOperator):
     """Keeps the relations, and adds the rows that follow from new rows of the `changed` relations,
     or from new rules and facts. Rules are planned for the deltas that come."""
 
@@ -58,17 +59,6 @@ class Incremental:
     def __str__(self) -> str:
         news = f"new rows of {', '.join(self.changed)}" if self.changed else "new rules and facts"
         return f"incremental maintenance: what follows from {news} is added"
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         return Maintenance(self.stratum, inputs).follow(until)

@@ -25,6 +25,7 @@ from gdatalog.engine.fixpoint import spans
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_ever
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
@@ -60,7 +61,7 @@ class _Left(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class InPlaceLattice:
+class InPlaceLattice(LeafOperator):
     """`kept`: the relations and the columns of their best values. `follows`: the joins that start
     from an improved group."""
 
@@ -73,15 +74,8 @@ class InPlaceLattice:
         return "best values are improved in place"
 
     @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
     def rules(self) -> Sequence[tuple[CheckedRule, p.RulePlan]]:
         return self.of.pairs
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         found = InPlace(self, inputs).run()

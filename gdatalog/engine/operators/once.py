@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan import RulePlan
@@ -16,15 +17,11 @@ from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Once(LeafOperator):
     of: PlannedRules
 
     def __str__(self) -> str:
         return "once"
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
 
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:

@@ -36,6 +36,7 @@ from gdatalog.engine.fixpoint.spans import (
 )
 from gdatalog.engine.metrics import Way
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.planned_rules import PlannedRules
@@ -76,7 +77,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioned:
+class Partitioned(LeafOperator):
     """`keys`: the column of each relation. `shared`: the devices that share its values, if several
     do."""
 
@@ -89,15 +90,8 @@ class Partitioned:
         return f"a fixpoint for each {', '.join(map(str, self.keys))}"
 
     @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
         return self.of.pairs
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def prepared(self, inputs: StratumInputs) -> PartitionedStratum:
         splits = PartitionedStratum(self.of, self.keys, inputs)

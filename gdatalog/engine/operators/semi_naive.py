@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gdatalog.cancellation import WorkItem
-from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.delta import DeltaRelation
@@ -19,6 +19,7 @@ from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, improves_for_
 from gdatalog.engine.fixpoint.spans import expected_spaces
 from gdatalog.engine.metrics import Round, RuleRound
 from gdatalog.engine.operators import Relations
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.stratum_run import StratumRun, placed
@@ -49,7 +50,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class SemiNaive:
+class SemiNaive(LeafOperator):
     """`projections` say where rules are split to project variables away early, into relations that
     no one else asks for (`passing`)."""
 
@@ -58,10 +59,6 @@ class SemiNaive:
 
     def __str__(self) -> str:
         return "semi-naive rounds"
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
 
     @property
     def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
@@ -75,9 +72,6 @@ class SemiNaive:
     def rewriting(self) -> Callable[..., object] | None:
         """The pass that made its rules."""
         return split_at_dead_variables if self.projections else None
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         rounds = Rounds(self.of, inputs)

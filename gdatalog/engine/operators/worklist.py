@@ -6,7 +6,6 @@ linear recursion of many small rounds (`planner/rewrite/linear_recursion.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -16,18 +15,18 @@ from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations, partitioned
+from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.partitioned import PartitionedStratum, is_forced
-from gdatalog.plan import RulePlan
 from gdatalog.plan.tuning import SmallRounds, Unsuited, When
-from gdatalog.planner.check import CheckedRule, Schema, Stratum
+from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.linear_recursion import with_key
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Worklist:
+class Worklist(LeafOperator):
     """`keyed`: the stratum with a key, and the schemas of its relations. Its rules are planned when
     it runs, because rounds are rarely so many."""
 
@@ -36,17 +35,6 @@ class Worklist:
 
     def __str__(self) -> str:
         return "one worklist"
-
-    @property
-    def parts(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
-        return ()
-
-    def lines(self, whole: bool = False) -> tuple[str, ...]:
-        return (str(self),)
 
     def run(self, inputs: StratumInputs, until: tuple[When, ...] = ()) -> Relations | When:
         rows = {name: [_zeroed(part) for part in parts] for name, parts in inputs.seeds.items()}

@@ -1,0 +1,26 @@
+"""`LeafOperator`: what operators have in common that evaluate a stratum themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.engine.context import Operator
+from gdatalog.plan import RulePlan
+from gdatalog.planner.check import CheckedRule
+
+
+class LeafOperator:
+    """An operator that evaluates a stratum itself."""
+
+    __slots__ = ()
+
+    @property
+    def parts(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def rules(self) -> Sequence[tuple[CheckedRule, RulePlan]]:
+        return ()
+
+    def lines(self, whole: bool = False) -> tuple[str, ...]:
+        return (str(self),)
