@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from gdatalog.account import trim
+from gdatalog.account import default_limit, trim
 from gdatalog.calls import Limits, accounted
 from gdatalog.cancellation import OBJECT, Watch, cancellable
 from gdatalog.cpu_ops.functions import Scope
@@ -21,9 +21,7 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
 from gdatalog.engine.facts import Files, all_readable, read_text
 from gdatalog.engine.facts.inputs import extended
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.options import strategy_of
 from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.programs.prepared import Prepared
 from gdatalog.engine.programs.remembered import Memory
@@ -31,10 +29,10 @@ from gdatalog.engine.programs.texts import KeptRules, ProgramTexts
 from gdatalog.engine.session.text_session import Session, schemas_of
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
+from gdatalog.options import strategy_of
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause, caution_of
 from gdatalog.planner.check.validity import Validity
@@ -42,11 +40,13 @@ from gdatalog.planner.check.walk import Part, names_of
 from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
+from gdatalog.settings import Settings
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.key_columns import relation_of_tables, tables_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.user_settings import changed
 
 Params = Mapping[str, Any] | None
 
@@ -55,18 +55,18 @@ class Workspace:
     """The state of a database. It only changes by assigning attributes, so an interrupted call
     leaves it as it was."""
 
-    tuning: Tuning = Tuning()
+    settings: Settings = Settings()
 
     def __init__(
         self,
-        memory_limit: int,
+        settings: Mapping[str, Any],
         files: Files,
         on_caution: Callable[[Caution], None],
         watch: Watch,
         spill: Spill | None = None,
     ) -> None:
         """`spill`: where rows beyond the memory limit go; None: they raise an error."""
-        self.memory_limit = memory_limit
+        self.settings = replace(self.settings, **settings)
         self.spill = spill
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
@@ -76,10 +76,8 @@ class Workspace:
         self.params: Mapping[str, Any] = {}  # parameters of these texts
         self.folders = Folders()  # default folders of `.input` and `.output`
         self.watch = watch
-        self.timeout: float | None = None  # default time limit of a call, in seconds
         self.closed = False
         self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
-        self.knobs = Knobs()  # its strategy is the default of calls
         self.device: Device = CPU
         self.later: LaterGpu | None = None  # the GPU that "auto" may open
         self.cluster: Cluster | None = None
@@ -90,6 +88,12 @@ class Workspace:
         self._remembered: Memory = {}
         self._prepared = Prepared()
         self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
+
+    @property
+    def memory_limit(self) -> int:
+        """The memory limit of a query, in bytes."""
+        limit = self.settings.memory_limit
+        return default_limit() if limit is None else limit
 
     @property
     def device_name(self) -> str:
@@ -229,7 +233,11 @@ class Workspace:
         found = self._afar(name, data, options, declared)
         if found is not None:
             return found
-        gpu = None if self.auto is None else self.auto.for_data(data, self.tuning.gpu_bytes)
+        gpu = (
+            None
+            if self.auto is None
+            else self.auto.for_data(data, self.settings.thresholds.gpu_bytes)
+        )
         device = gpu or self.device
         there = device_ops(device.ops)
 
@@ -277,9 +285,14 @@ class Workspace:
     ) -> Relation | None:
         """The relation of data that a cluster's workers read themselves or already have, or
         None."""
-        if self.cluster is None or self.knobs.spread == "never" or options.mends or options.row_id:
+        if (
+            self.cluster is None
+            or self.settings.spread == "never"
+            or options.mends
+            or options.row_id
+        ):
             return None
-        forced = self.knobs.spread == "partition"
+        forced = self.settings.spread == "partition"
         wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
         with self.watch.work("loading", name):
             return self.cluster.load(data, wanted, self.symbols)
@@ -383,13 +396,13 @@ class Workspace:
 
     # ----------------------------------------------------------------------------- sessions
 
-    def force(self, **knobs: Any) -> None:
-        """Fixes choices that the engine makes otherwise, such as the strategy."""
-        self.knobs = replace(self.knobs, **knobs)
+    def force(self, **settings: Any) -> None:
+        """Changes settings, such as the strategy of calls that do not choose one."""
+        self.settings = changed(self.settings, settings)
 
     def tune(self, **thresholds: Any) -> None:
         """Changes the thresholds of the engine's choices, for tests."""
-        self.tuning = replace(self.tuning, **thresholds)
+        self.settings = self.settings.tuned(**thresholds)
 
     def check_open(self) -> None:
         if self.closed:
@@ -479,17 +492,16 @@ class Workspace:
         """A checked program over the kept rules and data; planned anew if `passes` are noted."""
         self.check_open()
         chosen = strategy_of(strategy)
-        knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
+        settings = self.settings if chosen == "auto" else replace(self.settings, strategy=chosen)
         metrics = Metrics(lasting=False) if reports is None else reports
         self.context = context = ExecutionContext(
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
             metrics,
-            knobs,
+            settings,
             self.device,
             self.cluster,
             self.chunk_rows,
-            self.tuning,
             later=self.auto,
             passes=passes,
         )

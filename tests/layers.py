@@ -20,19 +20,19 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
     "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files",
+    "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
 FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
-    "pattern_queries",
-    "cluster",
+    "options", "user_settings", "present", "result", "report", "workspace", "relations", "starting",
+    "database", "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
+    "settings": {"records"},
     "distribution": set(),
     "own_files": set(),
     "threads": set(),
@@ -41,6 +41,8 @@ MAY_IMPORT = {
     "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "options": {"errors", "settings"},
+    "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
@@ -55,10 +57,10 @@ MAY_IMPORT = {
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
-    "report": ENGINE,
-    "workspace": ENGINE,
-    "relations": ENGINE | {"present", "result", "workspace"},
-    "starting": ENGINE | {"cluster", "workspace"},
+    "report": ENGINE | {"options"},
+    "workspace": ENGINE | {"options", "user_settings"},
+    "relations": ENGINE | {"options", "user_settings", "present", "result", "workspace"},
+    "starting": ENGINE | {"options", "user_settings", "cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
@@ -99,7 +101,7 @@ ORDER = {
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
-        __init__ nvidia knobs options
+        __init__ nvidia
         exact_counts derived metrics planned_rules programs
         device devices context
         host_tries pages parallel semi_joins
@@ -136,7 +138,7 @@ ORDER = {
         builder mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions tuning effects nest cells format placement schedule",
+    "plan": "__init__ functions conditions effects nest cells format placement schedule",
     "planner": """
         compaction passes check
         statistics items body_text comparisons normalise new_values domains

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
 from gdatalog.engine.facts import read_text, to_stdout, write_relation
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session.text_session import Ask, Session
@@ -49,7 +48,6 @@ class CommandLine:
     out: str
     params: tuple[str, ...]
     include: tuple[str, ...]
-    strategy: Strategy
     form: str | None
     limit: int | None
     explain: bool

@@ -13,9 +13,9 @@ import numpy as np
 
 from gdatalog.engine.programs.texts import FactList
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
+from gdatalog.settings import Thresholds
 from gdatalog.storage.parts import Version
 from gdatalog.storage.relation import Relation
 
@@ -74,7 +74,7 @@ class News:
 
 
 def news_since(
-    before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation], tuning: Tuning
+    before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation], thresholds: Thresholds
 ) -> News | None:
     """What was added since a stratum was evaluated; None if anything else has changed, or too much
     was added."""
@@ -97,7 +97,7 @@ def news_since(
         if relation is None or since is None:
             return None
         count = sum(part.at_most for part in since)
-        if count > max(tuning.news_most, tuning.news_share * relation.at_most):
+        if count > max(thresholds.news_most, thresholds.news_share * relation.at_most):
             return None
         if count:
             rows[read] = since

@@ -94,7 +94,7 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     for magic in rewritten.program.measured:
         with speaking_plainly():
             count = part.relation(magic.magic).length
-        if count > evaluation.context.tuning.magic_sets_share_found * magic.values:
+        if count > evaluation.context.thresholds.magic_sets_share_found * magic.values:
             rewritten.covered = (
                 f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
                 "would be asked for"
@@ -107,16 +107,16 @@ def rewritten_for(
     evaluation: Evaluation, name: str, whole: Collection[str] = ()
 ) -> Rewritten | None:
     """The program for a relation, rewritten or not, and why; None where there is no choice."""
-    context, knobs = evaluation.context, evaluation.context.knobs
+    context, settings = evaluation.context, evaluation.context.settings
     # cached relations are evaluated in full, once
-    if knobs.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
+    if settings.magic_sets == "never" or name in evaluation._known or evaluation.keep([name]):
         return None
     below = derived_below(evaluation, name)
     if not below:
         return None
     there = {*found_there(evaluation, below), *(own for own in below if own in whole)}
     data = {own for own in below if own in evaluation.stored}
-    key = (name, knobs, frozenset(there), frozenset(data))
+    key = (name, settings, frozenset(there), frozenset(data))
     found: Rewritten | None = evaluation.text.rewritten.get(key)
     if found is not None and all(
         held() is evaluation.relation(own) for own, held in found.looked_at.items()
@@ -137,11 +137,13 @@ def rewritten_for(
         looked_at[own] = evaluation.relation(own)
         return looked_at[own].statistics
 
-    allowed = knobs.split != "never" and knobs.strategy != "levelwise"
+    allowed = settings.split != "never" and settings.strategy != "levelwise"
     worklists = allowed and context.device is CPU
-    world = World(is_here, data.__contains__, size, context.limit_sizes, worklists, context.tuning)
+    world = World(
+        is_here, data.__contains__, size, context.limit_sizes, worklists, context.thresholds
+    )
     with spending("planning"):
-        program = magic_program(evaluation.checked, name, world, knobs.magic_sets == "always")
+        program = magic_program(evaluation.checked, name, world, settings.magic_sets == "always")
     text = None if program.checked is None else CheckedText(program.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
     made = Rewritten(program, text, held)
