@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.knobs import STRATEGIES, Knobs, cores
-from gdatalog.engine.session import evaluation
 from gdatalog.shell import cli, repl
 from gdatalog.shell.output import Output
 
@@ -21,13 +21,13 @@ RULE = "p(x) <- e(x, _)."
 def used(monkeypatch: pytest.MonkeyPatch) -> list[Knobs]:
     """The knobs of the strata that are evaluated."""
     knobs: list[Knobs] = []
-    run = evaluation.run
+    run = evaluator.run
 
     def noted(plan: Any, inputs: Any) -> Any:
         knobs.append(inputs.context.knobs)
         return run(plan, inputs)
 
-    monkeypatch.setattr(evaluation, "run", noted)
+    monkeypatch.setattr(evaluator, "run", noted)
     return knobs
 
 
