@@ -131,7 +131,7 @@ def test_an_import_upwards_is_found() -> None:
     assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.device")
     assert not layers.allowed("gdatalog.engine.device", "gdatalog.engine.context")
     assert not layers.allowed(
-        "gdatalog.engine.fixpoint.delta", "gdatalog.engine.session.evaluation"
+        "gdatalog.engine.fixpoint.delta", "gdatalog.engine.evaluator.evaluator"
     )
     assert not layers.allowed("gdatalog.engine.fixpoint.runs", "gdatalog.engine.fixpoint.delta")
     assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.device")

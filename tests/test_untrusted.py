@@ -20,7 +20,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import starting
-from gdatalog.engine.session import untrusted
+from gdatalog.engine import untrusted
 from gdatalog.errors import Error
 from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.options import FORMATS
