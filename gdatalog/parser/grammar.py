@@ -8,14 +8,13 @@ this module, because Lark takes long to import.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lark import Lark, UnexpectedToken, __version__
-from lark.lexer import Lexer
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from gdatalog.errors import ParseError
@@ -27,26 +26,17 @@ from gdatalog.parser.tokens import ENDS_OPERAND, Token
 GRAMMAR = Path(__file__).with_name("grammar.lark")
 
 
-class ScannedTokens(Lexer):
-    """Lark's lexer: hands on the tokens of a statement, which the scanner has found."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def lex(self, tokens: Any) -> Iterator[Any]:  # type: ignore[override]  # Lark permits this too
-        return iter(tokens)
-
-
 @cache
 def parser() -> Lark:
-    """Lark's parser of a statement, which runs the functions of builder.py."""
+    """Lark's parser of a statement, which runs the functions of builder.py. It has no words: the
+    scanner is its lexer."""
     try:
         tables = own(home() / "grammar") / f"lark-{__version__}-{sys.implementation.cache_tag}"
         kept: str | bool = str(tables)
     except OSError:  # the tables are made by each process
         kept = False
     text = GRAMMAR.read_text(encoding="utf-8")
-    return Lark(text, parser="lalr", lexer=ScannedTokens, transformer=builder, cache=kept)
+    return Lark(text, parser="lalr", lexer="basic", transformer=builder, cache=kept)
 
 
 def build(tokens: list[Token]) -> Any:
@@ -74,11 +64,10 @@ def operand_can_follow(tokens: Sequence[Token]) -> bool:
 def _read(tokens: Sequence[Token]) -> tuple[InteractiveParser, int]:
     """A parser that has read the first of these tokens, as many as can begin a statement; and their
     number."""
-    reading = parser().parse_interactive(tokens)
-    at = 0
-    try:
-        for at, _ in enumerate(reading.iter_parse()):  # noqa: B007  # for the number
-            pass
-    except UnexpectedToken:
-        return reading, at
+    reading = parser().parse_interactive()
+    for at, token in enumerate(tokens):
+        try:
+            reading.feed_token(token)  # type: ignore[arg-type]  # what Lark asks of a token, it has
+        except UnexpectedToken:
+            return reading, at
     return reading, len(tokens)
