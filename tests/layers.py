@@ -136,8 +136,8 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tables tokens heads words failure format lists
-        builder mistakes scanner __init__
+        syntax tokens heads words failure format lists
+        builder grammar mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": "__init__ functions conditions effects nest cells format placement schedule",
