@@ -100,7 +100,7 @@ ORDER = {
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
         __init__ nvidia knobs options
-        exact_counts derived metrics planned_rules programs
+        exact_counts derived metrics planned_rules plan_files rule_plans programs
         device devices context
         host_tries pages parallel semi_joins
         depth choose
@@ -136,10 +136,10 @@ ORDER = {
         builder mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions tuning effects nest cells format placement schedule",
+    "plan": "__init__ functions tuning effects nest cells format stored placement schedule",
     "planner": """
         compaction passes check
-        statistics items body_text comparisons normalise new_values domains
+        statistics observed items body_text comparisons normalise new_values domains
         order
         witnesses list_reuse components conjunction build join
         rewrite
@@ -148,7 +148,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
         cautions heads
-        inlining names types lattice program validity
+        inlining names types lattice program extending validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker

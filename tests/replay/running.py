@@ -20,7 +20,7 @@ from typing import Any
 import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine import depth
+from gdatalog.engine import depth, rule_plans
 from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.session import text_session as session
 from gdatalog.gpu_ops import whole
@@ -102,6 +102,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (worklist.print_partitioned, recorder.split),
         (lattice.print_lattice, recorder.improving),
         (depth.printed_once, _printed_anew),
+        (rule_plans.looked_up, lambda rule: False),  # stored plans would not be noted
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
         (best_values.loose_of, lambda relation, columns: None),  # it is compiled
         (whole, lambda text: text),  # the files that it includes are noted once
