@@ -27,9 +27,8 @@ ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
 FACE = ENGINE | {
-    "present", "result", "report", "loading", "workspace", "relations", "prepared", "starting",
-    "database",
-    "patterns", "pattern_queries",
+    "present", "result", "report", "loading", "workspace", "relations", "asking", "prepared",
+    "starting", "database", "patterns", "pattern_queries",
     "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -60,7 +59,8 @@ MAY_IMPORT = {
     "loading": ENGINE,
     "workspace": ENGINE | {"loading"},
     "relations": ENGINE | {"present", "result", "workspace"},
-    "prepared": ENGINE | {"present", "result", "workspace", "relations"},
+    "asking": ENGINE | {"present", "result", "workspace", "relations"},
+    "prepared": ENGINE | {"present", "result", "workspace", "relations", "asking"},
     "starting": ENGINE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
@@ -121,11 +121,12 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
+        __init__ operator join joins index_lookup rows fallback on_host in_cells signed_sum over_tables
+        evaluate
     """,
     "engine/catalog": "__init__ folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand compiler",
-    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded",
+    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
     "gpu_ops": """
