@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan.tuning import Tuning
+from gdatalog.settings import Thresholds
 from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled
 from tests.module_list import PAGE, first_words, page
@@ -129,13 +129,13 @@ def test_what_points_upwards_is_still_there() -> None:
 
 
 def test_an_import_upwards_is_found() -> None:
-    assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.knobs")
-    assert not layers.allowed("gdatalog.engine.knobs", "gdatalog.engine.context")
+    assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.device")
+    assert not layers.allowed("gdatalog.engine.device", "gdatalog.engine.context")
     assert not layers.allowed(
-        "gdatalog.engine.fixpoint.delta", "gdatalog.engine.session.evaluation"
+        "gdatalog.engine.fixpoint.delta", "gdatalog.engine.evaluator.evaluator"
     )
     assert not layers.allowed("gdatalog.engine.fixpoint.runs", "gdatalog.engine.fixpoint.delta")
-    assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.knobs")
+    assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.device")
 
 
 def test_what_the_way_of_a_query_counts() -> None:
@@ -260,7 +260,7 @@ def test_thresholds_decide_something() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
-    assert set(Tuning.__annotations__) <= used
+    assert set(Thresholds.__annotations__) <= used
 
 
 # ----------------------------------------------------------------------------------- plans

@@ -25,7 +25,7 @@ from gdatalog.values import visible_lines
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize
     from gdatalog.database import Database
-    from gdatalog.engine.knobs import Strategy
+    from gdatalog.settings import Strategy
 
 NEEDED = ("numpy", "lark", "llvmlite", "pandas", "pyarrow", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")
