@@ -105,7 +105,8 @@ ORDER = {
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
         __init__ nvidia
-        exact_counts derived metrics planned_rules recent catalog facts compiler
+        exact_counts derived metrics planned_rules plan_files rule_plans
+        recent catalog facts compiler
         device devices context
         host_tries pages parallel semi_joins
         depth choose
@@ -140,10 +141,10 @@ ORDER = {
         builder grammar mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions conditions effects nest cells format placement schedule",
+    "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
     "planner": """
         compaction passes check
-        statistics items body_text comparisons normalise new_values domains
+        statistics observed items body_text comparisons normalise new_values domains
         order
         witnesses list_reuse components conjunction build join
         rewrite

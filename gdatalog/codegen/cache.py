@@ -84,11 +84,16 @@ def keep(name: str, code: bytes) -> None:
             if _place.trouble is not None:
                 return
             _write(_elsewhere(problem) / (name + _SUFFIX), data)
-        with _lock:
-            _place.kept += 1
-            many = _place.kept % _SELDOM == 1
-        if many:
-            _let_go()
+        count()
+
+
+def count() -> None:
+    """Counts a file that was written to the folder, and makes room from time to time."""
+    with _lock:
+        _place.kept += 1
+        many = _place.kept % _SELDOM == 1
+    if many:
+        _let_go()
 
 
 def _sum(name: str, code: bytes) -> bytes:
