@@ -1,4 +1,4 @@
-"""Opens files that gdatalog keeps for itself: the cache, the history, locks."""
+"""The files and folders that gdatalog keeps for itself: the cache, the history, locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _check(of: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 
 def home() -> Path:
-    """The folder of all generated code, for any device."""
+    """The folder of all that is generated: code, for any device, and the tables of the parser."""
     setting = os.environ.get("GDATALOG_CACHE")
     if setting:
         return Path(setting).expanduser().absolute()
