@@ -20,7 +20,7 @@ from gdatalog.engine.operators import incremental
 from gdatalog.engine.programs import prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.planner.check import validity
+from gdatalog.planner.check import extending, validity
 from tests.data import needs
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
     for module, name in (
         (prepared, "parse_with_cautions"),
         (validity, "examine"),
+        (extending, "examine"),
         (draft, "plan_rule"),
         (replanning, "plan_rule"),
         (incremental, "plan_rule"),

@@ -8,7 +8,7 @@ relations with the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -24,7 +24,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const, Or, Statement
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.check.validity import VALID, Validity, check_with
+from gdatalog.planner.check.validity import VALID, Validity, check_over, check_with
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.passes import PassNotes
@@ -164,6 +164,10 @@ class Plans:
 
     def note(self, fact: Hashable, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
         self._facts.put((fact, id(stratum)), (stratum, _held(relations)))
+
+
+def _length(statements: Iterable[Statement]) -> int:
+    return sum(each.span.end - each.span.start for each in statements)
 
 
 def _held(relations: Mapping[str, Relation]) -> Held:
@@ -306,15 +310,22 @@ class Prepared:
         key = (over, id(own) if said else None, whole)
         found = self.programs.get(key)
         if found is None:
-            kept = [statement for outline in outlines for statement in outline.statements]
             before = self.validities.get(over)
-            length = sum(s.span.end - s.span.start for s in (*kept, *said))
             valid = None if before is None else before[0]
-            checking = partial(check_with, kept, said, known, types, unread, valid, whole, notes)
+            length, checked, validity = _length(said), None, VALID
             with spending("planning"):
-                checked, validity, alone = apart(checking, length >= LONG_TEXT)
-            if alone is not None:
-                self.validities.put(over, (alone, tuple(outlines)))
+                if said and notes is None:
+                    checking_over = partial(check_over, valid, said, known, types, whole)
+                    checked = apart(checking_over, length >= LONG_TEXT)
+                if checked is None:
+                    kept = [statement for outline in outlines for statement in outline.statements]
+                    length += _length(kept)
+                    checking = partial(
+                        check_with, kept, said, known, types, unread, valid, whole, notes
+                    )
+                    checked, validity, alone = apart(checking, length >= LONG_TEXT)
+                    if alone is not None:
+                        self.validities.put(over, (alone, tuple(outlines)))
             plans = Plans(self.orders)
             found = CheckedText(rewritten(checked, notes), (*outlines, own), validity, plans)
             self.programs.put(key, found, length)
