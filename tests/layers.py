@@ -125,8 +125,8 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins index_lookup rows fallback on_host in_cells signed_sum over_tables
-        evaluate
+        __init__ operator join joins index_lookup rows fallback
+        on_host in_cells signed_sum over_tables evaluate
     """,
     "engine/catalog": "__init__ folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand compiler",
@@ -155,7 +155,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
         cautions heads
-        inlining names types lattice program validity
+        inlining names types lattice program extending validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
