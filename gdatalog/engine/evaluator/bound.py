@@ -24,7 +24,8 @@ from gdatalog.parser.syntax import Param
 from gdatalog.plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
-from gdatalog.storage.relation import Relation, TrieName
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import TrieName
 
 
 @dataclass(slots=True, eq=False)
