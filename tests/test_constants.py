@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gdatalog.engine.programs.constants import Form, Shape
+from gdatalog.engine.compiler.constants import Form, Shape
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import format_node, parse
 
