@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from gdatalog.engine.catalog.parameters import GivenList
+from gdatalog.engine.compiler.compiled import Compiled
+from gdatalog.engine.compiler.constants import SharedText
 from gdatalog.engine.evaluator.bound import Bound, bind
 from gdatalog.engine.execution import typed_params
+from gdatalog.errors import Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
 from gdatalog.relations import answer, limited
 from gdatalog.result import Result
 from gdatalog.settings import Settings
-from gdatalog.values import ParamType, Value
+from gdatalog.values import ParamType, TypeName, Value
 from gdatalog.workspace import Workspace
 
 MOST = 256  # queries that are remembered with a catalog
@@ -28,6 +32,50 @@ class AskedQuery:
     settings: Settings
     tried: bool = False
     bound: Bound | None = None
+
+
+def ask_text(
+    workspace: Workspace,
+    text: str,
+    params: Mapping[str, Any],
+    strategy: str,
+    limit: int | None,
+    max_rows: int | None,
+) -> Result:
+    """Answers a query; a text that differs from an earlier one in constants shares its plan."""
+    found = workspace.query(text)
+    if not isinstance(found, SharedText):
+        return ask(workspace, found, params, strategy, limit, max_rows)
+    if not _fits(workspace, found, params):
+        program = workspace.parse(text, "<query>", bare=True)
+        return ask(workspace, program, params, strategy, limit, max_rows)
+    warn = workspace.on_caution
+    with found.speaking(), workspace.warnings_to(lambda caution: warn(found.caution(caution))):
+        given = {**params, **found.params}
+        return ask(workspace, found.program, given, strategy, limit, max_rows)
+
+
+def _fits(workspace: Workspace, text: SharedText, params: Mapping[str, Any]) -> bool:
+    """Whether the program with parameters is valid over the catalog, and gives the same columns as
+    the one with constants."""
+    catalog, shape = workspace.catalog, text.shape
+    over = catalog.texts, catalog.schemas
+    before = shape.fits[0]
+    if isinstance(before, tuple) and all(map(is_, before, over)):
+        return shape.fits[1]
+    try:
+        plain, _ = workspace.signature(shape.program, params)
+        shared, _ = workspace.signature(text.program, {**params, **text.params})
+        fits = len(plain.cautions) == len(shared.cautions) and _columns(plain) == _columns(shared)
+    except Error:
+        fits = False
+    shape.fits = over, fits
+    return fits
+
+
+def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName]]:
+    schema = compiled.checked.schemas[compiled.asked]
+    return schema.columns, schema.types
 
 
 def ask(

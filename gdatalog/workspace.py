@@ -20,6 +20,7 @@ from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
 from gdatalog.engine.compiler.compiled import Compiled, parameters_in
 from gdatalog.engine.compiler.compiler import Compiler
+from gdatalog.engine.compiler.constants import SharedText
 from gdatalog.engine.context import Cluster, ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
@@ -369,6 +370,17 @@ class Workspace:
         program, cautions = self.compiler.parse(text, name, bare)
         self.warn(cautions)
         return program
+
+    def query(self, text: str) -> SharedText | Program:
+        """The program of a query, or what it shares with a text that has other constants."""
+        if self.untrusted or not isinstance(text, str):
+            return self.parse(text, "<query>", bare=True)
+        self.check_open()
+        found = self.compiler.query(text, "<query>")
+        if isinstance(found, SharedText):
+            return found
+        self.warn(found[1])
+        return found[0]
 
     def parse_file(self, path: str) -> Program:
         self.check_open()

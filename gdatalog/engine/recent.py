@@ -24,6 +24,9 @@ class Recent(Generic[Value]):
     def __len__(self) -> int:
         return len(self._found)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._found
+
     def get(self, key: Hashable) -> Value | None:
         found = self._found.get(key)
         if found is None:

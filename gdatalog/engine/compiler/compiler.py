@@ -17,9 +17,10 @@ from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.sources import Source, input_sources
 from gdatalog.engine.catalog.texts import Outline
 from gdatalog.engine.compiler.compiled import Compiled, PlannedProgram
+from gdatalog.engine.compiler.constants import Form, Shape, SharedText
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
-from gdatalog.errors import Caution, DataError, Error
+from gdatalog.errors import Caution, DataError, Error, SourceText
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema
@@ -70,6 +71,24 @@ class Compiler:
             found = parse_with_cautions(text, name, bare=bare)
             self._made.put(key, found, len(text))
         return found
+
+    def query(self, text: str, name: str) -> SharedText | tuple[Program, tuple[Caution, ...]]:
+        """Parses a query's text, unless an earlier one differs from it in constants only."""
+        key = "query", text
+        found: SharedText | None = self._made.get(key)
+        if found is not None or ("parsed", text, name, True) in self._made:
+            return found or self.parse(text, name, bare=True)
+        form = Form.of(text)
+        shape: Shape | None = None if form is None else self._made.get(("shape", form.rest))
+        if form is not None and shape is not None:
+            found = SharedText.of(shape, form, SourceText(name, text))
+            if found is not None:
+                self._made.put(key, found, len(text))
+                return found
+        parsed = self.parse(text, name, bare=True)
+        if form is not None and not parsed[1]:
+            self._made.put(("shape", form.rest), Shape(form, text, parsed[0]), len(text))
+        return parsed
 
     def compile(self, program: Program, around: Surroundings) -> Compiled:
         """Checks a text together with the database's rules and schemas."""

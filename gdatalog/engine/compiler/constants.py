@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from gdatalog.errors import Caution, Error, Note, SourceText, Span
@@ -93,32 +94,14 @@ class Shape:
         self.form = form
         self.text = text
         self.program = program
-        # The numbers of the constants that are parameters, by name.
-        self.signs: dict[str, tuple[str, int]] = {}
-        self.shared: Program | None = None
-        self._made = False
+        # The signs and numbers of the constants that are parameters, by the parameter's name.
+        self.places: dict[str, tuple[str, int]] = {}
+        # Whether the program with parameters is valid, and gives the same columns, over a catalog.
+        self.fits: tuple[object, bool] = None, False
 
-    def program_for(self, form: Form) -> Program | None:
-        """The program with parameters, if it serves a text of this form; the same object each
-        time."""
-        if not self._made:
-            self._made = True
-            self.shared = self._lifted()
-        if self.shared is None:
-            return None
-        lifted = {number for _, number in self.signs.values()}
-        pairs = zip(self.form.words, form.words, strict=True)
-        same = all(own.text == word.text for own, word in pairs if own.first not in lifted)
-        return self.shared if same else None
-
-    def refuse(self) -> None:
-        """Called when the program with parameters is not valid: its texts are read one by one."""
-        self.shared = None
-
-    def params(self, form: Form) -> dict[str, Value]:
-        return {name: form.words[at].value(sign) for name, (sign, at) in self.signs.items()}
-
-    def _lifted(self) -> Program | None:
+    @cached_property
+    def shared(self) -> Program | None:
+        """The program with parameters."""
         statements = self.program.statements
         if _has_best_values(statements):
             return None
@@ -132,49 +115,72 @@ class Shape:
             if word is None or sign + word.text != text or const.type != word.kind:
                 return const
             name = f"#{sign}{word.first}"
-            self.signs[name] = sign, word.first
+            self.places[name] = sign, word.first
             kept.discard(id(word))
             return s.Param(name, const.span)
 
         lifted = tuple(_lifted(statement, parameter) for statement in statements)
         # An equal constant that stays would have to stay equal.
         stay = {word.first for word in self.form.words if id(word) in kept}
-        if not self.signs or any(number in stay for _, number in self.signs.values()):
+        if not self.places or any(number in stay for _, number in self.places.values()):
             return None
         return Program(lifted)
 
+
+@dataclass(frozen=True, slots=True)
+class SharedText:
+    """A text that is answered by the program of its shape."""
+
+    shape: Shape
+    source: SourceText
+    program: Program
+    params: Mapping[str, Value]
+    words: Sequence[Word]
+
+    @staticmethod
+    def of(shape: Shape, form: Form, source: SourceText) -> SharedText | None:
+        """None if constants differ that are no parameters."""
+        if shape.shared is None:
+            return None
+        numbers = {number for _, number in shape.places.values()}
+        pairs = zip(shape.form.words, form.words, strict=True)
+        if any(own.text != word.text for own, word in pairs if own.first not in numbers):
+            return None
+        words = form.words
+        params = {name: words[at].value(sign) for name, (sign, at) in shape.places.items()}
+        return SharedText(shape, source, shape.shared, params, words)
+
     @contextmanager
-    def speaking_of(self, form: Form, source: SourceText) -> Iterator[None]:
+    def speaking(self) -> Iterator[None]:
         """Within this context, errors speak of the text that was given."""
         try:
             yield
         except Error as error:
             for each in error.all:
-                each.message = self._plain(each.message, form)
+                each.message = self._plain(each.message)
                 each.args = (each.message,)
-                each.hint = None if each.hint is None else self._plain(each.hint, form)
-                each.span = self._moved(each.span, form, source)
-                each.notes = tuple(
-                    Note(self._plain(note.message, form), self._moved(note.span, form, source))
-                    for note in each.notes
-                )
+                each.hint = None if each.hint is None else self._plain(each.hint)
+                each.span = self.moved(each.span)
+                notes = ((self._plain(note.message), self.moved(note.span)) for note in each.notes)
+                each.notes = tuple(Note(*note) for note in notes)
             raise
 
-    def caution(self, caution: Caution, form: Form, source: SourceText) -> Caution:
+    def caution(self, caution: Caution) -> Caution:
         """A caution about the text that was given."""
-        message = self._plain(caution.message, form)
-        hint = None if caution.hint is None else self._plain(caution.hint, form)
-        span = self._moved(caution.span, form, source)
+        hint = None if caution.hint is None else self._plain(caution.hint)
+        message, span = self._plain(caution.message), self.moved(caution.span)
         return replace(caution, message=message, hint=hint, span=span)
 
-    def _plain(self, text: str, form: Form) -> str:
-        return _HIDDEN.sub(lambda found: found[1] + form.words[int(found[2])].text, text)
+    def _plain(self, text: str) -> str:
+        return _HIDDEN.sub(lambda found: found[1] + self.words[int(found[2])].text, text)
 
-    def _moved(self, span: Span | None, form: Form, source: SourceText) -> Span | None:
-        if span is None or span.source.text != self.text:
+    def moved(self, span: Span | None) -> Span | None:
+        """The same place in the text that was given."""
+        if span is None or span.source.text != self.shape.text:
             return span
-        start = _moved(self.form.words, form.words, span.start)
-        return Span(source, start, max(start, _moved(self.form.words, form.words, span.end)))
+        before = self.shape.form.words
+        start = _moved(before, self.words, span.start)
+        return Span(self.source, start, max(start, _moved(before, self.words, span.end)))
 
 
 def _moved(before: Sequence[Word], now: Sequence[Word], at: int) -> int:
