@@ -32,6 +32,7 @@ from gdatalog.engine.session.text_session import Session, schemas_of
 from gdatalog.engine.session.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Rule, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.plan.tuning import Tuning
@@ -436,6 +437,7 @@ class Workspace:
         if key is not None:
             own = {key: program.statements}
         else:
+            program = Program(tuple(one_by_one(program.statements)))
             own = {format_node(s): (s,) for s in program.statements}
         # Repeated facts stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}

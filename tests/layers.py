@@ -121,7 +121,7 @@ ORDER = {
         __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
     """,
     "engine/programs": """
-        __init__ folders last_use recent
+        __init__ fact_list folders last_use recent
         texts prepared remembered
     """,
     "engine/session": "__init__ upcoming evaluation untrusted magic_sets text_session",
@@ -132,7 +132,7 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tables tokens heads words failure format lists
+        syntax tables tokens facts heads words failure format lists
         builder mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",

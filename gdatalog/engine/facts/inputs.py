@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from threading import Event
 from typing import Any
 
@@ -17,11 +18,22 @@ from gdatalog.cancellation import PATIENCE, Watch, current_watch, working_for
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
 from gdatalog.engine.facts import Files, locate, placed, read_relation
+from gdatalog.engine.programs.fact_list import Piece, number_of
 from gdatalog.engine.programs.folders import Folders
 from gdatalog.engine.programs.prepared import Prepared
 from gdatalog.engine.programs.recent import Recent
 from gdatalog.errors import Caution, DataError, Error
-from gdatalog.parser.syntax import Atom, Const, Decl, Directive, ListParam, Param, Statement, Values
+from gdatalog.parser.syntax import (
+    Atom,
+    Const,
+    Decl,
+    Directive,
+    FactColumns,
+    ListParam,
+    Param,
+    Statement,
+    Values,
+)
 from gdatalog.planner.check import Schema, ValueList
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage import DataPlace, Findings, MissingValue, shown
@@ -243,15 +255,28 @@ def input_sources(texts: Sequence[tuple[Sequence[Statement], Folders]]) -> dict[
 # Facts as rows of keys, and the rows that a stratum starts with.
 
 
-def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
+def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
     """The rows of facts, in their order."""
-    params = scope.params
     columns = []
     for at, kind in enumerate(types):
-        args: list[Any] = [atom.args[at] for atom in facts]
-        values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
-        columns.append(encode_values(values, kind, scope.symbols))
-    return tuple(columns), len(facts)
+        parts = [
+            encode_values(values, kind, scope.symbols)
+            for values in _values(facts, at, scope.params)
+        ]
+        columns.append(np.concatenate(parts))
+    return tuple(columns), number_of(facts)
+
+
+def _values(
+    facts: Iterable[Piece], at: int, params: Mapping[str, Value]
+) -> Iterator[Sequence[Value]]:
+    """The values of a column of facts, in their order."""
+    for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
+        if many:
+            yield from (each.columns[at] for each in pieces if isinstance(each, FactColumns))
+        else:
+            args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
+            yield [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gdatalog.engine.programs.texts import FactList
-from gdatalog.parser.syntax import Atom
+from gdatalog.engine.programs.fact_list import FactList, Piece
 from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
@@ -65,7 +64,7 @@ class News:
     """The rows and rules that were added, if nothing else has changed."""
 
     rules: tuple[CheckedRule, ...]
-    facts: tuple[Sequence[Atom], ...]  # of each relation
+    facts: tuple[Sequence[Piece], ...]  # of each relation
     rows: Mapping[Read, Sequence[Relation]]
 
     def __bool__(self) -> bool:
@@ -84,7 +83,7 @@ def news_since(
     if any(param not in made_of.params for param in old.params):
         return None
     rules = _added(old.rules, made_of.rules)
-    facts: list[Sequence[Atom] | None] = []
+    facts: list[Sequence[Piece] | None] = []
     for known, now in zip(old.facts, made_of.facts, strict=True):
         added = now.since(known)
         facts.append(_added(tuple(known), tuple(now)) if added is None else added)

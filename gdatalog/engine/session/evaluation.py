@@ -24,6 +24,7 @@ from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
+from gdatalog.engine.programs.fact_list import FactList, Piece, number_of
 from gdatalog.engine.programs.last_use import LastUse
 from gdatalog.engine.programs.prepared import CheckedText
 from gdatalog.engine.programs.remembered import (
@@ -35,11 +36,10 @@ from gdatalog.engine.programs.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.programs.texts import FactList
 from gdatalog.engine.session.upcoming import Upcoming
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Atom, Param
+from gdatalog.parser.syntax import Param
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
@@ -332,7 +332,7 @@ class Evaluation:
         changed = [name for name, own in news.rows if not own]
         return news if monotone(stratum, changed, news.rules) else None
 
-    def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
+    def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
@@ -411,9 +411,9 @@ class Evaluation:
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_rows(self, name: str, facts: Collection[Atom]) -> list[Rows]:
+    def _fact_rows(self, name: str, facts: Collection[Piece]) -> list[Rows]:
         types, scope = self.checked.schemas[name].types, self.context.scope
-        looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
+        looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
 
 

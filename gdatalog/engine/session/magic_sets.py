@@ -12,8 +12,8 @@ from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.engine.device import CPU
+from gdatalog.engine.programs.fact_list import FactList
 from gdatalog.engine.programs.prepared import CheckedText
-from gdatalog.engine.programs.texts import FactList
 from gdatalog.engine.session.evaluation import Evaluation
 from gdatalog.errors import Error, Note
 from gdatalog.planner.check import Stratum

@@ -38,9 +38,10 @@ from gdatalog.engine.session.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError, meant
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import last_name
 from gdatalog.planner.check import Checked, CheckedQuery, Schema
 from gdatalog.planner.check.validity import Validity
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import names_of, walk
 from gdatalog.planner.rewrite.columns_read import columns_read, reading_only
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
@@ -214,9 +215,8 @@ class Session:
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
         self.context.limits.poll()
-        own = {
-            head.name for each in self.seen.rules if isinstance(each, s.Rule) for head in each.heads
-        }
+        rules = (each for each in self.seen.rules if isinstance(each, s.Rule | s.Facts))
+        own = {name for each in rules for name in names_of(each)}
         self.context.limits.poll()
         lasting = self.lasting
         asked = frozenset(ask.name for ask in self.asks())
@@ -341,9 +341,10 @@ class Session:
             )
         if queries:
             return queries[0].relation
-        own = [each for each in self.seen.rules if isinstance(each, s.Rule)]
+        own = [each for each in self.seen.rules if isinstance(each, s.Rule | s.Facts)]
         if own:
-            return own[-1].heads[0].name
+            last = own[-1]
+            return last.heads[0].name if isinstance(last, s.Rule) else last_name(last)
         if self.checked.last is None or not self.seen.rules:
             raise UsageError(
                 "this text asks for nothing",
