@@ -169,7 +169,7 @@ ORDER = {
     """,
     "shell/editor": "__init__ known completion highlighting lexer toolkit prompt",
     "storage": """
-        __init__ table columns export spill pipes symbols threads as_text cells delimited raw rows
+        __init__ table columns export spill pipes symbols threads row_groups as_text cells delimited raw rows
         data_files headers keys sorting frames on_device text_files duplicates readers trie
         degrees facts_files row_store writers graph spilled_tries loop_tables remote trie_builder
         statistics parts relation key_columns

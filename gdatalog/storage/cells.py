@@ -165,8 +165,8 @@ def _fast(cells: pa.ChunkedArray, kind: TypeName) -> Array | None:
         return None  # Arrow would wrap large ones around
     if kind == "timestamp":
         # Arrow also reads shorter times, which are not supported: 2026-11-20T08
-        length = pc.binary_length(cells)
-        if not pc.all(pc.or_(pc.equal(length, 10), pc.greater_equal(length, 16))).as_py():
+        lengths = pc.unique(pc.binary_length(cells)).to_pylist()
+        if not all(length is None or length == 10 or length >= 16 for length in lengths):
             return None
     try:
         typed = pc.cast(cells, targets[kind])
@@ -243,7 +243,7 @@ class Kinds:
 
 def _there(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """The cells that are not missing."""
-    blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
+    blank = pc.is_in(pc.utf8_trim_whitespace(cells), arrow_texts(MISSING))
     return cells.filter(pc.invert(blank))
 
 
@@ -268,6 +268,15 @@ def hold_texts(sample: Sequence[str]) -> bool:
     """Whether a column with these cells, some of which may be missing, is a column of texts."""
     there = [cell for cell in sample if cell.strip() not in MISSING]
     return bool(there) and not _possible(there)
+
+
+def arrow_texts(texts: Sequence[str]) -> pa.Array:
+    """Texts as an Arrow array. `pyarrow.array` would import pandas, which takes longer than reading
+    a small file."""
+    data = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    buffers = pa.py_buffer(ends), pa.py_buffer(b"".join(data))
+    return pa.StringArray.from_buffers(len(data), *buffers)
 
 
 def as_arrow(cells: TextColumn) -> pa.ChunkedArray:

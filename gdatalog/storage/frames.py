@@ -33,7 +33,7 @@ from gdatalog.storage import (
     pc,
     row_count,
 )
-from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import MISSING, arrow_texts, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.headers import match_columns
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
@@ -250,9 +250,9 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
 def _missing_cells(cells: pa.ChunkedArray, declared: TypeName | None, filled: bool) -> Array:
     kind = declared or kind_of(cells, identifiers=True)
     if kind == "symbol":
-        blank = pc.equal(cells, "") if filled else pc.is_null(cells)
+        blank = pc.is_in(cells, arrow_texts([""])) if filled else pc.is_null(cells)
     else:
-        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
+        blank = pc.is_in(pc.utf8_trim_whitespace(cells), arrow_texts(MISSING))
     return np.asarray(blank, dtype=np.bool_)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
 from gdatalog.storage import Declared, LoadOptions, pa, pc
-from gdatalog.storage.cells import MISSING, cell_value, is_big, kind_of
+from gdatalog.storage.cells import MISSING, arrow_texts, cell_value, is_big, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.raw import count_of_columns, default_name, listed
 from gdatalog.storage.table import TextColumn
@@ -144,7 +144,7 @@ def other_numbers(column: TextColumn | pa.ChunkedArray) -> bool:
     if isinstance(column, TextColumn):
         return False
     years = pc.match_substring_regex(column, rf"^\s*({_YEAR.pattern})\s*$")
-    missing = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(MISSING))
+    missing = pc.is_in(pc.utf8_trim_whitespace(column), arrow_texts(MISSING))
     return not pc.all(pc.or_(years, missing)).as_py()
 
 
@@ -187,7 +187,7 @@ def come_again(cells: Sequence[TextColumn | pa.ChunkedArray], fields: Sequence[s
                 return True
             continue
 
-        if pc.any(pc.is_in(column, pa.array(fields, pa.string()))).as_py():
+        if pc.any(pc.is_in(column, arrow_texts(fields))).as_py():
             return True
     return False
 

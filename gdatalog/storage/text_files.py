@@ -15,7 +15,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_delimiter, pa, shown
-from gdatalog.storage.cells import hold_texts
+from gdatalog.storage.cells import arrow_texts, hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import (
     CellsBelow,
@@ -124,7 +124,7 @@ def _with_first(cell: str, column: TextColumn | pa.ChunkedArray) -> TextColumn |
         assert column.spelled is not None
         return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
 
-    return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
+    return pa.chunked_array([arrow_texts([cell]), *column.chunks], pa.string())
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
