@@ -1,10 +1,11 @@
-"""Dataclasses whose methods are compiled on first use.
+"""Dataclasses whose methods are made on first use.
 
 The standard library compiles up to six methods per dataclass when its module is imported, which
 takes half a millisecond per class. A small query imports two hundred classes and uses few of their
-methods. Type checkers see the standard library's `dataclass`, and this one behaves the same:
-`init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, `__post_init__`, pickling. `order`,
-`kw_only`, `ClassVar` and `InitVar` are not supported.
+methods; `__init__` is compiled once a class has more than some objects. Type checkers see the
+standard library's `dataclass`, and this one behaves the same: `init`, `repr`, `eq`, hashes,
+`frozen`, `slots`, defaults, `__post_init__`, pickling. `order`, `kw_only`, `ClassVar` and `InitVar`
+are not supported.
 
 `dataclasses.fields`, `asdict` and other functions of the standard library accept these classes.
 """
@@ -12,9 +13,12 @@ methods. Type checkers see the standard library's `dataclass`, and this one beha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+FEW = 16  # calls of `__init__` before it is compiled
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
 _DEFAULTS = "__record_defaults__"
@@ -63,7 +67,7 @@ def _dataclass(
     made: list[type[Any]] = []  # will hold the class
     for name, make in _LATE:
         if name not in own:
-            new[name] = _Late((name, make, made))
+            new[name] = _Late((name, make, made)) if make is not _init else _FirstInits(made)
     if not eq:
         new.pop("__eq__", None)
     elif own.get("__hash__") is None:
@@ -163,12 +167,48 @@ def _standard(cls: type[Any]) -> Any:
 # ---------------------------------------------------------------------------------- methods
 
 
-def _written(text: str, names: dict[str, Any]) -> Any:
-    """Compiles the only function that a text defines."""
-    found: dict[str, Any] = {}
-    exec(text, names, found)
-    (method,) = found.values()
-    return method
+class _FirstInits:
+    """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
+    method takes as long as a hundred calls. After `FEW` calls the compiled method replaces it."""
+
+    __slots__ = ("_calls", "_made", "_parts")
+
+    def __init__(self, made: list[type[Any]]) -> None:
+        self._made = made
+        self._calls = 0
+        # Which names are parameters, by the order of the fields; defaults and their makers.
+        self._parts: tuple[tuple[str, bool, Any, Any], ...] = ()
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        self._calls += 1
+        if instance is None or self._calls > FEW:
+            return _Late(("__init__", _init, self._made)).__get__(instance, owner)
+        if not self._parts:
+            fields = getattr(self._made[0], _FIELDS).values()
+            self._parts = tuple((f.name, f.init, f.default, f.default_factory) for f in fields)
+        return partial(self._fill, instance)
+
+    def _fill(self, record: Any, /, *args: Any, **named: Any) -> None:
+        (cls,) = self._made
+        store = object.__setattr__ if vars(cls)[_KIND][0] else setattr
+        at, rest = 0, dict(named)
+        for name, given, value, make in self._parts:
+            if given and at < len(args):
+                value, at = args[at], at + 1
+            elif given and name in rest:
+                value = rest.pop(name)
+            elif make is not _MISSING:
+                value = make()
+            if value is not _MISSING:
+                store(record, name, value)
+            elif given:
+                break
+        else:
+            if at == len(args) and not rest:
+                if hasattr(cls, "__post_init__"):
+                    record.__post_init__()
+                return
+        _init(cls)(record, *args, **named)  # raises the error that Python gives
 
 
 def _init(cls: type[Any]) -> Any:
@@ -196,7 +236,9 @@ def _init(cls: type[Any]) -> Any:
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     body = "\n ".join(lines or ["pass"])
-    method = _written(f"def __init__({', '.join(parameters)}):\n {body}", names)
+    found: dict[str, Any] = {}
+    exec(f"def __init__({', '.join(parameters)}):\n {body}", names, found)
+    method = found["__init__"]
     method.__annotations__ = {f.name: f.type for f in getattr(cls, _FIELDS).values() if f.init}
     method.__annotations__["return"] = None
     return method
@@ -205,28 +247,41 @@ def _init(cls: type[Any]) -> Any:
 def _repr(cls: type[Any]) -> Any:
     from reprlib import recursive_repr
 
-    fields = getattr(cls, _FIELDS).values()
-    shown = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in fields if f.repr)
-    text = f'def __repr__(self):\n return self.__class__.__qualname__ + f"({shown})"'
-    return recursive_repr()(_written(text, {}))
+    names = [field.name for field in getattr(cls, _FIELDS).values() if field.repr]
+
+    def __repr__(self: Any) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({shown})"
+
+    return recursive_repr()(__repr__)
 
 
-def _compared(cls: type[Any], of: str) -> str:
-    """The compared fields as a tuple expression."""
-    return f"({''.join(f'{of}.{f.name}, ' for f in getattr(cls, _FIELDS).values() if f.compare)})"
+def _compared(cls: type[Any]) -> Callable[[Any], Any]:
+    """Returns the compared fields of a record as a tuple."""
+    names = [field.name for field in getattr(cls, _FIELDS).values() if field.compare]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _eq(cls: type[Any]) -> Any:
-    same = f"{_compared(cls, 'self')} == {_compared(cls, 'other')}"
-    return _written(
-        "def __eq__(self, other):\n if other.__class__ is self.__class__:\n"
-        f"  return {same}\n return NotImplemented",
-        {},
-    )
+    compared = _compared(cls)
+
+    def __eq__(self: Any, other: object) -> Any:
+        if other.__class__ is self.__class__:
+            return compared(self) == compared(other)
+        return NotImplemented
+
+    return __eq__
 
 
 def _hash(cls: type[Any]) -> Any:
-    return _written(f"def __hash__(self):\n return hash({_compared(cls, 'self')})", {})
+    compared = _compared(cls)
+
+    def __hash__(self: Any) -> int:
+        return hash(compared(self))
+
+    return __hash__
 
 
 def _match_args(cls: type[Any]) -> tuple[str, ...]:
