@@ -71,7 +71,7 @@ def within(modules: set[str], names: set[str]) -> set[str]:
         (COMMAND, BESIDE | FIXPOINTS),
         (CLOSURE, BESIDE),
         (FIVE, BESIDE),
-        (FILE, {"pandas"}),
+        (FILE, {"pandas", "pyarrow"}),
     ],
     ids=["connect", "a rule", "a command", "a closure", "a closure on stdout", "a file"],
 )

@@ -169,12 +169,12 @@ def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
 
 def _fast(cells: Cells, kind: TypeName) -> Array | None:
     """The column as Arrow converts it; None if it has to be read cell by cell."""
-    targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
-    if kind not in targets:
-        return None
     if isinstance(cells, list):
         found, wrong = _slow(cells, kind)
         return None if wrong else found
+    targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
+    if kind not in targets:
+        return None
     if kind == "int" and pc.any(pc.starts_with(cells, "0x", ignore_case=True)).as_py():
         return None  # Arrow would wrap large ones around
     if kind == "timestamp":
