@@ -15,7 +15,7 @@ from itertools import chain
 from operator import is_
 
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.programs.fact_list import (
+from gdatalog.engine.catalog.fact_list import (
     NO_FACTS,
     FactList,
     Piece,
@@ -23,7 +23,7 @@ from gdatalog.engine.programs.fact_list import (
     number_of,
     pieces_of,
 )
-from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.catalog.folders import Folders
 from gdatalog.parser.facts import examples
 from gdatalog.parser.syntax import Facts, Query, Rule, Statement
 from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shapes_of, without

@@ -1,0 +1,56 @@
+"""Facts as rows of keys, and the rows that a stratum starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops.functions import Scope
+from gdatalog.engine.catalog.fact_list import Piece, number_of
+from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
+from gdatalog.parser.syntax import Atom, Const, FactColumns
+from gdatalog.storage.keys import encode_values
+from gdatalog.storage.on_device import is_on_host
+from gdatalog.storage.sorting import sort_rows
+from gdatalog.values import TypeName, Value
+
+
+def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
+    """The rows of facts, in their order."""
+    columns = []
+    for at, kind in enumerate(types):
+        parts = [
+            encode_values(values, kind, scope.symbols)
+            for values in _values(facts, at, scope.params)
+        ]
+        columns.append(np.concatenate(parts))
+    return tuple(columns), number_of(facts)
+
+
+def _values(
+    facts: Iterable[Piece], at: int, params: Mapping[str, Value]
+) -> Iterator[Sequence[Value]]:
+    """The values of a column of facts, in their order."""
+    for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
+        if many:
+            yield from (each.columns[at] for each in pieces if isinstance(each, FactColumns))
+        else:
+            args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
+            yield [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
+
+
+def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
+    """Sorts each set of rows and drops duplicates; rows on a cluster's workers stay unsorted."""
+    found: list[Derived] = []
+    for part in seeds:
+        if isinstance(part, DistinctBlocks):
+            found.append(part)
+            continue
+        keys, count = part
+        here = all(map(is_on_host, keys))  # on a device they are sorted
+        rows = sort_rows(keys) if keys and here else keys
+        found.append((rows, len(rows[0]) if rows else min(1, count)))
+    return found
