@@ -11,10 +11,10 @@ from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
+from gdatalog.parser.facts import FactReader, one_by_one
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
-from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
 from gdatalog.parser.syntax import Include, Program, Statement
@@ -36,18 +36,20 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
-    """Parses a program; raises all its syntax errors together.
+    """Parses a program into single statements; raises all its syntax errors together.
 
     `bare`: a statement may be a body alone, which becomes a Query (in Python and at the prompt). A
     statement's span excludes its dot.
     """
-    return parse_with_cautions(text, name, bare=bare)[0]
+    program, _ = parse_with_cautions(text, name, bare=bare)
+    return Program(tuple(one_by_one(program.statements)))
 
 
 def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """Like `parse`, but also returns cautions: valid text that is probably a mistake."""
+    """Like `parse`, but many facts in a row are one statement (`Facts`). Also returns cautions:
+    valid text that is probably a mistake."""
     program, cautions, errors = read_source(SourceText(name, text), bare)
     raise_together(errors)
     return program, cautions
@@ -75,9 +77,10 @@ def _read_source(
     errors: list[ParseError] = []
     at, size = 0, len(source.text)
     resumed = 0
+    facts = FactReader(source) if fast else None
     while at < size:
-        if fast:
-            at = facts(source, at, statements)
+        if facts is not None:
+            at = facts.read(at, statements)
         scanned = scan(source, at, fast)
         cautions += scanned.cautions
         at, begin = scanned.end, at
