@@ -20,19 +20,19 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
     "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files",
+    "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
 FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "starting", "database", "patterns",
-    "pattern_queries",
-    "cluster",
+    "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
+    "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
+    "settings": {"records"},
     "distribution": set(),
     "own_files": set(),
     "threads": set(),
@@ -41,6 +41,8 @@ MAY_IMPORT = {
     "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "options": {"errors", "settings"},
+    "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
@@ -55,10 +57,13 @@ MAY_IMPORT = {
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
-    "report": ENGINE,
-    "workspace": ENGINE,
-    "relations": ENGINE | {"present", "result", "workspace"},
-    "starting": ENGINE | {"cluster", "workspace"},
+    "report": ENGINE | {"options"},
+    "loading": ENGINE,
+    "workspace": ENGINE | {"options", "user_settings", "loading"},
+    "relations": ENGINE | {"options", "user_settings", "present", "result", "workspace"},
+    "prepared": ENGINE
+    | {"options", "user_settings", "present", "result", "workspace", "relations"},
+    "starting": ENGINE | {"options", "user_settings", "cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
@@ -99,18 +104,19 @@ ORDER = {
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
-        __init__ nvidia knobs options
-        exact_counts derived metrics planned_rules plan_files rule_plans programs
+        __init__ nvidia
+        exact_counts derived metrics planned_rules plan_files rule_plans
+        recent catalog facts compiler
         device devices context
         host_tries pages parallel semi_joins
         depth choose
         rules
-        facts fixpoint
+        fixpoint
         draft encoding
         stratum_run
         variants replanning operators stratum_plan placing
         recursion_planner stratum_planner counting
-        session
+        evaluator untrusted execution
     """,
     "engine/fixpoint": "__init__ lattice_rounds maintained nearby row_sets spans runs delta",
     "engine/operators": """
@@ -120,11 +126,10 @@ ORDER = {
     "engine/rules": """
         __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
     """,
-    "engine/programs": """
-        __init__ folders last_use recent
-        texts prepared remembered
-    """,
-    "engine/session": "__init__ upcoming evaluation untrusted magic_sets text_session",
+    "engine/catalog": "__init__ folders sources parameters texts snapshot",
+    "engine/compiler": "__init__ plans compiled demand compiler",
+    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded",
+    "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
     "gpu_ops": """
         cpp graph probe virtual_pages cupy_driver heads __init__ transfers translate trie_cache
@@ -132,11 +137,11 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tables tokens heads words failure format lists
-        builder mistakes scanner __init__
+        syntax tokens heads words failure format lists
+        builder grammar mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions tuning effects nest cells format stored placement schedule",
+    "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
     "planner": """
         compaction passes check
         statistics observed items body_text comparisons normalise new_values domains
@@ -181,7 +186,7 @@ LISTED = 4  # packages of so many have an order here
 def parts_of(name: str, folder: str = "gdatalog") -> str:
     """The part of a package that a module belongs to: a module, a subpackage, or itself.
 
-    >>> parts_of("gdatalog.engine.session.evaluation", "gdatalog.engine"), parts_of("gdatalog")
+    >>> parts_of("gdatalog.engine.evaluator.evaluator", "gdatalog.engine"), parts_of("gdatalog")
     ('session', '__init__')
     """
     return name.removeprefix(folder).lstrip(".").partition(".")[0] or "__init__"

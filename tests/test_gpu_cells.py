@@ -91,7 +91,7 @@ def opened(
     db = gd.connect(device="cpu", **limit)
     db.workspace.device = Gpu(driver, memory)
     db.workspace.force(strategy=strategy, host_indexes=host_indexes)
-    db.workspace.tuning = replace(db.workspace.tuning, cell_bytes=cell_bytes)
+    db.workspace.tune(cell_bytes=cell_bytes)
     return db
 
 

@@ -18,9 +18,9 @@ from gdatalog.calls import Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.knobs import Knobs
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.settings import Settings
 from gdatalog.storage.table import Array
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -55,7 +55,7 @@ def walked(
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         session = db.workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
-        inputs = session.evaluation.inputs()
+        inputs = session.evaluator.inputs()
         (stratum,) = session.checked.strata
         ((join,),) = [plan.joins for plan in StratumDraft(stratum, inputs).later]
         relation = inputs.relation("E")
@@ -66,7 +66,7 @@ def walked(
             space = xp.asarray(np.array([0, size, 0, size]))
             given = {"marks": xp.asarray(marks), "space": space}
         form = Form(join.outputs, fresh=marks is not None)
-        context = replace(inputs.context, knobs=Knobs(tile=tile), device=device)
+        context = replace(inputs.context, settings=Settings(tile=tile), device=device)
         nest = JoinNest(join, form, sources, context, given)
         found = brought(device, nest.run("p"))
     if marks is not None:

@@ -453,7 +453,7 @@ def test_lists_are_kept_by_edges(
                 found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[:2] == found[2:]
     assert bool(made) == (share == 2)
-    if share == 2 and db.workspace.knobs.tile == 32:  # lanes share what each one's edge has
+    if share == 2 and db.workspace.settings.tile == 32:  # lanes share what each one's edge has
         assert any("in spread(" in plan.source.partition("at(kept0")[2] for plan in printed)
 
 

@@ -17,13 +17,13 @@ from gdatalog.engine import draft, replanning
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import sampling
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Assumed, RelationStatistics
+from gdatalog.settings import Thresholds
 from gdatalog.storage.degrees import AdjacencyLists
 from tests.orders import skewed
 
@@ -138,7 +138,7 @@ def test_data_that_change_a_little_are_planned_for_without_a_search() -> None:
     text = "q(a, c) <- E(a, b), E(b, c), F(c, a), a < 30."
     with gd.connect(device="cpu") as db:
         db["E"], db["F"] = pairs, [(b, a) for a, b in pairs]
-        orders = db.workspace._prepared.orders
+        orders = db.workspace.compiler.orders
         db.query(text)
         searched = orders.searched
         assert searched
@@ -162,7 +162,7 @@ def test_relations_of_one_shape_have_orders_of_their_own() -> None:
         db["E"] = [(x % 300, x) for x in range(900)]
         db["F"] = [(x if x < 3 else 1000 + x, x % 300) for x in range(900)]
         db["G"] = [(x, x % 300) for x in range(900)]
-        orders = db.workspace._prepared.orders
+        orders = db.workspace.compiler.orders
         assert len(db.query("q(x, z) <- E(x, y), F(y, z).")) == 3
         searched = orders.searched
         assert len(db.query("q(x, z) <- E(x, y), G(y, z).")) == 300
@@ -228,7 +228,7 @@ def test_how_many_plans_a_fixpoint_makes() -> None:
         db.workspace.tune(replanned_from=-1, replanned_shift=1.0)
         db["E"], db["F"] = edges, edges[::3]
         db.query(RECURSIVE + "?- p(x, y).")
-    assert 1 < max(times_each(again).values()) <= 1 + Tuning().replanned_times
+    assert 1 < max(times_each(again).values()) <= 1 + Thresholds().replanned_times
 
 
 def times_each(made: list[tuple[CheckedRule, bool]]) -> Counter[tuple[int, bool]]:

@@ -20,7 +20,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import starting
-from gdatalog.engine.session import untrusted
+from gdatalog.engine import untrusted
 from gdatalog.errors import Error
 from gdatalog.shell.conversation import COMMANDS
 from gdatalog.shell.options import FORMATS
@@ -143,7 +143,7 @@ def test_the_prompt_names_no_file(db: gd.Database, empty: Path, line: str, capsy
     assert len(shell.failed) == 1 and isinstance(shell.failed[0], gd.UsageError)
     assert files_in(empty) == before and str(empty) not in capsys.readouterr().err
     assert shell.output.stream.getvalue().strip().endswith("1\t2")  # type: ignore[attr-defined]
-    assert db.workspace.timeout == starting.SECONDS
+    assert db.workspace.settings.timeout == starting.SECONDS
 
 
 def test_each_command_that_takes_a_path_is_refused() -> None:
@@ -239,8 +239,8 @@ def test_limits_are_set_and_the_hosts_own_win() -> None:
         gd.connect(untrusted=True),
         gd.connect(untrusted=True, memory_limit="1GiB", timeout=3, threads=1),
     )
-    assert usual.memory_limit == 512 << 20 and usual.workspace.timeout == 10
-    assert own.memory_limit == 1 << 30 and own.workspace.timeout == 3
+    assert usual.memory_limit == 512 << 20 and usual.workspace.settings.timeout == 10
+    assert own.memory_limit == 1 << 30 and own.workspace.settings.timeout == 3
     assert usual.device == "cpu"
     for given in ({"cluster": "local"}, {"device": "cuda"}, {"device": "cuda:1"}):
         assert "on the CPU of this process" in str(
@@ -286,7 +286,7 @@ def test_the_time_limit_is_that_of_all_calls() -> None:
     db = gd.connect()
     db["e"] = [(1, 2)]
     db.run("p(x) <- e(x, _).")
-    db.workspace.timeout = 1e-9
+    db.set(timeout=1e-9)
     for act in (
         lambda: db.query("?- p(x)."),
         lambda: db.explain("?- p(x), e(x, _)."),
@@ -297,7 +297,7 @@ def test_the_time_limit_is_that_of_all_calls() -> None:
     ):
         with pytest.raises(gd.TimeLimitError):
             act()
-    db.workspace.timeout = None
+    db.set(timeout=None)
     assert db["p"].fetchall() == [(1,)]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
-from gdatalog.engine.knobs import Strategy
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.settings import Strategy
 
 MILLISECOND = 1_000_000
 NEVER = -1  # a task is never split

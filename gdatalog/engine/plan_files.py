@@ -27,13 +27,13 @@ from gdatalog.distribution import VERSION
 from gdatalog.own_files import open_own
 from gdatalog.plan import RulePlan
 from gdatalog.plan.stored import FORMAT, Places, UnknownFormat, packed, unpacked
-from gdatalog.plan.tuning import DEFAULT
 from gdatalog.planner import rule as planner
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.observed import Observed, ObservedValues, observing, same_answers
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import Looked
 from gdatalog.records import replace
+from gdatalog.settings import Thresholds
 
 MOST_BYTES = 4 << 20  # of a file: a longer one is begun anew
 MOST_FILES = 64  # files whose lines are kept in memory
@@ -50,9 +50,9 @@ def plan_from_files(
     """The stored plan of a rule; otherwise the one that `make` gives, which is stored. `settings`:
     what else planning reads."""
     places = Places([rule.span, *(part.span for part in rule.parts)])
-    tuning = "" if inputs.tuning == DEFAULT else inputs.tuning
+    thresholds = "" if inputs.thresholds == Thresholds() else inputs.thresholds
     types = sorted(rule.types.items())
-    what = repr((rule.head, rule.body, types, [*places.known], settings, tuning))
+    what = repr((rule.head, rule.body, types, [*places.known], settings, thresholds))
     return files.plan(what, places, inputs, make)
 
 

@@ -116,7 +116,7 @@ def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> 
     beside, printed = dict(run.beside), run.printed
     tally, local = beside.pop(calls.COUNTS, None), beside.pop(calls.LOCAL, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
-    count = run.knobs.workers if printed.parallel else 1
+    count = run.settings.workers if printed.parallel else 1
     workers = [call.worker(count, wanted) for _ in range(count)]
     run_workers(workers, call.control, run.limits)
     if tally is not None:
@@ -365,7 +365,7 @@ def run_partitioned(
     `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
     counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
     """
-    printed, limits, threads = run.printed, run.limits, run.knobs.workers
+    printed, limits, threads = run.printed, run.limits, run.settings.workers
     beside = dict(run.beside)
     tally = beside.pop(calls.COUNTS, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)

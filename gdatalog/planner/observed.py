@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any, cast
 from zlib import crc32
 
+import numpy as np
+
 from gdatalog.plan import Version
 from gdatalog.planner.statistics import (
     Assumed,
@@ -154,7 +156,7 @@ def _of_lists(lists: AdjacencyLists) -> int:
 def _of_arrays(arrays: Sequence[Array]) -> Iterator[int]:
     for array in arrays:
         yield len(array)
-        yield crc32(array if array.flags.c_contiguous else array.copy())
+        yield crc32(np.ascontiguousarray(array).data)
 
 
 class ObservedStatistics:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import interrupt_message
 from gdatalog.engine.devices import PLAIN
-from gdatalog.engine.session.untrusted import waits_too_long
+from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
@@ -161,7 +161,7 @@ class Repl(Conversation):
         started = perf_counter()
         try:
             workspace = self.db.workspace
-            limited = nullcontext() if workspace.timeout is None else self.db.call()
+            limited = nullcontext() if workspace.settings.timeout is None else self.db.call()
             with heeding(workspace.watch), limited:
                 action()
         except Leave:

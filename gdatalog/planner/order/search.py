@@ -1,7 +1,7 @@
 """Search for the cheapest order of variables, as a tree.
 
-Up to `Tuning.ordered_exactly` variables, the search is exhaustive. A single atom needs no search
-(`planner/order/atoms.py`).
+Up to `Thresholds.ordered_exactly` variables, the search is exhaustive. A single atom needs no
+search (`planner/order/atoms.py`).
 
 Beyond, a beam search extends the best prefixes by each variable that can come next. Of prefixes
 that lead to the same state only the cheapest is kept. The number of extensions of a level falls
@@ -22,7 +22,6 @@ from heapq import nsmallest
 from math import frexp, inf
 
 from gdatalog.plan import Expr
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.planner.observed import Observed, Question
 from gdatalog.planner.order.atoms import FEW, single_order
 from gdatalog.planner.order.formula import TINY
@@ -40,6 +39,7 @@ from gdatalog.planner.order.steps import Steps
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.statistics import Looked, Statistics, known_value
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Thresholds
 from gdatalog.values import Value
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
@@ -50,8 +50,10 @@ ALL, GROUP, SORTED = 25.0, 1.0, 3.0
 class Search(SearchSpace):
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
-        super().__init__(pattern, sampler, tuning)
+    def __init__(
+        self, pattern: QueryPattern, sampler: Sampler | None, thresholds: Thresholds
+    ) -> None:
+        super().__init__(pattern, sampler, thresholds)
         self._found: dict[SearchState, VariableChoice] = {}
         self._sketched: dict[SearchState, VariableChoice] = {}
         self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
@@ -150,20 +152,20 @@ class Search(SearchSpace):
             ]
 
 
-def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
+def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
     """The best order by formulas; by samples, if the work is large and sampling is possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
     if len(pattern.atoms) == 1 and variables > FEW:
         alone = single_order(pattern, rows)
         if alone is not None:
             return alone
-    search = Search(pattern, None, tuning)
-    always, mixed = tuning.walked_from <= 0, tuning.walked_from < 0
+    search = Search(pattern, None, thresholds)
+    always, mixed = thresholds.walked_from <= 0, thresholds.walked_from < 0
     few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
     if not search.exact or (few and not mixed):
         return search.order(rows)
     # From this many rows on, sampling pays without a search by formulas first.
-    enough = tuning.walked_from << search.variables
+    enough = thresholds.walked_from << search.variables
     order = None
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
@@ -171,25 +173,25 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
             return order
     sampler = Sampler(pattern, always, mixed)
     if sampler.usable:
-        return Search(pattern, sampler, tuning).order(rows)
+        return Search(pattern, sampler, thresholds).order(rows)
     return order or search.order(rows)
 
 
 def group(search: Search, place: SearchState, scale: float) -> None:
     """Chooses a variable of the head as the first, if that pays."""
-    pattern, tuning = search.pattern, search.tuning
+    pattern, thresholds = search.pattern, search.thresholds
     if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
         return
     found = search.best(place)
     if found.variable < 0 or pattern.live >> found.variable & 1:
         return
     rows, groups = _given(search, place, found.variable, scale)
-    if not groups or rows < tuning.grouped_from:
+    if not groups or rows < thresholds.grouped_from:
         return
     least = found.cost * scale + found.indexes + ALL * rows
     different = search.estimates.whole(pattern.live) * scale
     for at in search.candidates(place):
-        few = search.estimates.rows(1 << at) < tuning.grouped_least
+        few = search.estimates.rows(1 << at) < thresholds.grouped_least
         if few or not pattern.live >> at & 1:
             continue
         choice = search.choice(at, place, inf)
@@ -197,7 +199,7 @@ def group(search: Search, place: SearchState, scale: float) -> None:
         total = choice.cost * scale + choice.indexes + GROUP * rows
         if pattern.outputs[:1] != (at,):
             total += SORTED * min(rows, different)
-        if rows <= tuning.grouped_rows_most * groups and total < least:
+        if rows <= thresholds.grouped_rows_most * groups and total < least:
             least = total
             search.begin(place, choice)
 
@@ -346,17 +348,17 @@ class Orders:
         self,
         pattern: QueryPattern,
         rows: float,
-        tuning: Tuning,
+        thresholds: Thresholds,
         observed: Observed | None = None,
     ) -> Order:
         """The cheapest order, for `rows` outer rows. `observed`: what planning looks at."""
         if len(pattern.atoms) < 2:
-            return best_order(pattern, rows, tuning)  # hardly slower than a look-up
-        key = shape_of(pattern, rows), tuning
+            return best_order(pattern, rows, thresholds)  # hardly slower than a look-up
+        key = shape_of(pattern, rows), thresholds
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            found = _searched(pattern, rows, tuning, observed)
+            found = _searched(pattern, rows, thresholds, observed)
             while len(self._found) >= MOST:
                 del self._found[next(iter(self._found))]
         elif observed is not None:
@@ -384,13 +386,13 @@ class FoundOrder:
 
 
 def _searched(
-    pattern: QueryPattern, rows: float, tuning: Tuning, observed: Observed | None
+    pattern: QueryPattern, rows: float, thresholds: Thresholds, observed: Observed | None
 ) -> FoundOrder:
     if observed is None:
-        return FoundOrder(pattern.names, best_order(pattern, rows, tuning))
+        return FoundOrder(pattern.names, best_order(pattern, rows, thresholds))
     numbers = _numbers(pattern, rows)
     with observed.apart() as inner:
-        order = best_order(pattern, rows, tuning)
+        order = best_order(pattern, rows, thresholds)
     return FoundOrder(pattern.names, order, numbers, inner.asked if inner.whole else None)
 
 
@@ -406,7 +408,7 @@ class PlanInputs:
 
     sizes: Statistics
     orders: Orders = field(default_factory=Orders)
-    tuning: Tuning = DEFAULT
+    thresholds: Thresholds = Thresholds()
     values: Mapping[str, Value] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
     notes: PassNotes | None = None
