@@ -1,10 +1,11 @@
 """Stored plans: a rule that an earlier process has planned is not planned again.
 
-Plans are in files beside the compiled code, one for each source of rules. A line of a file is a
-plan, with the questions that planning asked about relations and parameters (`planner/observed.py`),
-and their answers. A plan is used if all questions have the same answers now: then planning would
-give this plan. Its key is a hash of the rule and of all settings that planning reads; the file's
-name depends on the planner's own files, so another version makes plans of its own.
+Plans are in files beside the compiled code: one for each file of rules, and `TEXTS` for all other
+texts. A line is a plan, with the questions that planning asked about relations and parameters
+(`planner/observed.py`), and their answers. A plan is used if all questions have the same answers
+now: then planning would give this plan. Its key is a hash of the rule and of all settings that
+planning reads; the file's name depends on the planner's own files, so another version makes plans
+of its own.
 
 A line is appended by one write, and starts with its checksum: processes may write at the same time,
 and damaged lines are ignored. If the folder of code cannot be used, plans are not stored.
@@ -36,7 +37,8 @@ from gdatalog.records import replace
 from gdatalog.settings import Thresholds
 
 MOST_BYTES = 4 << 20  # of a file: a longer one is begun anew
-MOST_FILES = 64  # files whose lines are kept in memory
+MOST_FILES = 16  # files whose lines are kept in memory
+TEXTS = 256  # files for the rules of texts that are not in files
 MOST_TRIED = 8  # plans of one rule, the newest ones first
 MOST_WRITTEN = 4096  # plans that a process stores
 
@@ -57,10 +59,11 @@ def plan_from_files(
 
 
 def _named(places: Places) -> str:
-    """What identifies the sources of a rule: their names, or texts without a file."""
-    return "\0".join(
-        source.text if source.name.startswith("<") else source.name for source in places.sources
-    )
+    """What identifies the file of a rule's plans."""
+    source = places.sources[0]
+    if source.name.startswith("<"):
+        return f"<{crc32(source.text.encode('utf-8', 'surrogatepass')) % TEXTS}>"
+    return source.name
 
 
 class PlanFiles:
@@ -104,8 +107,11 @@ class PlanFiles:
         return plan
 
     def _path(self, name: str) -> Path | None:
-        folder = code_cache.folder()
-        if code_cache.trouble() is not None:
+        try:
+            folder = code_cache.folder()
+        except OSError:
+            return None
+        if code_cache.trouble() is not None:  # it is a temporary one
             return None
         return folder / f"{_digest(_planner() + name).decode()}.plans"
 
