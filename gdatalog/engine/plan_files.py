@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from threading import RLock
 from time import time
+from zlib import crc32
 
 from gdatalog.codegen import cache as code_cache
 from gdatalog.distribution import VERSION
