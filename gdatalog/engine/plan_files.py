@@ -170,7 +170,7 @@ def _lines_of(path: Path) -> Lines:
 
 def _line(plan: RulePlan, looked: Sequence[Looked], observed: Observed, places: Places) -> bytes:
     selectivity = tuple((e.relation, e.column, e.bounds, e.shares) for e in looked)
-    asked = tuple((*question, number) for question, number in observed.asked.items())
+    asked = tuple(observed.asked.items())
     stored = packed((asked, selectivity, plan), places)
     return json.dumps(stored, separators=(",", ":")).encode()
 
@@ -179,8 +179,7 @@ def _read(line: bytes, places: Places, inputs: PlanInputs) -> RulePlan | None:
     """The plan of a line, if planning would give it."""
     try:
         _, asked, selectivity, stored = json.loads(line)
-        questions = [(each[:-1], each[-1]) for each in unpacked(asked, places)]
-        if not same_answers(questions, inputs.sizes, inputs.values):
+        if not same_answers(unpacked(asked, places), inputs.sizes, inputs.values):
             return None
         looked = [Looked(*each) for each in unpacked(selectivity, places)]
         plan = unpacked(stored, places)
