@@ -182,6 +182,11 @@ def _schemas_of_files(
     return unread
 
 
+def _length(statements: Iterable[s.Statement]) -> int:
+    """How many characters statements have."""
+    return sum(each.span.end - each.span.start for each in statements)
+
+
 def _asks(statement: s.Statement) -> bool:
     return isinstance(statement, s.Query) or (
         isinstance(statement, s.Directive) and statement.kind in ("output", "printsize")
