@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,14 @@ def test_what_is_not_imported(code: str, late: set[str]) -> None:
     modules = imported(code)
     assert "gdatalog.database" in modules
     assert not within(modules, late)
+
+
+def test_a_text_that_came_before_needs_no_lark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    assert within(imported(CLOSURE), {"lark"})
+    assert not within(imported(CLOSURE), BESIDE)
 
 
 def test_the_names_are_those_of_modules() -> None:
