@@ -378,12 +378,10 @@ class Database(PatternQueries):
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         with self.call(on_progress, timeout):
-            from gdatalog.relations import answer
+            from gdatalog.asking import ask
 
-            execution = self.workspace.open(text, params, strategy=strategy)
-            result = answer(execution, execution.asked(), limit, max_rows)
-            self.workspace.tell(execution, params)
-            return result
+            program = self.workspace.parse(text, "<query>", bare=True)
+            return ask(self.workspace, program, params or {}, strategy, limit, max_rows)
 
     def prepare(
         self, text: str, params: Params = None, *, strategy: Strategy = "auto"

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.asking import ask
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
@@ -14,7 +15,7 @@ from gdatalog.options import strategy_of
 from gdatalog.parser.words import check_relation_name
 from gdatalog.progress import OnProgress
 from gdatalog.records import replace
-from gdatalog.relations import Inserted, answer
+from gdatalog.relations import Inserted
 from gdatalog.result import Result
 from gdatalog.storage import Findings, LoadOptions, checked
 from gdatalog.values import ListOf, ParamType, Value, brief
@@ -109,12 +110,8 @@ class PreparedQuery:
             if before[0] is not catalog.texts or before[1] is not catalog.schemas:
                 self._checked = self._check()
             given = {**self._given, **(values or {}), **named}
-            execution = workspace.execution(
-                self._program, params=self._typed(given), strategy=self._strategy
-            )
-            result = answer(execution, execution.asked(), limit, max_rows)
-            workspace.warn(execution.context.scope.cautions.values())
-            return result
+            params = self._typed(given)
+            return ask(workspace, self._program, params, self._strategy, limit, max_rows, False)
 
     def _check(self) -> tuple[Compiled, Mapping[str, ParamType]]:
         """Checks the query over what the database holds now, and infers its parameters' types."""

@@ -96,6 +96,15 @@ class Thresholds:
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case
     tiles_busy: int = 128  # larger ones if this many tiles have work
 
+    # How tiles of a GPU, groups of its threads, share the work of compiled loops.
+    # Nanoseconds after which a tile checks whether others wait for a part of its task. 0: it shares
+    # whenever it can; negative: never.
+    tile_shares_after: int = 250_000
+    tile_grain: int = 0  # units that a tile takes at once; 0: depends on their total
+    pool_rows: int = 1 << 22  # rows of the pool of results at first
+    pool_rows_most: int = 1 << 28  # greatest number of them, since draining it takes memory, too
+    grid_blocks: int = 0  # blocks of threads; 0: as many as are resident
+
     # What a GPU runs under device="auto", which opens it when the first work pays there.
     gpu_from: float = 1e7  # rows that compiled loops expect to look at
     gpu_bytes: int = 1 << 20  # ... or bytes of the rows that lie on the GPU only

@@ -15,7 +15,7 @@ from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.engine.catalog.parameters import parameter
+from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
 from gdatalog.engine.compiler.compiled import Compiled, parameters_in
@@ -24,7 +24,14 @@ from gdatalog.engine.context import Cluster, ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
 from gdatalog.engine.evaluator.results import Results
-from gdatalog.engine.execution import Execution, ExecutionResources, Usage, begin, compile_text
+from gdatalog.engine.execution import (
+    Execution,
+    ExecutionResources,
+    Usage,
+    begin,
+    compile_text,
+    scalars,
+)
 from gdatalog.engine.facts import Files, read_text
 from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
@@ -49,7 +56,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.user_settings import changed
-from gdatalog.values import ListOf, ParamType
+from gdatalog.values import ListOf, ParamType, Value
 
 Params = Mapping[str, Any] | None
 QUERY = Usage()
@@ -142,7 +149,7 @@ class Workspace:
 
     def forget(self) -> None:
         """Drops evaluated relations, and files that were read."""
-        self.results = {}
+        self.results, self.catalog = {}, replace(self.catalog)
         self.cache.forget()
 
     @contextmanager
@@ -466,6 +473,22 @@ class Workspace:
             name: ListOf(found[name]) if compiled.parameters[name] else found[name]
             for name in compiled.parameters
         }
+
+    def bound_context(
+        self, compiled: Compiled, params: Mapping[str, Value | GivenList]
+    ) -> ExecutionContext:
+        """The context of a query that is bound to its relations."""
+        values = scalars(compiled, params)
+        for value in values.values():
+            if isinstance(value, str):
+                self.symbols.intern(value)  # before anything reads the ranks of strings
+        self.context = context = ExecutionContext(
+            Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
+            Scope(self.symbols, values),
+            Metrics(lasting=False),
+            self.settings,
+        )
+        return context
 
     def _resources(self) -> ExecutionResources:
         files = "none" if self.untrusted else self.files

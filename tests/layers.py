@@ -26,9 +26,10 @@ LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
+STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
     "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
-    "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
+    "asking", "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -59,11 +60,11 @@ MAY_IMPORT = {
     "result": BASE | {"storage", "present"},
     "report": ENGINE | {"options"},
     "loading": ENGINE,
-    "workspace": ENGINE | {"options", "user_settings", "loading"},
-    "relations": ENGINE | {"options", "user_settings", "present", "result", "workspace"},
-    "prepared": ENGINE
-    | {"options", "user_settings", "present", "result", "workspace", "relations"},
-    "starting": ENGINE | {"options", "user_settings", "cluster", "workspace"},
+    "workspace": STATE,
+    "relations": STATE | {"present", "result", "workspace"},
+    "asking": STATE | {"present", "result", "workspace", "relations"},
+    "prepared": STATE | {"present", "result", "workspace", "relations", "asking"},
+    "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
@@ -124,11 +125,12 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
+        __init__ operator join joins index_lookup rows fallback
+        on_host in_cells signed_sum over_tables evaluate
     """,
     "engine/catalog": "__init__ folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand compiler",
-    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded",
+    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
     "gpu_ops": """
@@ -153,7 +155,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
         cautions heads
-        inlining names types lattice program validity
+        inlining names types lattice program extending validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker

@@ -204,7 +204,7 @@ def begin(
     usage: Usage,
 ) -> Execution:
     """Compiles a text over a catalog. `context`: without parameters and `.limitsize`s."""
-    typed = {name: _parameter(program, name, value) for name, value in given.items()}
+    typed = typed_params(program, given)
     params = {name: value for name, (_, value) in typed.items()}
     types = {name: kind for name, (kind, _) in typed.items()}
     compiled = compile_text(program, catalog, context, resources, types, folders, usage)
@@ -218,7 +218,8 @@ def begin(
     for name, values in checked.lists.items():
         if values.type == "symbol":  # before anything reads the ranks of strings
             inputs[name]
-    context = _with_settings(context, compiled, params)
+    scope = replace(context.scope, params=scalars(compiled, params))
+    context = replace(context, scope=scope, limit_sizes=compiled.limit_sizes)
     evaluator = _evaluator(compiled, catalog, context, inputs, resources.results, usage)
     return Execution(
         compiled, catalog, context, params, folders, inputs, evaluator, usage.lasting,
@@ -263,6 +264,13 @@ def _with_includes(program: Program, folders: Folders, resources: ExecutionResou
     )
 
 
+def typed_params(
+    program: Program, given: Mapping[str, Any]
+) -> dict[str, tuple[ParamType, Value | GivenList]]:
+    """The types and values of parameters."""
+    return {name: _parameter(program, name, value) for name, value in given.items()}
+
+
 def _parameter(program: Program, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
     try:
         return parameter(name, value)
@@ -274,18 +282,14 @@ def _parameter(program: Program, name: str, value: object) -> tuple[ParamType, V
         raise
 
 
-def _with_settings(
-    context: ExecutionContext, compiled: Compiled, params: Mapping[str, Any]
-) -> ExecutionContext:
-    """The context with a text's parameters and `.limitsize`s."""
+def scalars(compiled: Compiled, params: Mapping[str, Value | GivenList]) -> dict[str, Value]:
+    """The values of parameters that are no lists, as the rules of a text read them."""
     types = compiled.checked.param_types
-    values = {
+    return {
         name: float(value) if types.get(name) == "float" else value
         for name, value in params.items()
         if not isinstance(value, GivenList)
     }
-    scope = replace(context.scope, params=values)
-    return replace(context, scope=scope, limit_sizes=compiled.limit_sizes)
 
 
 def _evaluator(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
 from gdatalog.engine.catalog.folders import Folders
@@ -29,6 +29,8 @@ class Catalog:
     params: Mapping[str, Any] = field(default_factory=dict)
     folders: Folders = Folders()  # the default folders of `.input` and `.output`
     reported: frozenset[str] = frozenset()
+    # Queries that are bound to these relations; a changed catalog starts without any.
+    bound: dict[Hashable, Any] = field(init=False, default_factory=dict)
 
     def with_data(self, stored: Mapping[str, Relation]) -> Catalog:
         """The catalog with these relations in place of all that are stored."""

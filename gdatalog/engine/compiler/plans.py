@@ -4,7 +4,7 @@ If these are small, a plan also serves other relations with the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 from weakref import ref
@@ -108,6 +108,13 @@ class Plans:
         plans.append((plan, made_of, tuple(looked)))
         del plans[:-SIMILAR]
         return plan
+
+    def by_values(self, plans: Collection[RulePlan]) -> bool:
+        """Whether values of parameters decided one of these plans, or it is not known."""
+        steady = (
+            id(plan) for _, found in self._found.values() for plan, _, looked in found if not looked
+        )
+        return not {*map(id, plans)} <= {*steady}
 
     def delta_plan(
         self,

@@ -6,14 +6,16 @@ Relations that hold only a part of others live for one call and are not cached.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from gdatalog.engine.catalog.texts import FactList
 from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.demand import Demand, demanded
+from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.results import Results
 from gdatalog.errors import Error, Note
 from gdatalog.planner.rewrite.adornments import plain
 from gdatalog.records import dataclass
@@ -56,36 +58,74 @@ def answer(
     return relation
 
 
+@dataclass(slots=True, eq=False)
+class PartOf:
+    """How the needed part of a relation is evaluated: the rewritten program, and what the evaluator
+    of the whole relation reads."""
+
+    demanded: Demanded
+    stored: Mapping[str, Relation]
+    facts: Callable[[str], FactList]
+    results: Results
+    keep: Callable[[Collection[str]], bool]
+    asked: Collection[str]
+
+    @staticmethod
+    def of(demanded: Demanded, whole: Evaluator) -> PartOf:
+        return PartOf(demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked)
+
+    def evaluator(
+        self, context: ExecutionContext, known: Mapping[str, Relation]
+    ) -> Evaluator | None:
+        """An evaluator of the part; None if it would be most of a relation. `known`: relations that
+        are evaluated."""
+        program, planned = self.demanded.program, self.demanded.planned
+        assert planned is not None
+        stored = Overlay(self.stored, program.given)
+        own = context, planned, stored, self._facts, self.results, self._keep, self.asked
+        part = Evaluator(*own, known=dict(known))
+        self.demanded.covered = ""
+        for magic in program.measured:
+            with speaking_plainly():
+                count = part.relation(magic.magic).length
+            if count > context.thresholds.magic_sets_share_found * magic.values:
+                self.demanded.covered = (
+                    f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} "
+                    "values would be asked for"
+                )
+                return None
+        return part
+
+    def _facts(self, name: str) -> FactList:
+        """The facts of a relation: the user's, or the requested values of a magic set."""
+        planned, users = self.demanded.planned, self.demanded.program.given.get(name, name)
+        assert planned is not None
+        return (
+            self.facts(users) if _is_users(users) else FactList(planned.checked.facts.get(name, ()))
+        )
+
+    def _keep(self, names: Collection[str]) -> bool:
+        return all(map(_is_users, names)) and self.keep(names)
+
+    def lasting(self, part: Evaluator, name: str) -> dict[str, Relation]:
+        """Of what an evaluator of the part has evaluated: the relations that do not depend on which
+        part is asked for, by relation `name`."""
+        planned = self.demanded.planned
+        assert planned is not None
+        return {
+            own: relation
+            for own, relation in part.known.items()
+            if (own not in planned.homes and own not in planned.checked.facts)
+            or (_is_users(own) and own != name)
+        }
+
+
 def part_of(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -> Evaluator | None:
     """An evaluator of only the needed part of a relation; None if magic sets are not used."""
     found = demanded_for(evaluator, name, whole)
     if found is None or found.planned is None:
         return None
-    given, asked = found.program.given, found.planned.checked.facts
-
-    def facts(name: str) -> FactList:
-        """The facts of a relation: the user's, or the requested values of a magic set."""
-        users = given.get(name, name)
-        return evaluator.facts(users) if _is_users(users) else FactList(asked.get(name, ()))
-
-    def keep(names: Collection[str]) -> bool:
-        return all(map(_is_users, names)) and evaluator.keep(names)
-
-    part = Evaluator(
-        evaluator.context, found.planned, Overlay(evaluator.stored, given), facts,
-        evaluator.results, keep, evaluator.asked, known=dict(evaluator.known),
-    )  # fmt: skip
-    found.covered = ""
-    for magic in found.program.measured:
-        with speaking_plainly():
-            count = part.relation(magic.magic).length
-        if count > evaluator.context.thresholds.magic_sets_share_found * magic.values:
-            found.covered = (
-                f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
-                "would be asked for"
-            )
-            return None
-    return part
+    return PartOf.of(found, evaluator).evaluator(evaluator.context, evaluator.known)
 
 
 def demanded_for(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -> Demanded | None:

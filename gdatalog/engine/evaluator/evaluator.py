@@ -330,6 +330,10 @@ class Evaluator:
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
+    def has_seeds(self, name: str) -> bool:
+        """Whether a relation has data or facts."""
+        return name in self.stored or bool(self.facts(name))
+
     def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
         """The inputs of strata, or of one stratum with the rows that its relations have."""
         schemas, types = self.checked.schemas, self.checked.param_types
