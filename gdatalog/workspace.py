@@ -367,7 +367,7 @@ class Workspace:
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         if self.untrusted:
             check_length(text, name)
-        program, cautions = self.compiler.parse(text, name, bare)
+        program, cautions = self.compiler.parse(text, name, bare, not self.untrusted)
         self.warn(cautions)
         return program
 

@@ -140,7 +140,7 @@ ORDER = {
     "notebook": "answers options magics __init__",
     "parser": """
         syntax tokens facts heads words failure format lists
-        builder grammar mistakes scanner __init__
+        builder grammar mistakes scanner stored __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": "__init__ functions conditions effects nest cells format stored placement schedule",

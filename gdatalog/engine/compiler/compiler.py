@@ -60,14 +60,16 @@ class Compiler:
         self.orders = Orders()  # variable orders that the planner has found
         self._made = Recent[Any](MOST, CHECKED)
 
-    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """Parses a text; returns its program and warnings."""
+    def parse(
+        self, text: str, name: str, bare: bool, stored: bool
+    ) -> tuple[Program, tuple[Caution, ...]]:
+        """Parses a text; returns its program and warnings. `stored`: it may be stored on disk."""
         if len(text) > LONGEST:
             return parse_with_cautions(text, name, bare=bare)
         key = "parsed", text, name, bare
         found: tuple[Program, tuple[Caution, ...]] | None = self._made.get(key)
         if found is None:
-            found = parse_with_cautions(text, name, bare=bare)
+            found = parse_with_cautions(text, name, bare=bare, stored=stored)
             self._made.put(key, found, len(text))
         return found
 
