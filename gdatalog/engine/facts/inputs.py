@@ -29,7 +29,7 @@ from gdatalog.storage.key_columns import relation_of_tables
 from gdatalog.storage.keys import encode_column, encode_values, float_to_key
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import FEW
+from gdatalog.storage.row_store import SORTED_BELOW
 from gdatalog.storage.sorting import sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Column, TextColumn
@@ -215,7 +215,7 @@ def union(relations: Sequence[Relation]) -> Relation:
 def extended(before: Relation, more: Relation) -> Relation:
     """Adds rows to a relation. If they are few, it keeps the old rows in place and records the new
     ones."""
-    many = 2 * more.at_most > before.at_most and before.at_most > FEW
+    many = 2 * more.at_most > before.at_most and before.at_most > SORTED_BELOW
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
     if not before.types:
