@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.cancellation import Watch
@@ -24,12 +25,13 @@ from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
 from gdatalog.settings import Settings, Strategy
 from gdatalog.starting import Start
-from gdatalog.storage import Findings, LoadOptions, Nulls, checked
+from gdatalog.storage import LoadOptions, Nulls, checked
 from gdatalog.values import brief, plain
 
 if TYPE_CHECKING:
-    from gdatalog.engine.programs.folders import Folders
+    from gdatalog.engine.catalog.folders import Folders
     from gdatalog.parser import Program
+    from gdatalog.prepared import Inserter, PreparedQuery
     from gdatalog.relations import Inserted, Relations
     from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
@@ -38,9 +40,7 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any] | None
 # Errors that end a call which might have gone on.
 _ENDINGS = (MemoryError, TimeLimitError, RowLimitError, Interrupted, KeyboardInterrupt)
-_INSIDE = frozenset(
-    {__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session.text_session"}
-)
+_PACKAGE = __name__.partition(".")[0]
 
 
 class ProgramWarning(UserWarning):
@@ -267,17 +267,29 @@ class Database(PatternQueries):
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
         """
-        name = plain(name)
-        with self.call(on_progress):
-            from gdatalog.relations import Inserted
+        inserter = self.inserter(name, nulls=nulls, fill=fill, row_id=row_id)
+        return inserter(rows, on_progress=on_progress)
 
-            rows, workspace = self._shared(rows), self.workspace
-            findings = Findings()
-            given = {} if fill is None else fill
-            options = checked(LoadOptions(None, None, nulls, given, row_id, findings=findings))
-            new, known = workspace.add(name, rows, options)
-            workspace.tell_of(name, findings)
-            return Inserted(name, new, known, workspace.rules_of(name))
+    def inserter(
+        self,
+        name: str,
+        *,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
+    ) -> Inserter:
+        """Prepare inserts into a relation: a function of the rows, with the options of `insert`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> insert = db.inserter("E")
+        >>> insert([(1, 2)])
+        E: 1 row inserted
+        """
+        from gdatalog.prepared import Inserter
+
+        options = LoadOptions(None, None, nulls, {} if fill is None else fill, row_id)
+        return Inserter(self.workspace, self.call, plain(name), options)
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
         """Drop a relation: its rules, its data and its declaration, or `only` its rules or data.
@@ -366,12 +378,33 @@ class Database(PatternQueries):
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
         with self.call(on_progress, timeout):
-            from gdatalog.relations import answer
+            from gdatalog.asking import ask
 
-            session = self.workspace.open(text, params, strategy=strategy)
-            result = answer(session, session.asked(), limit, max_rows)
-            self.workspace.tell(session, params)
-            return result
+            program = self.workspace.parse(text, "<query>", bare=True)
+            return ask(self.workspace, program, params or {}, strategy, limit, max_rows)
+
+    def prepare(
+        self, text: str, params: Params = None, *, strategy: Strategy = "auto"
+    ) -> PreparedQuery:
+        """Parse, check and plan a query once, to ask it many times.
+
+        The result is a function of the values of the text's parameters. `params` gives values for
+        calls that give no others, which also say which types these parameters have; those of the
+        other parameters follow from their use. `strategy` is as in `query`.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3)]
+        >>> q = db.prepare("?- E($x, y).")
+        >>> q(x=2).fetchall(), q({"x": 1}, limit=1).fetchall(), dict(q.params)
+        ([(3,)], [(2,)], {'x': 'int'})
+        """
+        with self.call():
+            from gdatalog.prepared import PreparedQuery
+
+            query = PreparedQuery(self.workspace, self.call, text, params or {}, strategy)
+            self.workspace.warn(query.cautions)
+            return query
 
     def run(
         self,
@@ -400,7 +433,7 @@ class Database(PatternQueries):
         [(1, 2), (1, 3), (2, 3)]
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.programs.folders import Folders
+            from gdatalog.engine.catalog.folders import Folders
             from gdatalog.parser.syntax import Query
 
             program = self.workspace.parse(text, name or "<run>")
@@ -429,7 +462,7 @@ class Database(PatternQueries):
         `timeout` seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self.call(on_progress, timeout):
-            from gdatalog.engine.programs.folders import Folders
+            from gdatalog.engine.catalog.folders import Folders
 
             name = os.fspath(path)
             program = self.workspace.parse_file(name)
@@ -448,14 +481,14 @@ class Database(PatternQueries):
         workspace = self.workspace
         outputs: dict[str, Result] = {}
         with workspace.rollback():
-            session = workspace.keep(program, key, params, folders, strategy=strategy)
-            for ask in session.asks():
+            execution = workspace.keep(program, key, params, folders, strategy=strategy)
+            for ask in execution.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
-                result = outputs[ask.name] = answer(session, ask.name)
+                result = outputs[ask.name] = answer(execution, ask.name)
                 if not to_stdout(ask.directive):
-                    write_relation(ask.directive, ask.name, result, session.files, folders)
-        workspace.tell(session, params)
+                    write_relation(ask.directive, ask.name, result, execution.files, folders)
+        workspace.tell(execution, params)
         return outputs
 
     # -------------------------------------------------------------------------------- plans
@@ -479,9 +512,9 @@ class Database(PatternQueries):
             from gdatalog.report import explain
 
             trace = PassTrace() if passes else None
-            session = self.workspace.open(text, params, strategy=strategy, passes=trace)
-            plan = explain(session, [session.asked()], self.workspace.why)
-            self.workspace.warn(session.ignored(params or ()))
+            execution = self.workspace.open(text, params, strategy=strategy, passes=trace)
+            plan = explain(execution, [execution.asked()], self.workspace.why)
+            self.workspace.warn(execution.ignored(params or ()))
             return plan
 
     def profile(
@@ -513,14 +546,19 @@ class Database(PatternQueries):
             from gdatalog.report import Profile
 
             reports = Metrics()
-            session = self.workspace.open(text, params, reports=reports, strategy=strategy)
-            profile = Profile.after(session.context, answer(session, session.asked()))
-            self.workspace.tell(session, params)
+            execution = self.workspace.open(text, params, reports=reports, strategy=strategy)
+            profile = Profile.after(execution.context, answer(execution, execution.asked()))
+            self.workspace.tell(execution, params)
             return profile
 
 
 def _warn(caution: Caution) -> None:
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"] in _INSIDE:
+    while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back  # up to the user's code
     warnings.warn(caution.format(), ProgramWarning, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] == _PACKAGE

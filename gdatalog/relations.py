@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from gdatalog.engine.execution import Usage
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
 from gdatalog.planner.check import Schema
@@ -18,17 +19,18 @@ from gdatalog.storage.relation import Relation
 from gdatalog.values import brief, visible
 
 if TYPE_CHECKING:
-    from gdatalog.engine.session.text_session import Session
+    from gdatalog.engine.execution import Execution
     from gdatalog.workspace import Workspace
 
 
 def answer(
-    session: Session, name: str, limit: int | None = None, max_rows: int | None = None
+    execution: Execution, name: str, limit: int | None = None, max_rows: int | None = None
 ) -> Result:
     """Evaluates a relation or a query of a text. Returns at most `limit` rows; the limit does not
     apply to propositions, which have one row or none."""
     wanted = None if limit is None else max(1, limit)
-    result = Result(session.relation(name, wanted, max_rows), session.context.scope.symbols)
+    relation = execution.relation(name, wanted, max_rows)
+    result = Result(relation, execution.context.scope.symbols)
     return limited(result, limit)
 
 
@@ -85,15 +87,15 @@ class RelationEntry:
 
 def catalog(workspace: Workspace) -> list[RelationEntry]:
     """All relations by name, without evaluating any."""
-    session = workspace.session(Program(()))
+    execution = workspace.execution(Program(()))
     with_rules = ruled(workspace.texts.outline())
-    schemas, broken = session.checked.schemas, session.validity.broken
+    schemas, broken = execution.checked.schemas, execution.validity.broken
 
     def entry(name: str) -> RelationEntry:
         if name in broken:
             return RelationEntry(name, None, None, broken[name].why(name))
         origin = "rules" if name in with_rules else "data"
-        return RelationEntry(name, schemas[name], session.at_hand(name), origin)
+        return RelationEntry(name, schemas[name], execution.at_hand(name), origin)
 
     return [entry(name) for name in sorted({*schemas, *broken})]
 
@@ -116,12 +118,13 @@ class Relations(Mapping[str, Result]):
     def __getitem__(self, name: str) -> Result:
         workspace = self._workspace
         with self._call():
-            session = workspace.session(Program(()), lasting=True)
-            if name not in session.checked.schemas and name not in session.validity.broken:
+            execution = workspace.execution(Program(()), Usage(lasting=True))
+            validity = execution.validity
+            if name not in execution.checked.schemas and name not in validity.broken:
                 raise NameResolutionError(
                     f"there is no relation {name!r}", hint=workspace.near(name)
                 )
-            return answer(session, name)
+            return answer(execution, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
 from functools import partial
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from queue import SimpleQueue
 from threading import Event, Lock, RLock, Thread, Timer, current_thread, local, main_thread
@@ -193,6 +194,19 @@ def _raised() -> None:
 _ours = frozenset({"gdatalog", "__main__"})
 
 
+_unfinished: list[bool] = []  # not empty: an import may have been interrupted
+
+
+def _import_packages() -> None:
+    """Imports the packages that an interrupted import has left out while it imported some of their
+    modules: these would be imported in another order than the package's."""
+    for name in sorted(sys.modules):
+        package = name.rpartition(".")[0]
+        if name.startswith("gdatalog.") and package not in sys.modules:
+            import_module(package)
+    _unfinished.clear()
+
+
 class _ThreadState(local):
     """State of a thread."""
 
@@ -212,9 +226,12 @@ def whole_imports() -> Iterator[None]:
         sys.unraisablehook = _raising_again(sys.unraisablehook)
     _here.within += 1
     try:
+        if _unfinished:
+            _import_packages()
         yield
     except BaseException:  # signal handlers may raise anything
         release_import_lock()
+        _unfinished.append(True)
         raise
     finally:
         _here.within -= 1

@@ -38,7 +38,8 @@ class ListOf:
     empty: bool = False
 
 
-ParamType = TypeName | ListOf
+# None: its use says which type it has.
+ParamType = TypeName | ListOf | None
 
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 

@@ -1,4 +1,4 @@
-"""The state of a database: data, kept texts, and evaluated relations.
+"""The state of a database: its current catalog, its compiler and results, settings and devices.
 
 `Database` locks it and returns results. The prompt and the notebook's magics use it directly,
 within `Database.call`.
@@ -6,54 +6,65 @@ within `Database.call`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from gdatalog.account import default_limit, trim
-from gdatalog.calls import Limits, accounted
-from gdatalog.cancellation import OBJECT, Watch, cancellable
+from gdatalog.calls import Limits
+from gdatalog.cancellation import Watch
 from gdatalog.cpu_ops.functions import Scope
-from gdatalog.engine.context import Cluster, ExecutionContext, Wanted
-from gdatalog.engine.derived import device_ops
+from gdatalog.engine.catalog.folders import Folders
+from gdatalog.engine.catalog.parameters import GivenList, parameter
+from gdatalog.engine.catalog.snapshot import Catalog
+from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
+from gdatalog.engine.compiler.compiled import Compiled, parameters_in
+from gdatalog.engine.compiler.compiler import Compiler
+from gdatalog.engine.context import Cluster, ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
-from gdatalog.engine.facts import Files, all_readable, read_text
-from gdatalog.engine.facts.inputs import extended
+from gdatalog.engine.evaluator.results import Results
+from gdatalog.engine.execution import (
+    Execution,
+    ExecutionResources,
+    Usage,
+    begin,
+    compile_text,
+    scalars,
+)
+from gdatalog.engine.facts import Files, read_text
+from gdatalog.engine.facts.inputs import FileCache
+from gdatalog.engine.facts.unions import extended
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.programs.folders import Folders
-from gdatalog.engine.programs.prepared import Prepared
-from gdatalog.engine.programs.remembered import Memory
-from gdatalog.engine.programs.texts import KeptRules, ProgramTexts
-from gdatalog.engine.session.text_session import Session, schemas_of
-from gdatalog.engine.session.untrusted import check_length, without_idle_texts
+from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
+from gdatalog.loading import Loader
 from gdatalog.options import strategy_of
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.syntax import Decl, Rule, Statement
+from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause, caution_of
 from gdatalog.planner.check.validity import Validity
-from gdatalog.planner.check.walk import Part, names_of
+from gdatalog.planner.check.walk import Part
 from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
 from gdatalog.settings import Settings
 from gdatalog.storage import PLAIN, Findings, LoadOptions
-from gdatalog.storage.key_columns import relation_of_tables, tables_of
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.user_settings import changed
+from gdatalog.values import ListOf, ParamType, Value
 
 Params = Mapping[str, Any] | None
+QUERY = Usage()
 
 
 class Workspace:
-    """The state of a database. It only changes by assigning attributes, so an interrupted call
-    leaves it as it was."""
+    """The state of a database. What it holds changes by assigning another `catalog`, so an
+    interrupted call leaves it as it was."""
 
     settings: Settings = Settings()
 
@@ -71,10 +82,10 @@ class Workspace:
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self.stored = {}
-        self.texts = ProgramTexts()  # by the name of the text
-        self.params: Mapping[str, Any] = {}  # parameters of these texts
-        self.folders = Folders()  # default folders of `.input` and `.output`
+        self.catalog = Catalog()
+        self.compiler = Compiler()
+        self.results: Results = {}  # of strata
+        self.cache = FileCache()
         self.watch = watch
         self.closed = False
         self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
@@ -84,10 +95,7 @@ class Workspace:
         self.untrusted = False  # whether programs are untrusted
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
         self._why = ASKED
-        self.context: ExecutionContext | None = None  # of the last session of a call
-        self._remembered: Memory = {}
-        self._prepared = Prepared()
-        self._invalid: frozenset[str] = frozenset()  # reported errors of kept statements
+        self.context: ExecutionContext | None = None  # of the last execution of a call
 
     @property
     def memory_limit(self) -> int:
@@ -116,13 +124,14 @@ class Workspace:
         self._why = why
 
     @property
-    def stored(self) -> dict[str, Relation]:
+    def stored(self) -> Mapping[str, Relation]:
         """The relations that hold data, by name."""
-        return self._stored
+        return self.catalog.stored
 
-    @stored.setter
-    def stored(self, stored: dict[str, Relation]) -> None:
-        self._stored, self._known = stored, schemas_of(stored)
+    @property
+    def texts(self) -> ProgramTexts:
+        """The kept texts."""
+        return self.catalog.texts
 
     def close(self) -> None:
         self.closed = True
@@ -135,31 +144,33 @@ class Workspace:
 
     def clear(self) -> None:
         """Drops all rules, all data, and everything derived from them."""
-        self.stored, self.texts, self._remembered = {}, ProgramTexts(), {}
-        self._prepared, self._invalid = Prepared(), frozenset()
+        self.catalog = Catalog(params=self.catalog.params, folders=self.catalog.folders)
+        self.compiler, self.results, self.cache = Compiler(), {}, FileCache()
 
     def forget(self) -> None:
         """Drops evaluated relations, and files that were read."""
-        self._remembered, self._prepared = {}, replace(self._prepared, files={}, unions={})
+        self.results, self.catalog = {}, replace(self.catalog)
+        self.cache.forget()
 
     @contextmanager
     def rollback(self) -> Iterator[None]:
-        """A context that restores texts and parameters on an error."""
-        before = self.texts, self.params
+        """A context that restores the catalog on an error."""
+        before = self.catalog
         try:
             yield
         except BaseException:
-            self.texts, self.params = before
+            self.catalog = before
             raise
 
     @contextmanager
     def without_texts(self, keys: Collection[str]) -> Iterator[None]:
         """A context without the texts under these keys."""
-        before, self.texts = self.texts, self.texts.without(keys)
+        before = self.catalog
+        self.catalog = before.with_texts(before.texts.without(keys))
         try:
             yield
         finally:
-            self.texts = before
+            self.catalog = before
 
     @contextmanager
     def warnings_to(self, handler: Callable[[Caution], None]) -> Iterator[None]:
@@ -184,7 +195,7 @@ class Workspace:
             if new is not None:
                 new.close()
             raise
-        self.stored = {**self.stored, **again}
+        self.catalog = self.catalog.with_data({**self.stored, **again})
         if before[0] is not None:
             self.forget()
             before[0].close()
@@ -195,11 +206,11 @@ class Workspace:
         self.context = None
         if not self.untrusted:
             return
-        remembered = (r for found in self._remembered.values() for r in found.relations.values())
-        held = (*self.stored.values(), *remembered, *self.set_aside())
+        results = (r for found in self.results.values() for r in found.relations.values())
+        held = (*self.stored.values(), *results, *self.set_aside())
         symbols = without_idle_texts(self.symbols, self.memory_limit, held)
         if symbols is not None:
-            self.symbols, self._prepared = symbols, Prepared()
+            self.symbols, self.compiler, self.cache = symbols, Compiler(), FileCache()
             trim()
 
     def statements(self) -> list[Statement]:
@@ -210,7 +221,7 @@ class Workspace:
         """The cached relations of rules; their inputs may have changed since."""
         return {
             name: relation
-            for found in self._remembered.values()
+            for found in self.results.values()
             for name, relation in found.relations.items()
         }
 
@@ -221,48 +232,11 @@ class Workspace:
     ) -> Relation:
         """Converts data to a relation, by its declaration if there is one."""
         check_relation_name(name)
-        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
-        if path is not None:
-            all_readable(path, self.files)
-        declared = schema or self._declared(name)
-        if isinstance(data, Relation):
-            own = data.columns, data.types
-            if options == PLAIN and (declared is None or own == (declared.columns, declared.types)):
-                return data
-            data = data.to_table(self.symbols)
-        found = self._afar(name, data, options, declared)
-        if found is not None:
-            return found
-        gpu = (
-            None
-            if self.auto is None
-            else self.auto.for_data(data, self.settings.thresholds.gpu_bytes)
-        )
-        device = gpu or self.device
-        there = device_ops(device.ops)
-
-        def made() -> Relation:
-            xp = None if there is None else there.xp
-            tables = tables_of(data, replace(options, declared=declared, what=name, there=xp))
-            relation, loaded = relation_of_tables(tables, self.symbols, there)
-            if options.findings is not None and relation.types:
-                options.findings.count(loaded, relation.length)
-            return relation
-
-        with self.watch.work("loading", name if path is None else f"{name} from {path}"):
-            if path is not None and there is None:
-                # Rows that are read must fit the memory limit, or go to temporary files.
-                limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
-                with nullcontext() if self.spill is None else accounted(limits, CPU.name):
-                    relation = self.watch.aside(made)
-            else:
-                from gdatalog.storage.raw import at_hand
-
-                looked_at = at_hand(data) * OBJECT if there is None else 0
-                relation = cancellable(looked_at, made, None)
-        if not relation.store.on_host:
-            device.hold(relation)
-        return relation
+        loader = Loader(
+            self.symbols, self.files, self.watch, self.memory_limit, self.spill, self.device,
+            self.auto, self.settings.thresholds.gpu_bytes, self.cluster, self.settings.spread,
+        )  # fmt: skip
+        return loader.relation(name, data, options, schema or self._declared(name))
 
     def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
         """Stores data under a name, in place of earlier data; returns findings for `tell_of`."""
@@ -280,35 +254,19 @@ class Workspace:
         for caution in cautions:
             self.on_caution(caution)
 
-    def _afar(
-        self, name: str, data: Any, options: LoadOptions, declared: Schema | None
-    ) -> Relation | None:
-        """The relation of data that a cluster's workers read themselves or already have, or
-        None."""
-        if (
-            self.cluster is None
-            or self.settings.spread == "never"
-            or options.mends
-            or options.row_id
-        ):
-            return None
-        forced = self.settings.spread == "partition"
-        wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
-        with self.watch.work("loading", name):
-            return self.cluster.load(data, wanted, self.symbols)
-
     def _declared(self, name: str) -> Schema | None:
         """The schema of a relation by the kept `.decl`, or None."""
         if not any(isinstance(s, Decl) and name in s.names for s in self.texts.outline()):
             return None
-        others = {key: relation for key, relation in self.stored.items() if key != name}
-        return self.session(Program(()), stored=others).checked.schemas.get(name)
+        others = self.catalog.without_data({name})
+        return self.execution(Program(()), catalog=others).checked.schemas.get(name)
 
     def put(self, name: str, relation: Relation) -> None:
         """Stores a relation in place of all data of that name: rows that were loaded or inserted,
         facts, and rows of `.input`. Rules stay."""
-        self.change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
-        rules = self.rules_of(name)
+        catalog = self.catalog.with_texts(self.texts.less({name}, "data"))
+        self.change(catalog.with_relation(name, relation), name)
+        rules = self.catalog.rules_of(name)
         if rules:
             add = "adds" if rules == 1 else "add"
             message = f"{name} has {count(rules, 'rule')}, which still {add} to these rows"
@@ -321,7 +279,7 @@ class Workspace:
         if before is not None:
             schema: Schema | None = Schema(name, before.columns, before.types)
         elif self.texts.speaks_of(name):
-            schema = self.session(Program(())).checked.schemas.get(name)
+            schema = self.execution(Program(())).checked.schemas.get(name)
         else:
             schema = None
         if before is not None and options.row_id in before.columns and before.length:
@@ -330,16 +288,16 @@ class Workspace:
         more = self.relation_of(name, data, options, schema)
         relation = more if before is None else extended(before, more)
         held = self._size_of_data(name)
-        self.change(self.texts, {**self.stored, name: relation}, name)
+        self.change(self.catalog.with_relation(name, relation), name)
         new = self._size_of_data(name) - held
         return new, more.length - new
 
     def _size_of_data(self, name: str) -> int:
         """The number of rows of a relation's data, and of its facts unless it has rules."""
-        if self.texts.facts(name) and not self.rules_of(name):
-            session = self.session(Program(()), lasting=True)
-            if name not in session.validity.broken:
-                return session.relation(name).length
+        if self.texts.facts(name) and not self.catalog.rules_of(name):
+            execution = self.execution(Program(()), Usage(lasting=True))
+            if name not in execution.validity.broken:
+                return execution.relation(name).length
         stored = self.stored.get(name)
         return 0 if stored is None else stored.length
 
@@ -349,43 +307,37 @@ class Workspace:
         for name in names:
             if name not in schemas and name not in broken:
                 raise NameResolutionError(f"there is no relation {name!r}", hint=self.near(name))
-        stored = self.stored
-        if part != "rules":
-            stored = {name: held for name, held in stored.items() if name not in names}
-        self.change(self.texts.less(names, part), stored, *names)
+        catalog = self.catalog.with_texts(self.texts.less(names, part))
+        self.change(catalog if part == "rules" else catalog.without_data(names), *names)
 
-    def change(self, texts: ProgramTexts, stored: dict[str, Relation], *names: str) -> None:
-        """Replaces the texts and the data of the named relations; warns about kept rules that
-        become invalid."""
-        known = schemas_of(stored)
-        retyped = any(self._known.get(name) != known.get(name) for name in names)
-        session = None
-        if texts is not self.texts or (retyped and any(map(texts.speaks_of, names))):
-            session = self.session(Program(()), stored=stored, texts=texts)
-        self.texts, self.stored = texts, stored
-        if session is not None:
-            self.tell_invalid(session.validity)
+    def change(self, catalog: Catalog, *names: str) -> None:
+        """Takes another catalog, with other texts or with other data of the named relations; warns
+        about kept rules that become invalid."""
+        before, execution = self.catalog, None
+        retyped = any(before.schemas.get(name) != catalog.schemas.get(name) for name in names)
+        if catalog.texts is not before.texts or (
+            retyped and any(map(catalog.texts.speaks_of, names))
+        ):
+            execution = self.execution(Program(()), catalog=catalog)
+        self.catalog = catalog
+        if execution is not None:
+            self.tell_invalid(execution.validity)
 
     def tell_invalid(self, validity: Validity | None = None) -> None:
         """Warns about kept statements that have become invalid, and what depends on them."""
         if validity is None:
-            validity = self.session(Program(())).validity
-        known, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
+            validity = self.execution(Program(())).validity
+        known, reported = self.catalog.reported, frozenset(map(str, validity.invalid.values()))
+        if reported != known:
+            self.catalog = replace(self.catalog, reported=reported)
         for error in dict.fromkeys(validity.invalid.values()):
             if str(error) not in known:
                 self.on_caution(caution_of(error, validity.broken))
 
-    def rules_of(self, name: str) -> int:
-        """The number of rules that define a relation."""
-        statements = self.texts.outline() if self.texts.speaks_of(name) else ()
-        rules = (s for s in statements if isinstance(s, Rule) and s.body is not None)
-        return sum(name in names_of(rule) for rule in rules)
-
     def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         """The schemas of valid relations by name, and the causes of invalid ones."""
-        session = self.session(Program(()))
-        schemas = session.checked.schemas
-        broken = session.validity.broken
+        execution = self.execution(Program(()))
+        schemas, broken = execution.checked.schemas, execution.validity.broken
         names = sorted(name for name in schemas if not name.startswith("?") and name not in broken)
         return {name: schemas[name] for name in names}, broken
 
@@ -394,7 +346,7 @@ class Workspace:
         close = meant(str(name), [known for part in self.standing() for known in part])
         return None if close is None else f"did you mean {close!r}?"
 
-    # ----------------------------------------------------------------------------- sessions
+    # --------------------------------------------------------------------------- executions
 
     def force(self, **settings: Any) -> None:
         """Changes settings, such as the strategy of calls that do not choose one."""
@@ -414,7 +366,7 @@ class Workspace:
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         if self.untrusted:
             check_length(text, name)
-        program, cautions = self._prepared.parse(text, name, bare)
+        program, cautions = self.compiler.parse(text, name, bare)
         self.warn(cautions)
         return program
 
@@ -422,9 +374,9 @@ class Workspace:
         self.check_open()
         return self.parse(read_text(path, self.files), path)
 
-    def open(self, text: str, params: Params, **options: Any) -> Session:
-        """A session for a query whose text is not kept; `options`: those of `session`."""
-        return self.session(self.parse(text, "<query>", bare=True), params, **options)
+    def open(self, text: str, params: Params, **options: Any) -> Execution:
+        """An execution of a query whose text is not kept; `options`: those of `execution`."""
+        return self.execution(self.parse(text, "<query>", bare=True), params=params, **options)
 
     def keep(
         self,
@@ -436,7 +388,7 @@ class Workspace:
         strategy: str = "auto",
         ends: bool = False,
         passes: PassTrace | None = None,
-    ) -> Session:
+    ) -> Execution:
         """Checks a program and keeps its rules if they are valid, without evaluating them.
 
         `key`: the name of the program, which replaces an earlier program of that name. None: each
@@ -445,87 +397,122 @@ class Workspace:
 
         `ends`: whether no call follows the program's own queries.
         """
-        before, home = self.texts, folders or self.folders
+        before, home = self.texts, folders or self.catalog.folders
         if key is not None:
             own = {key: program.statements}
         else:
             own = {format_node(s): (s,) for s in program.statements}
         # Repeated facts stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}
-        with self.rollback():
-            self.texts = before.without(own.keys() - same)
-            session = self.session(
-                program, params, folders=folders, reports=reports, lasting=True,
-                whole=key is not None, strategy=strategy, ends=ends, passes=passes,
-            )  # fmt: skip
-        rules = session.seen.rules
+        others = self.catalog.with_texts(before.without(own.keys() - same))
+        usage = Usage(lasting=True, whole=key is not None, ends=ends)
+        execution = self.execution(
+            program, usage, params=params, catalog=others, folders=folders, reports=reports,
+            strategy=strategy, passes=passes,
+        )  # fmt: skip
+        rules = execution.compiled.rules
         more: dict[str, KeptRules] = {}
         if key is None:
             known = {id(s): name for name, (s, *_) in own.items()}
             texts = {known.get(id(s)) or format_node(s): s for s in rules}
             more = {name: KeptRules.of((s,), home) for name, s in texts.items() if name not in same}
         elif rules and key not in same:
-            more = {key: KeptRules.of(rules, home, session.kept_outline())}
-        self.texts = self.texts.with_more(more)
-        session.kept_in(self.texts)
-        self.params = {**self.params, **session.kept_params(params or {})}
+            more = {key: KeptRules.of(rules, home, execution.compiled.kept_outline)}
+        kept = others.with_texts(others.texts.with_more(more))
+        self.catalog = kept.with_params(execution.kept_params(params or {}))
+        execution.kept_in(self.catalog)
         # Drop evaluated relations that no longer exist.
-        for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
-            del self._remembered[names]
-        return session
+        for names in [n for n in self.results if not execution.checked.schemas.keys() >= {*n}]:
+            del self.results[names]
+        return execution
 
-    def session(
+    def execution(
         self,
         program: Program,
-        params: Params = None,
+        usage: Usage = QUERY,
         *,
-        stored: Mapping[str, Relation] | None = None,
-        texts: ProgramTexts | None = None,
+        params: Params = None,
+        catalog: Catalog | None = None,
         folders: Folders | None = None,
         reports: Metrics | None = None,
-        lasting: bool = False,
-        whole: bool = False,
         strategy: str = "auto",
-        ends: bool = False,
         passes: PassTrace | None = None,
-    ) -> Session:
-        """A checked program over the kept rules and data; planned anew if `passes` are noted."""
+    ) -> Execution:
+        """A program compiled over the kept rules and data; planned anew if `passes` are noted."""
         self.check_open()
-        chosen = strategy_of(strategy)
-        settings = self.settings if chosen == "auto" else replace(self.settings, strategy=chosen)
+        catalog = catalog or self.catalog
         metrics = Metrics(lasting=False) if reports is None else reports
+        self.context = context = self._context(metrics, strategy, passes)
+        resources = self._resources()
+        if reports is not None:
+            resources = replace(resources, results={})
+        if passes is not None:
+            resources = replace(resources, compiler=Compiler())
+        given = {**catalog.params, **(params or {})}
+        with metrics.spending():
+            folders = folders or catalog.folders
+            return begin(program, catalog, context, resources, given, folders, usage)
+
+    def signature(
+        self, program: Program, given: Mapping[str, Any]
+    ) -> tuple[Compiled, dict[str, ParamType]]:
+        """A query compiled for parameters of any value, and the types of its own parameters, in
+        order. `given`: values, whose types these have; the use of others says which they have."""
+        self.check_open()
+        catalog = self.catalog
+        context = self._context(Metrics(lasting=False), "auto", None)
+        names = parameters_in(program.statements)
+        types: dict[str, ParamType] = dict.fromkeys(names)
+        for name, value in {**catalog.params, **given}.items():
+            types[name] = parameter(name, value)[0]
+        compiled = compile_text(
+            program, catalog, context, self._resources(), types, catalog.folders, QUERY
+        )
+        found = compiled.checked.param_types
+        return compiled, {
+            name: ListOf(found[name]) if compiled.parameters[name] else found[name]
+            for name in compiled.parameters
+        }
+
+    def bound_context(
+        self, compiled: Compiled, params: Mapping[str, Value | GivenList]
+    ) -> ExecutionContext:
+        """The context of a query that is bound to its relations."""
+        values = scalars(compiled, params)
+        for value in values.values():
+            if isinstance(value, str):
+                self.symbols.intern(value)  # before anything reads the ranks of strings
         self.context = context = ExecutionContext(
+            Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
+            Scope(self.symbols, values),
+            Metrics(lasting=False),
+            self.settings,
+        )
+        return context
+
+    def _resources(self) -> ExecutionResources:
+        files = "none" if self.untrusted else self.files
+        return ExecutionResources(self.compiler, self.results, self.cache, files, self.on_caution)
+
+    def _context(
+        self, metrics: Metrics, strategy: str, passes: PassTrace | None
+    ) -> ExecutionContext:
+        chosen = strategy_of(strategy)
+        return ExecutionContext(
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
             metrics,
-            settings,
+            self.settings if chosen == "auto" else replace(self.settings, strategy=chosen),
             self.device,
             self.cluster,
             self.chunk_rows,
             later=self.auto,
             passes=passes,
         )
-        with metrics.spending():
-            return Session(
-                self.stored if stored is None else stored,
-                self.texts if texts is None else texts,
-                program,
-                context,
-                "none" if self.untrusted else self.files,
-                folders or self.folders,
-                self.on_caution,
-                self._remembered if reports is None else {},
-                self._prepared if passes is None else self._prepared.anew(),
-                {**self.params, **(params or {})},
-                lasting,
-                whole,
-                ends,
-                self._known if stored is None else None,
-            )
 
-    def tell(self, session: Session, given: Params = None) -> None:
-        """Reports the warnings of a session, also about parameters that were `given` for its text
-        and have no effect."""
-        self.warn([*session.cautions, *session.ignored(given or ())])
-        if session.lasting:
-            self.tell_invalid(session.validity)
+    def tell(self, execution: Execution, given: Params = None) -> None:
+        """Reports the warnings of an execution, also about parameters `given` for its text that
+        have no effect."""
+        self.warn([*execution.cautions, *execution.ignored(given or ())])
+        if execution.lasting:
+            self.tell_invalid(execution.validity)

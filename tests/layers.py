@@ -26,9 +26,10 @@ LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
+STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
-    "options", "user_settings", "present", "result", "report", "workspace", "relations", "starting",
-    "database", "patterns", "pattern_queries", "cluster",
+    "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
+    "asking", "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -58,9 +59,12 @@ MAY_IMPORT = {
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
     "report": ENGINE | {"options"},
-    "workspace": ENGINE | {"options", "user_settings"},
-    "relations": ENGINE | {"options", "user_settings", "present", "result", "workspace"},
-    "starting": ENGINE | {"options", "user_settings", "cluster", "workspace"},
+    "loading": ENGINE,
+    "workspace": STATE,
+    "relations": STATE | {"present", "result", "workspace"},
+    "asking": STATE | {"present", "result", "workspace", "relations"},
+    "prepared": STATE | {"present", "result", "workspace", "relations", "asking"},
+    "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
@@ -102,17 +106,18 @@ ORDER = {
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
         __init__ nvidia
-        exact_counts derived metrics planned_rules programs
+        exact_counts derived metrics planned_rules plan_files rule_plans
+        recent catalog facts compiler
         device devices context
         host_tries pages parallel semi_joins
         depth choose
         rules
-        facts fixpoint
+        fixpoint
         draft encoding
         stratum_run
         variants replanning operators stratum_plan placing
         recursion_planner stratum_planner counting
-        session
+        evaluator untrusted execution
     """,
     "engine/fixpoint": "__init__ lattice_rounds maintained nearby row_sets spans runs delta",
     "engine/operators": """
@@ -120,13 +125,13 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins rows fallback on_host in_cells signed_sum over_tables evaluate
+        __init__ operator join joins index_lookup rows fallback on_host in_cells signed_sum over_tables
+        evaluate
     """,
-    "engine/programs": """
-        __init__ folders last_use recent
-        texts prepared remembered
-    """,
-    "engine/session": "__init__ upcoming evaluation untrusted magic_sets text_session",
+    "engine/catalog": "__init__ folders sources parameters texts snapshot",
+    "engine/compiler": "__init__ plans compiled demand compiler",
+    "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
+    "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
     "gpu_ops": """
         cpp graph probe virtual_pages cupy_driver heads __init__ transfers translate trie_cache
@@ -134,14 +139,14 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tables tokens heads words failure format lists
-        builder mistakes scanner __init__
+        syntax tokens heads words failure format lists
+        builder grammar mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions conditions effects nest cells format placement schedule",
+    "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
     "planner": """
         compaction passes check
-        statistics items body_text comparisons normalise new_values domains
+        statistics observed items body_text comparisons normalise new_values domains
         order
         witnesses list_reuse components conjunction build join
         rewrite
@@ -183,7 +188,7 @@ LISTED = 4  # packages of so many have an order here
 def parts_of(name: str, folder: str = "gdatalog") -> str:
     """The part of a package that a module belongs to: a module, a subpackage, or itself.
 
-    >>> parts_of("gdatalog.engine.session.evaluation", "gdatalog.engine"), parts_of("gdatalog")
+    >>> parts_of("gdatalog.engine.evaluator.evaluator", "gdatalog.engine"), parts_of("gdatalog")
     ('session', '__init__')
     """
     return name.removeprefix(folder).lstrip(".").partition(".")[0] or "__init__"

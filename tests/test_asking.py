@@ -29,11 +29,11 @@ def database() -> gd.Database:
 
 
 def asked(db: gd.Database, text: str) -> list[tuple[AskedIndex, ...]]:
-    evaluation = db.workspace.open(text, None).evaluation
-    inputs, schemas = evaluation.inputs(), evaluation.checked.schemas
+    evaluator = db.workspace.open(text, None).evaluator
+    inputs, schemas = evaluator.inputs(), evaluator.checked.schemas
     return [
-        memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU)
-        for stratum in evaluation.checked.strata
+        memory_asked(plan, lambda n: evaluator.at_hand(n) if n in schemas else None, CPU)
+        for stratum in evaluator.checked.strata
         for _, plan in plan_stratum(stratum, inputs).rules
     ]
 

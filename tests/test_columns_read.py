@@ -64,9 +64,7 @@ def test_the_columns_that_rules_read(
     assert run(args) == 0
     found = sorted((tmp_path / "r.csv").read_text().splitlines())
     assert tables[-1].names == tuple("abcd"[at] for at in (range(4) if read is None else read))
-    monkeypatch.setattr(
-        "gdatalog.engine.session.text_session.columns_read", lambda checked, names: {}
-    )
+    monkeypatch.setattr("gdatalog.engine.execution.columns_read", lambda checked, names: {})
     assert run(args) == 0
     assert sorted((tmp_path / "r.csv").read_text().splitlines()) == found
     assert tables[-1].names == tuple("abcd")

@@ -13,7 +13,7 @@ from test_code_cache import ANSWER, GIVEN, NAME, SOURCE, folder, made, start
 
 import gdatalog as gd
 from gdatalog.codegen import LoopError, native
-from gdatalog.engine.session import evaluation
+from gdatalog.engine.evaluator import evaluator
 
 __all__ = ["folder", "made"]  # fixtures
 
@@ -87,14 +87,14 @@ def test_rules_over_the_same_data_are_planned_before_one_runs(
     done: list[str] = []
 
     def noted(name: str, what: str) -> None:
-        function = getattr(evaluation, name)
+        function = getattr(evaluator, name)
 
         def noting(given: Any, *rest: Any) -> Any:
             stratum = getattr(given, "stratum", given)
             done.append(f"{what} {', '.join(stratum.relations)}")
             return function(given, *rest)
 
-        monkeypatch.setattr(evaluation, name, noting)
+        monkeypatch.setattr(evaluator, name, noting)
 
     noted("plan_stratum", "plan")
     noted("run", "run")

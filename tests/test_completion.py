@@ -73,6 +73,10 @@ def first(text: str) -> Completion:
         ("p(su", ["substr(", "sum("]),
         ("p(x) <- E(x, y) ", []),
         ("p(x) <- E(x, y)", []),
+        ("?- E(x, y), x in ", []),
+        ("p(x) E(x, y) ", []),
+        ("p(x) <- x == ", []),
+        ("p(x) <- E(x, y) z, ", ["E(", "path(", "reached(", "wet", "not ", "x", "y", "z"]),
         # arguments: the columns at their places
         ("?- E(", ["src, dst)", "src"]),
         ("?- E(s", ["src", "seconds_between(", "split_part(", "sqrt(", "starts_with(", "strlen(",

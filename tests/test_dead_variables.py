@@ -376,7 +376,7 @@ def test_plans_go_with_their_parts() -> None:
     db = database(data, "auto")
     session = db.workspace.open(SG, None)
     (stratum,) = session.checked.strata
-    inputs = session.evaluation.inputs()
+    inputs = session.evaluator.inputs()
     plans: Any = inputs.plans
 
     def parts(name: str) -> SplitStratum | None:

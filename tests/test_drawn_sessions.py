@@ -330,7 +330,7 @@ class Sessions(RuleBasedStateMachine):
 
     def explains(self, broken: set[str]) -> None:
         """What is broken depends on a statement that is refused for a reason of its own."""
-        validity = self.db.workspace.session(Program(())).validity
+        validity = self.db.workspace.execution(Program(())).validity
         invalid: dict[str, gd.Error | None] = {}
         for statement in self.db.workspace.statements():  # of equal ones, one is invalid
             text = format_node(statement)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gdatalog.engine.session.text_session import Session
+from gdatalog.engine.execution import Execution, Usage
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
 from tests.oracle import evaluate
@@ -151,7 +151,7 @@ class Edits(RuleBasedStateMachine):
 
     def start_again(self) -> None:
         workspace = self.fresh.workspace
-        workspace._remembered = {}
+        workspace.results = {}
         for name in self.changed:
             if name in self.data:
                 self.fresh[name] = array(name, self.data[name])
@@ -173,7 +173,7 @@ class Edits(RuleBasedStateMachine):
             return
         self.start_again()
         here, there = (
-            db.workspace.session(Program(()), lasting=True) for db in (self.db, self.fresh)
+            db.workspace.execution(Program(()), Usage(lasting=True)) for db in (self.db, self.fresh)
         )
         every = sorted(name for name in here.checked.schemas if not name.startswith("?"))
         for name in every:
@@ -185,7 +185,7 @@ class Edits(RuleBasedStateMachine):
                 assert set(rows_of(here, name)) == expected[name], name
 
 
-def rows_of(session: Session, name: str) -> list[Row]:
+def rows_of(session: Execution, name: str) -> list[Row]:
     return Result(session.relation(name), session.context.scope.symbols).fetchall()
 
 

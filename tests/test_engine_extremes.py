@@ -20,7 +20,7 @@ def test_a_relation_beside_a_file_is_the_latest(tmp_path: Path) -> None:
     for number in range(10, 40):
         db.insert("R", [(number,)])
         assert db["R"].sorted().fetchall() == [(1,), *((n,) for n in range(10, number + 1))]
-    read = db.workspace._prepared  # nothing of what it was before is held
+    read = db.workspace.cache  # nothing of what it was before is held
     assert len(read.files) == len(read.unions) == 1
 
 
@@ -30,7 +30,7 @@ def test_only_the_last_state_of_a_file_is_held(tmp_path: Path) -> None:
     for number in range(5):
         file.write_text("a\n" + f"{number}\n" * (number + 1))
         assert db.query(f'.input R("{file}")\n?- R(x).').fetchall() == [(number,)]
-    assert len(db.workspace._prepared.files) == 1
+    assert len(db.workspace.cache.files) == 1
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_views_that_are_replaced_are_not_held() -> None:
         for number in range(5):
             db.run(f"v{number}(x) <- E(x, _).", name="view")
             assert len(db[f"v{number}"]) == 1
-        assert list(db.workspace._remembered) == [("v4",)]
+        assert list(db.workspace.results) == [("v4",)]

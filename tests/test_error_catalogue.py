@@ -26,6 +26,7 @@ LEFT_OUT = [
     ("planner/check/heads", None, ELSEWHERE),
     ("planner/check/names", None, ELSEWHERE),
     ("planner/check/scopes", None, ELSEWHERE),
+    ("planner/check/types", "nothing says which type the parameter", "it takes `db.prepare`"),
     ("parser/__init__", "files are included more than", HUGE),
     ("parser/scanner", "this is nested more than", HUGE),
     ("planner/normalise", "this body has more than", HUGE),
@@ -41,10 +42,10 @@ LEFT_OUT = [
         "names the folder of the page's own run",
     ),
     ("engine/facts/__init__", ".+?: cannot write to IO=", "as `cannot read from IO=` of the page"),
-    ("engine/facts/inputs", r"the parameter \$.+? is a table", "it takes a parameter of Python"),
-    ("engine/session/text_session", r"the parameter `\$.+?` is not", "as those of `.set`"),
-    ("engine/session/text_session", r"the parameter \$.+? is NaT", "as NaN of the page"),
-    ("engine/session/text_session", r"the parameter \$.+? is no time", "as the times of the page"),
+    ("engine/catalog/parameters", r"the parameter \$.+? is a table", "it is a parameter of Python"),
+    ("engine/execution", r"the parameter `\$.+?` is not", "as those of `.set`"),
+    ("engine/catalog/parameters", r"the parameter \$.+? is NaT", "as NaN of the page"),
+    ("engine/catalog/parameters", r"the parameter \$.+? is no time", "as the times of the page"),
     ("executors/gather", "the sum of inf and -inf", "as `not a number` of the page"),
 ]
 

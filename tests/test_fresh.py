@@ -24,7 +24,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         session = db.workspace.open(TEXT, None)
-        inputs = session.evaluation.inputs()
+        inputs = session.evaluator.inputs()
         (stratum,) = session.checked.strata
         ((join,),) = [plan.joins for plan in StratumDraft(stratum, inputs).later]
         relation = inputs.relation("E")

@@ -54,7 +54,7 @@ def walked(
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         session = db.workspace.open(f"p(x, y) <- E(x, y). {rule}", None)
-        inputs = session.evaluation.inputs()
+        inputs = session.evaluator.inputs()
         (stratum,) = session.checked.strata
         ((join,),) = [plan.joins for plan in StratumDraft(stratum, inputs).later]
         relation = inputs.relation("E")

@@ -135,7 +135,7 @@ def test_an_invalid_rule_makes_no_other_rule_of_its_relation_invalid(db: gd.Data
     db.run("p(x) <- E(x, _).")
     (told,) = warned(lambda: db.load("F", [("a",)]))
     assert "`p` is invalid from now on: `>` compares two of one type" in told
-    session = db.workspace.session(parse(""))
+    session = db.workspace.execution(parse(""))
     assert len(session.validity.invalid) == 1
 
 

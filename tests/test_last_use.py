@@ -10,8 +10,8 @@ from weakref import ref
 
 import pytest
 
-from gdatalog.engine.programs.last_use import LastUse
-from gdatalog.engine.session import evaluation
+from gdatalog.engine.evaluator import evaluator
+from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.planner.check import Stratum
 from gdatalog.shell.cli import run
 from gdatalog.storage.relation import Relation
@@ -56,26 +56,26 @@ def alive(
     (tmp_path / "p.dl").write_text(PROGRAM.format(more=more))
     known: dict[str, ref[Relation]] = {}
     found: list[set[str]] = []
-    evaluate = evaluation.Evaluation._run
+    evaluate = evaluator.Evaluator._run
     gc.collect()
     gc.freeze()  # what earlier tests left is not looked at again
 
-    def look(self: evaluation.Evaluation, stratum: Stratum) -> Any:
+    def look(self: evaluator.Evaluator, stratum: Stratum) -> Any:
         gc.collect()
         found.append({name for name, held in known.items() if held() is not None})
         relations = evaluate(self, stratum)
         known.update({name: ref(relation) for name, relation in relations.items()})
         return relations
 
-    given = evaluation.Evaluation._given
+    given = evaluator.Evaluator._given
 
-    def read(self: evaluation.Evaluation, name: str) -> Relation:
+    def read(self: evaluator.Evaluator, name: str) -> Relation:
         relation = given(self, name)
         known[name] = ref(relation)
         return relation
 
-    monkeypatch.setattr(evaluation.Evaluation, "_run", look)
-    monkeypatch.setattr(evaluation.Evaluation, "_given", read)
+    monkeypatch.setattr(evaluator.Evaluator, "_run", look)
+    monkeypatch.setattr(evaluator.Evaluator, "_given", read)
     folders = ["-F", str(tmp_path), "-D", str(tmp_path)]
     assert run([*folders, *args, str(tmp_path / "p.dl")]) == 0
     return found

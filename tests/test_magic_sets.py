@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.errors import EvaluationError
 from gdatalog.parser import format_node, parse
 from gdatalog.parser.syntax import (
@@ -438,10 +439,10 @@ def test_outputs_are_evaluated_in_full_anyway(tmp_path: Path) -> None:
     with database() as db:
         program = tmp_path / "paths.dl"
         program.write_text(PATH + ".output path\n?- path(1, y).")
-        session = db.workspace.session(db.workspace.parse(program.read_text(), "paths.dl"))
+        session = db.workspace.execution(db.workspace.parse(program.read_text(), "paths.dl"))
         assert session.whole_asks() == {"path", "E"}
         assert len(session.relation("?1")) == len(db.query(PATH + "?- path(1, y)."))
-        assert "path" in session.evaluation._known
+        assert "path" in session.evaluator.known
 
 
 def test_errors_speak_of_the_relations_that_there_are() -> None:
@@ -487,6 +488,6 @@ def test_texts_are_rewritten_once() -> None:
         text = PATH + "?- path($start, y)."
         for start in (1, 5, 1):
             db.query(text, {"start": start})
-        kept = db.workspace._prepared.programs._found.values()
-        found = [text.rewritten for text, _ in kept]
+        kept = db.workspace.compiler._made._found.values()
+        found = [each.demanded for each, _ in kept if isinstance(each, PlannedProgram)]
         assert sum(map(len, found)) == 1

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.fixpoint.maintained import MaintainedRelation
 from gdatalog.engine.operators import incremental
 from gdatalog.engine.operators.again import Again
-from gdatalog.engine.session import evaluation
 from gdatalog.storage import parts, row_store
 from gdatalog.storage.relation import Relation
 from tests.tuned import tune
@@ -40,7 +40,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(where, name, noting)
 
     noted(incremental.Maintenance, "follow", "followed", lambda self, *_: self.stratum)
-    noted(evaluation.Evaluation, "_run", "run", lambda self, stratum: stratum)
+    noted(evaluator.Evaluator, "_run", "run", lambda self, stratum: stratum)
     noted(Again, "run", "run", lambda self, *_: self.stratum)
     return done
 

@@ -138,7 +138,7 @@ def test_data_that_change_a_little_are_planned_for_without_a_search() -> None:
     text = "q(a, c) <- E(a, b), E(b, c), F(c, a), a < 30."
     with gd.connect(device="cpu") as db:
         db["E"], db["F"] = pairs, [(b, a) for a, b in pairs]
-        orders = db.workspace._prepared.orders
+        orders = db.workspace.compiler.orders
         db.query(text)
         searched = orders.searched
         assert searched
@@ -162,7 +162,7 @@ def test_relations_of_one_shape_have_orders_of_their_own() -> None:
         db["E"] = [(x % 300, x) for x in range(900)]
         db["F"] = [(x if x < 3 else 1000 + x, x % 300) for x in range(900)]
         db["G"] = [(x, x % 300) for x in range(900)]
-        orders = db.workspace._prepared.orders
+        orders = db.workspace.compiler.orders
         assert len(db.query("q(x, z) <- E(x, y), F(y, z).")) == 3
         searched = orders.searched
         assert len(db.query("q(x, z) <- E(x, y), G(y, z).")) == 300

@@ -93,7 +93,7 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     """Plans all rules of a program over data, and evaluates none."""
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
     session = db.workspace.open(text, None)
-    inputs = session.evaluation.inputs()
+    inputs = session.evaluator.inputs()
     for part in session.checked.strata:
         stratum_planner.plan_stratum(part, inputs)
 

@@ -13,9 +13,9 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine import draft
-from gdatalog.engine.programs import prepared
-from gdatalog.engine.programs.prepared import Plans
-from gdatalog.engine.programs.recent import Recent
+from gdatalog.engine.compiler import compiler
+from gdatalog.engine.compiler.plans import Plans
+from gdatalog.engine.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan import RulePlan
@@ -46,7 +46,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
         monkeypatch.setattr(module, name, watching)
 
-    watched(prepared, "parse_with_cautions", "parsed")
+    watched(compiler, "parse_with_cautions", "parsed")
     watched(validity, "examine", "checked")
     watched(draft, "plan_rule", "planned")
     yield done
@@ -162,7 +162,7 @@ def test_a_database_that_is_closed_answers_nothing(db: gd.Database) -> None:
 def test_long_texts_are_not_kept(
     db: gd.Database, work: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared, "LONGEST", 10)
+    monkeypatch.setattr(compiler, "LONGEST", 10)
     db.query(TRIANGLES)
     db.query(TRIANGLES)
     assert work.count("parsed") == 2

@@ -9,8 +9,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from gdatalog.engine.facts import inputs
-from gdatalog.engine.facts.inputs import LARGE, LONG, FileContent, FileReading, ReadingAhead
+from gdatalog.engine.facts import inputs, reading_ahead
+from gdatalog.engine.facts.reading_ahead import LARGE, LONG, FileContent, FileReading, ReadingAhead
 from gdatalog.shell.cli import run
 from gdatalog.storage import Findings
 from gdatalog.storage.relation import Relation
@@ -155,8 +155,8 @@ def write(folder: Path) -> None:
 @pytest.fixture
 def aside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The relations whose files a thread has read ahead."""
-    monkeypatch.setattr(inputs, "LARGE", 0)
-    monkeypatch.setattr(inputs, "LONG", 0)
+    monkeypatch.setattr(reading_ahead, "LARGE", 0)
+    monkeypatch.setattr(reading_ahead, "LONG", 0)
     found: list[str] = []
     some = Event()
     after = ReadingAhead.after
@@ -186,7 +186,7 @@ def test_answers_are_the_same(
     assert run(folders) == 0
     found = answers(tmp_path)
     assert aside and set(aside) <= {"f", "g"}
-    monkeypatch.setattr(inputs, "LARGE", LARGE)
+    monkeypatch.setattr(reading_ahead, "LARGE", LARGE)
     aside.clear()
     assert run(folders) == 0
     assert answers(tmp_path) == found and all(found.values()) and not aside
@@ -203,6 +203,6 @@ def test_errors_are_the_same(
     assert run(folders) == 1
     told = capsys.readouterr().err
     assert "nine" in told and "f.facts" in told
-    monkeypatch.setattr(inputs, "LARGE", LARGE)
+    monkeypatch.setattr(reading_ahead, "LARGE", LARGE)
     assert run(folders) == 1
     assert capsys.readouterr().err == told

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.catalog.folders import Folders
 from gdatalog.shell import conversation
 from gdatalog.shell.conversation import parameter_text
 from gdatalog.shell.output import Output

@@ -15,8 +15,8 @@ import gdatalog as gd
 from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, draft, replanning
+from gdatalog.engine.compiler import compiler
 from gdatalog.engine.operators import incremental
-from gdatalog.engine.programs import prepared
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.check import validity
@@ -100,7 +100,7 @@ def test_what_was_compiled_is_not_compiled_again(
 def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     for module, name in (
-        (prepared, "parse_with_cautions"),
+        (compiler, "parse_with_cautions"),
         (validity, "examine"),
         (draft, "plan_rule"),
         (replanning, "plan_rule"),

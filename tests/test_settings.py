@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.session import evaluation
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.options import STRATEGIES
 from gdatalog.records import replace
 from gdatalog.settings import Settings, Thresholds, cores
@@ -29,13 +29,13 @@ OPEN = {name: each for name, each in all_settings().items() if name not in AT_ST
 def used(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings of the strata that are evaluated."""
     settings: list[Settings] = []
-    run = evaluation.run
+    run = evaluator.run
 
     def noted(plan: Any, inputs: Any) -> Any:
         settings.append(inputs.context.settings)
         return run(plan, inputs)
 
-    monkeypatch.setattr(evaluation, "run", noted)
+    monkeypatch.setattr(evaluator, "run", noted)
     return settings
 
 

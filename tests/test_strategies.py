@@ -19,6 +19,7 @@ from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import counting, stratum_planner
+from gdatalog.engine.evaluator import evaluator
 from gdatalog.engine.operators.again import Again
 from gdatalog.engine.operators.bitmap_rounds import BitmapRounds
 from gdatalog.engine.operators.copy import Copy
@@ -30,7 +31,6 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.operators.partitioned import Key, Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.worklist import Worklist
-from gdatalog.engine.session import evaluation
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.plan.conditions import Bytes, LargeTurns, TooManyRows, Unsuited, When
@@ -112,7 +112,7 @@ def noting() -> Iterator[list[Ran]]:
 
             patch.setattr(cls, "run", spied)
 
-        for module in (stratum_planner, evaluation, counting):
+        for module in (stratum_planner, evaluator, counting):
             patch.setattr(module, "run", noted)
         for cls in LEAVES:
             spy(cls)

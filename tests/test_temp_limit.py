@@ -189,7 +189,7 @@ NEW_VALUES = {
 def test_which_rules_make_new_values(text: str) -> None:
     with gd.connect(device="cpu") as db:
         db["E"], db["W"] = [(1, 2), (2, 3)], [(1, 2, 3)]
-        strata = db.workspace.session(db.workspace.parse(text, "<text>")).checked.strata
+        strata = db.workspace.execution(db.workspace.parse(text, "<text>")).checked.strata
     made = [rule for stratum in strata for rule in makers_of_values(stratum)]
     assert len(made) == NEW_VALUES[text]
     assert all(rule.head.name in text for rule in made)

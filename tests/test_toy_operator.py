@@ -136,7 +136,7 @@ def expected(edges: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
 
 def planned(db: gd.Database) -> tuple[StratumPlan, StratumInputs]:
     session = db.workspace.open(PATH, None)
-    inputs = session.evaluation.inputs()
+    inputs = session.evaluator.inputs()
     first, *_ = session.checked.strata
     return plan_stratum(first, inputs), inputs
 

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 from gdatalog.calls import Limits
 from gdatalog.cpu_ops.functions import Scope
+from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
-from gdatalog.engine.programs.prepared import Plans
 from gdatalog.executors import Ops
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
 from gdatalog.plan.conditions import When

@@ -15,6 +15,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
@@ -22,7 +23,7 @@ from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import contains_aggregate
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.rule import plan_over, plan_rule
+from gdatalog.planner.rule import plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
 from gdatalog.storage.relation import Relation
 

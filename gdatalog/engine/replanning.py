@@ -13,12 +13,12 @@ import numpy as np
 
 from gdatalog.engine.draft import DELTA, UNKNOWN
 from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.plan import Join, Version
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation

@@ -9,10 +9,11 @@ from typing import Any
 
 from gdatalog.cancellation import Watch, interrupt_message
 from gdatalog.database import Database
+from gdatalog.engine.catalog.folders import Folders
+from gdatalog.engine.compiler.compiled import Ask
+from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.programs.folders import Folders
-from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
@@ -49,45 +50,47 @@ def run(
             _refuse_many(program)
         metrics = Metrics() if given.profile else None
         with workspace.rollback():
-            session = workspace.keep(program, key, params, Folders(), metrics, given.strategy)
-            results, lines = _answer(session, given)
+            execution = workspace.keep(program, key, params, Folders(), metrics, given.strategy)
+            results, lines = _answer(execution, given)
         profile = None
         if metrics is not None:
-            profile = Profile.after(session.context, results[-1] if results else None)
-        workspace.tell(session, params)
+            profile = Profile.after(execution.context, results[-1] if results else None)
+        workspace.tell(execution, params)
         return results, lines, profile
 
 
-def _answer(session: Session, given: Namespace) -> tuple[list[Result], list[str]]:
+def _answer(execution: Execution, given: Namespace) -> tuple[list[Result], list[str]]:
     results: list[Result] = []
     lines: list[str] = []
     limit: int | None = given.limit
-    for ask in _asks(session, given.name is not None, given.quiet):
+    for ask in _asks(execution, given.name is not None, given.quiet):
         directive = ask.directive
-        result = answer(session, ask.name, None if directive else limit)
+        result = answer(execution, ask.name, None if directive else limit)
         if directive is None or to_stdout(directive):
             results.append(limited(result, limit))
         elif directive.kind == "printsize":
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')}")
         else:
-            written = write_relation(directive, ask.name, result, session.files, session.folders)
+            written = write_relation(
+                directive, ask.name, result, execution.files, execution.folders
+            )
             lines.append(f"{ask.name}: {amount(len(result), 'tuples')} -> {written}")
     return results, lines
 
 
-def _asks(session: Session, named: bool, quiet: bool) -> list[Ask]:
+def _asks(execution: Execution, named: bool, quiet: bool) -> list[Ask]:
     """The queries to answer: those of the text, or otherwise the relation of its last rule.
 
     `named`: one answer is for a variable. `quiet`: queries without visible output are not
     evaluated.
     """
-    asks = session.asks()
+    asks = execution.asks()
     if quiet and not named:
         return [ask for ask in asks if ask.directive is not None and not to_stdout(ask.directive)]
     if asks and not (named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if named else asks
-    rules = [rule for rule in session.seen.rules if isinstance(rule, Rule)]
+    rules = [rule for rule in execution.compiled.rules if isinstance(rule, Rule)]
     if rules:
         return [*asks, Ask(rules[-1].heads[0].name, None)]
     if named:

@@ -195,7 +195,8 @@ class Magics:
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db.closed:
             with self._working() as db, db.call():
-                db.workspace.change(db.workspace.texts.without(gone), db.workspace.stored)
+                catalog = db.workspace.catalog
+                db.workspace.change(catalog.with_texts(catalog.texts.without(gone)))
 
     @property
     def db(self) -> Database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gdatalog.engine.session.evaluation import Evaluation
+from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.check.rule_text import rule_text, rule_texts
@@ -13,7 +13,7 @@ from gdatalog.planner.rewrite.magic_sets import magic_program
 from gdatalog.report.tree import ReportNode
 
 
-def program_passes(trace: PassTrace, parts: Iterable[Evaluation]) -> Sequence[PassRecord]:
+def program_passes(trace: PassTrace, parts: Iterable[Evaluator]) -> Sequence[PassRecord]:
     """The passes over a program. `parts`: the rewritten programs of relations of which only a part
     is needed."""
     notes = PassNotes(trace.program.before, [*trace.program.records])

@@ -10,13 +10,13 @@ from gdatalog.engine.choose import planned_choice, unprintable
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.draft import UNKNOWN
+from gdatalog.engine.evaluator.demanded import demanded_for, part_of
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.execution import Execution
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
-from gdatalog.engine.session.evaluation import Evaluation
-from gdatalog.engine.session.magic_sets import part_of, rewritten_for
-from gdatalog.engine.session.text_session import Session
 from gdatalog.engine.stratum_plan import StratumPlan, by_parts
 from gdatalog.parser import format_node
 from gdatalog.plan import RulePlan, TrieRef
@@ -205,15 +205,15 @@ class Explanation(Shown):
         return executor + Executor((f"never depth-first: {reason}",))
 
 
-def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
+def explain(execution: Execution, names: Sequence[str], why: str = "asked for") -> Explanation:
     """Plans the evaluation of these relations; `why` says why this device was chosen."""
-    whole = session.whole_asks()
-    context = session.context
-    parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
+    whole = execution.whole_asks()
+    context = execution.context
+    parts: list[tuple[Evaluator, list[str]]] = [(execution.evaluator, [])]
     notes: dict[str, None] = {}
     for name in names:
-        part = part_of(session.evaluation, name, whole)
-        rewritten = rewritten_for(session.evaluation, name, whole)
+        part = part_of(execution.evaluator, name, whole)
+        rewritten = demanded_for(execution.evaluator, name, whole)
         if rewritten is not None:
             covered = (rewritten.covered,) if rewritten.covered else ()
             notes.update(dict.fromkeys((*rewritten.program.notes, *covered)))
@@ -224,11 +224,11 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     trace = context.passes
     strata: list[PlannedStratum] = []
     indexes: dict[str, AskedIndex] = {}
-    for evaluation, wanted in parts:
-        at_hand = partial(_at_hand, evaluation)
-        for stratum in evaluation.strata_of(wanted):
-            found, _ = evaluation.planned(stratum)
-            inputs = placed_inputs(found, evaluation.inputs())
+    for evaluator, wanted in parts:
+        at_hand = partial(_at_hand, evaluator)
+        for stratum in evaluator.strata_of(wanted):
+            found, _ = evaluator.planned(stratum)
+            inputs = placed_inputs(found, evaluator.inputs())
             device = inputs.context.device
             rules = tuple(_rule(found, rule, plan, inputs, at_hand) for rule, plan in found.rules)
             passes: Sequence[PassRecord] = ()
@@ -273,9 +273,9 @@ def _devices(strata: Sequence[PlannedStratum], context: ExecutionContext) -> str
     return " and ".join(sorted(used)) or context.device.name
 
 
-def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
+def _at_hand(evaluator: Evaluator, name: str) -> Relation | None:
     """A relation that is stored already. Split rules' parts are in no schema."""
-    return evaluation.known(name) if name in evaluation.checked.schemas else None
+    return evaluator.at_hand(name) if name in evaluator.checked.schemas else None
 
 
 def _rule(

@@ -12,11 +12,11 @@ from typing import Literal
 
 from gdatalog.database import Database
 from gdatalog.distribution import VERSION
+from gdatalog.engine.catalog.folders import Folders
+from gdatalog.engine.catalog.parameters import GivenList, parameter
+from gdatalog.engine.catalog.texts import ProgramTexts
+from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import beside
-from gdatalog.engine.facts.inputs import GivenList
-from gdatalog.engine.programs.folders import Folders
-from gdatalog.engine.programs.texts import ProgramTexts
-from gdatalog.engine.session.text_session import Session, parameter
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
@@ -68,7 +68,7 @@ class DatabaseState:
     """An immutable snapshot of a database."""
 
     texts: ProgramTexts
-    stored: dict[str, Relation]
+    stored: Mapping[str, Relation]
     loaded: Mapping[str, Loaded]
 
 
@@ -110,7 +110,7 @@ class History:
         workers is forgotten, and all changes before it."""
         now = repl.db.workspace.stored
         changes, self.changes = self.changes, deque()
-        made: dict[int, dict[str, Relation]] = {}  # by the id of the dict they replace
+        made: dict[int, Mapping[str, Relation]] = {}  # by the id of the dict they replace
         while changes:
             what, state = changes.pop()
             again = {name for name, r in state.stored.items() if before.get(name) is r}
@@ -142,7 +142,7 @@ class History:
             return None
         what, state = self.changes.pop()
         workspace = repl.db.workspace
-        workspace.texts, workspace.stored = state.texts, state.stored
+        workspace.catalog = workspace.catalog.with_texts(state.texts).with_data(state.stored)
         repl.loaded = state.loaded
         workspace.tell_invalid()
         return what
@@ -166,7 +166,8 @@ class Conversation:
     ) -> None:
         self.db = db
         self.output = output
-        self.folders = db.workspace.folders = folders or Folders()
+        self.folders = folders or Folders()
+        db.workspace.catalog = replace(db.workspace.catalog, folders=self.folders)
         self.params = dict(params or {})
         self.interactive = interactive
         self.bail = bail
@@ -198,9 +199,9 @@ class Conversation:
 
 
 def saved(
-    session: Session, loaded: Mapping[str, Loaded], path: str
+    execution: Execution, loaded: Mapping[str, Loaded], path: str
 ) -> tuple[str, int, Mapping[str, Relation], str]:
-    """Builds the program that `.save` writes to `path`; `session` covers all kept statements.
+    """Builds the program that `.save` writes to `path`; `execution` covers all kept statements.
     Invalid statements and those that depend on them become comments, because reading them would
     fail.
 
@@ -210,15 +211,15 @@ def saved(
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
     aside: list[Statement] = []
-    for kept in session.texts.values():
+    for kept in execution.catalog.texts.values():
         for statement in kept.statements:
-            found = statements if session.validity.fits(statement) else aside
+            found = statements if execution.validity.fits(statement) else aside
             found += _moved(statement, kept.folders, folder)
     taken = {s.path for s in statements if isinstance(s, Directive)}
     stem = os.path.splitext(os.path.basename(path))[0]
     data: dict[str, Relation] = {}
-    for name, relation in session.stored.items():
-        columns = session.checked.schemas[name].columns
+    for name, relation in execution.catalog.stored.items():
+        columns = execution.checked.schemas[name].columns
         file = loaded.get(name)
         options: tuple[tuple[str, str], ...] = ()
         if file is not None and file.same(relation) and relation.columns == columns:
@@ -229,7 +230,7 @@ def saved(
             data[os.path.join(folder, where)] = relation.renamed(columns)
         taken.add(where)
         statements.append(Directive("input", (name,), path=where, options=options))
-    params = parameters_of(statements, session.params, session.checked.param_types)
+    params = parameters_of(statements, execution.params, execution.checked.param_types)
     lines = [f"// Saved by gdatalog {VERSION}. At the prompt, .read restores it."]
     if params:
         named = shlex.quote(os.path.basename(path))

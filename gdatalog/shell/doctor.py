@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gdatalog.database import Database
     from gdatalog.settings import Strategy
 
-NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "click")
+NEEDED = ("numpy", "lark", "llvmlite", "pandas", "pyarrow", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")
 
 SIMPLE = "p(x, y) <- e(x, y), x < y."

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import free_at_once, spending, time_spent
 from gdatalog.database import Database
+from gdatalog.engine.catalog.folders import Folders
+from gdatalog.engine.compiler.compiled import Ask
+from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.programs.folders import Folders
-from gdatalog.engine.session.text_session import Ask, Session
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
@@ -84,22 +85,24 @@ def run_job(
         line = ProgressLine(sys.stderr, db.workspace.watch)
         with db.call():
             with line("reading"):
-                session = db.workspace.keep(
+                execution = db.workspace.keep(
                     program, "<program>", params, options.folders, reports=reports,
                     ends=not options.explain, passes=trace,
                 )  # fmt: skip
-            db.workspace.warn(session.ignored(params))
+            db.workspace.warn(execution.ignored(params))
             if options.explain:
                 from gdatalog.report import explain
 
-                asked = [ask.name for ask in session.asks()]
-                plan = explain(session, asked or ruled_names(session), db.workspace.why)
+                asked = [ask.name for ask in execution.asks()]
+                plan = explain(execution, asked or ruled_names(execution), db.workspace.why)
                 output.plan(plan if options.of is None else plan.of(options.of), options.form)
                 return []
             started, before = perf_counter(), time_spent()
-            shown = sum(_to_stdout(ask, session) for ask in session.asks()) if shows else 0
-            with output.document(shown), session.reading_ahead():
-                failed = answer_all(db, session, output, line, options.timing, options.bail, shows)
+            shown = sum(_to_stdout(ask, execution) for ask in execution.asks()) if shows else 0
+            with output.document(shown), execution.reading_ahead():
+                failed = answer_all(
+                    db, execution, output, line, options.timing, options.bail, shows
+                )
             seconds = perf_counter() - started
             if options.timing:
                 spent = time_spent() - before
@@ -110,7 +113,7 @@ def run_job(
                 from gdatalog.report import Profile
 
                 ended = failed[0] if failed else None
-                profile = Profile.after(session.context, None, ended)
+                profile = Profile.after(execution.context, None, ended)
                 failed += _say_profile(profile, options, output)
             return failed
     except Error as error:
@@ -143,31 +146,31 @@ def _say_profile(profile: Profile, options: CommandLine, output: Output) -> list
 
 def answer_all(
     db: Database,
-    session: Session,
+    execution: Execution,
     output: Output,
     line: ProgressLine,
     timing: bool = False,
     bail: bool = False,
     shows: bool = True,
 ) -> list[Error]:
-    """Answers all queries of a session in order; reports and returns their errors. Unless it
+    """Answers all queries of a execution in order; reports and returns their errors. Unless it
     `shows` them, it evaluates those for stdout only."""
     failed: list[Error] = []
     seen: set[str] = set()  # an error shared by several answers is reported once
-    asked = session.asks()
+    asked = execution.asks()
     if not asked:
         say("note: the program has no query, so nothing was evaluated; add `?- ...` or `.output R`")
-    metrics = session.context.metrics
+    metrics = execution.context.metrics
     for ask in asked:
         started, before = perf_counter(), metrics.done
         title = "query" if ask.name.startswith("?") else ask.name
         try:
             with line(title):
-                result = answer(session, ask.name, None if ask.directive else output.limit)
+                result = answer(execution, ask.name, None if ask.directive else output.limit)
                 len(result)  # include its evaluation in the time
-            time = took(perf_counter() - started, session.done_by(before))
-            if shows or not _to_stdout(ask, session):
-                _give(session, ask, result, output, time, line(title))
+            time = took(perf_counter() - started, execution.done_by(before))
+            if shows or not _to_stdout(ask, execution):
+                _give(execution, ask, result, output, time, line(title))
         except Error as error:
             if str(error) not in seen:
                 say_error(error)
@@ -176,13 +179,13 @@ def answer_all(
             if bail or isinstance(error, TimeLimitError):
                 break
         if timing:
-            say(f"{title}: {took(perf_counter() - started, session.done_by(before))}")
-    db.workspace.tell(session)
+            say(f"{title}: {took(perf_counter() - started, execution.done_by(before))}")
+    db.workspace.tell(execution)
     return failed
 
 
 def _give(
-    session: Session, ask: Ask, result: Result, output: Output, time: str, line: ProgressLine
+    execution: Execution, ask: Ask, result: Result, output: Output, time: str, line: ProgressLine
 ) -> None:
     """Writes an answer to its destination, stdout or a file. `line` shows the progress, unless the
     answer itself goes to a terminal."""
@@ -192,26 +195,28 @@ def _give(
             output.answer(ask.name, result, time)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
-    elif _to_stdout(ask, session):
+    elif _to_stdout(ask, execution):
         output.relation(ask.name, result, directive)
     else:
         with line, spending("writing"):
-            written = write_relation(directive, ask.name, result, session.files, session.folders)
+            written = write_relation(
+                directive, ask.name, result, execution.files, execution.folders
+            )
         if sys.stderr.isatty():
             say(f"{ask.name}: {amount(len(result), 'rows')} -> {written}")
 
 
-def _to_stdout(ask: Ask, session: Session) -> bool:
+def _to_stdout(ask: Ask, execution: Execution) -> bool:
     """Whether an answer goes to stdout instead of a file."""
     directive = ask.directive
     if directive is None or directive.kind == "printsize":
         return True
-    return to_stdout(directive) or (session.folders.out == "-" and directive.path is None)
+    return to_stdout(directive) or (execution.folders.out == "-" and directive.path is None)
 
 
-def ruled_names(session: Session) -> list[str]:
-    """The relations that have rules in a session's program."""
-    rules = [s for s in session.seen.rules if isinstance(s, Rule)]
+def ruled_names(execution: Execution) -> list[str]:
+    """The relations that have rules in a execution's program."""
+    rules = [s for s in execution.compiled.rules if isinstance(s, Rule)]
     return list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.cancellation import interrupt_message
 from gdatalog.engine.devices import PLAIN
-from gdatalog.engine.session.untrusted import waits_too_long
+from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected

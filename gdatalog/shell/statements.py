@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.account import Costs, time_spent
-from gdatalog.engine.programs.texts import ProgramTexts
-from gdatalog.engine.session.text_session import Session
+from gdatalog.engine.catalog.texts import ProgramTexts
+from gdatalog.engine.execution import Execution, Usage
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
@@ -49,34 +49,34 @@ def _keep(
     """Keeps a program under a key, or each statement separately. `title` is its name in `.undo`."""
     db = repl.db
     sizes = _sizes(repl, program)
-    before, state = db.workspace.texts, repl.history.state(repl)
-    had_rules = ruled(before.outline())  # evaluated rows may also be of rules that were removed
+    before, state = db.workspace.catalog, repl.history.state(repl)
+    had_rules = ruled(before.texts.outline())  # others may be evaluated: rules that were removed
     held = {name: r for name, r in db.workspace.evaluated().items() if name in had_rules}
     with db.call():
-        session = db.workspace.keep(program, key, repl.params, repl.folders)
-        asked = session.asks()
+        execution = db.workspace.keep(program, key, repl.params, repl.folders)
+        asked = execution.asks()
         try:
             # A file with queries evaluates only those; typed statements are evaluated at once.
             if key is None or not asked:
-                _evaluate(repl, session, before, held, sizes)
+                _evaluate(repl, execution, before.texts, held, sizes)
             else:
-                _tell_kept(session)
+                _tell_kept(execution)
         except Error as error:
-            db.workspace.texts = before
+            db.workspace.catalog = before
             say_error(error)
             say("(not kept: it cannot be evaluated)")
             repl.failed.append(error)
             return
         except BaseException:
-            db.workspace.texts = before
+            db.workspace.catalog = before
             raise
-        rules = session.seen.rules
-        if rules and (key is not None or any(format_node(s) not in before for s in rules)):
+        rules = execution.compiled.rules
+        if rules and (key is not None or any(format_node(s) not in before.texts for s in rules)):
             repl.history.keep(repl, title or _title(rules), state)
         if asked:
-            repl.failed += answer_all(db, session, repl.output, repl.line)
+            repl.failed += answer_all(db, execution, repl.output, repl.line)
         else:
-            db.workspace.tell(session)
+            db.workspace.tell(execution)
 
 
 def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
@@ -129,13 +129,13 @@ def _sizes(repl: Conversation, program: Program) -> dict[str, int]:
     if not names:
         return {}
     with repl.db.call():
-        session = workspace.session(Program(()), lasting=True)
-        return {name: _count(repl, session, name)[0] for name in names}
+        execution = workspace.execution(Program(()), Usage(lasting=True))
+        return {name: _count(repl, execution, name)[0] for name in names}
 
 
 def _evaluate(
     repl: Conversation,
-    session: Session,
+    execution: Execution,
     before: ProgramTexts,
     held: Mapping[str, Relation],
     sizes: Mapping[str, int],
@@ -145,7 +145,7 @@ def _evaluate(
     `before`: the statements kept before; `held`: the relations evaluated before, by name; `sizes`:
     the numbers of rows of loaded relations before.
     """
-    statements = session.seen.rules
+    statements = execution.compiled.rules
     facts = [
         head
         for rule in statements
@@ -156,29 +156,29 @@ def _evaluate(
     for statement in statements:
         if isinstance(statement, Decl) and "input" not in statement.qualifiers:
             for name in statement.names:
-                say(f"declared {schema_text(session.checked.schemas[name])}")
+                say(f"declared {schema_text(execution.checked.schemas[name])}")
         elif isinstance(statement, TypeDecl):
             say(f"declared the type {statement.name}")
     for name in _names_read(statements):
-        count, seconds = _count(repl, session, name)
+        count, seconds = _count(repl, execution, name)
         say(f"{name}: {amount(count, 'tuples')} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
         # A terminal's bottom bar shows the number of rows, which needs the relation.
-        said = None if repl.interactive else session.said(name)
-        count = _count(repl, session, name)[0] if said is None else said
+        said = None if repl.interactive else execution.said(name)
+        count = _count(repl, execution, name)[0] if said is None else said
         own = {head for head in facts if head.name == name}
         new = count - sizes[name] if name in sizes else sum(not before.has_fact(f) for f in own)
         added = f"{amount(new, 'facts')} added" if new else "nothing new"
         known = f", {len(own) - new:,} known already" if 0 < new < len(own) else ""
         say(f"{name}: {added}{known}, {amount(count, 'tuples')}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
-        if name in session.checked.inline:
+        if name in execution.checked.inline:
             say(f"{name}: inline, expanded where it is read")
             continue
-        ran = session.context.metrics.done
-        count, seconds = _count(repl, session, name)
-        came = _came(session.relation(name), held.get(name))
-        say(f"{name}: {amount(count, 'tuples')}{came} ({seconds:.3f} s, {session.done_by(ran)})")
+        ran = execution.context.metrics.done
+        count, seconds = _count(repl, execution, name)
+        came = _came(execution.relation(name), held.get(name))
+        say(f"{name}: {amount(count, 'tuples')}{came} ({seconds:.3f} s, {execution.done_by(ran)})")
 
 
 def _came(relation: Relation, before: Relation | None) -> str:
@@ -190,8 +190,8 @@ def _came(relation: Relation, before: Relation | None) -> str:
     return f", {count:,} new" if count else ", nothing new"
 
 
-def _tell_kept(session: Session) -> None:
-    names = ruled_names(session)
+def _tell_kept(execution: Execution) -> None:
+    names = ruled_names(execution)
     if names:
         say(f"kept the rules of {', '.join(names)}")
 
@@ -207,10 +207,10 @@ def _names_read(statements: Iterable[Statement]) -> dict[str, None]:
     return names
 
 
-def _count(repl: Conversation, session: Session, name: str) -> tuple[int, float]:
+def _count(repl: Conversation, execution: Execution, name: str) -> tuple[int, float]:
     started = perf_counter()
     with repl.line(name):
-        count = session.relation(name).length
+        count = execution.relation(name).length
     return count, perf_counter() - started
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from gdatalog.cancellation import current_watch
-from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.catalog.folders import Folders
 from gdatalog.errors import (
     Caution,
     DataError,

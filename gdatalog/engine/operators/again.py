@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gdatalog.engine.context import StratumInputs
+from gdatalog.engine.facts.unions import settled
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.engine.programs.remembered import settled
 from gdatalog.plan.conditions import CONDITIONS, When
 from gdatalog.planner.check import Stratum
 from gdatalog.records import dataclass

@@ -31,6 +31,7 @@ from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
@@ -39,7 +40,6 @@ from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation

@@ -6,6 +6,7 @@ from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, count_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.metrics import measured
+from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.fallback import RuleFallback
 from gdatalog.engine.rules.on_host import RuleOnHost
 from gdatalog.engine.rules.operator import Refusal, RuleOperator
@@ -36,7 +37,10 @@ def operator_of(plan: RulePlan, inputs: RuleInputs) -> RuleOperator:
         plan = plan.otherwise or plan  # sums read whole indexes
     device, whole = inputs.context.device, over_whole_indexes(plan)
     if device is CPU:
-        return whole
+        found = (
+            index_lookup.applies(plan) if inputs.stats is None and inputs.report is None else None
+        )
+        return found or whole
     reason = plan.left or device.refuses(plan)
     if reason is not None:
         return RuleOnHost(whole, reason)

@@ -52,7 +52,7 @@ class CatalogRelation:
 
 
 @dataclass(slots=True)
-class Catalog:
+class Declarations:
     relations: dict[str, CatalogRelation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: BASE_TYPES | TYPE_SYNONYMS)
     directives: list[s.Directive] = field(default_factory=list)
@@ -70,9 +70,9 @@ def collect(
     known: Mapping[str, Schema],
     errors: list[Error],
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
-) -> Catalog:
+) -> Declarations:
     """Collects the relations and types of a program, and the errors of its declarations."""
-    catalog = Catalog(broken=broken)
+    catalog = Declarations(broken=broken)
     _types([each for each in program.statements if isinstance(each, s.TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
@@ -95,7 +95,7 @@ def collect(
 # ---------------------------------------------------------------------------------- .decl
 
 
-def _declare(name: str, decl: s.Decl, catalog: Catalog, errors: list[Error]) -> None:
+def _declare(name: str, decl: s.Decl, catalog: Declarations, errors: list[Error]) -> None:
     for column in decl.columns:
         if column.type_name not in catalog.types:
             errors.append(no_such_type(column.type_name, column.span, catalog))
@@ -140,7 +140,7 @@ def _declare(name: str, decl: s.Decl, catalog: Catalog, errors: list[Error]) -> 
     )
 
 
-def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
+def no_such_type(name: str, span: Span, catalog: Declarations) -> NameResolutionError:
     declared = (each for each in catalog.types if each not in TYPE_SYNONYMS)
     hint = did_you_mean(name, declared) or did_you_mean(name, TYPE_SYNONYMS)
     if name in NEAREST:
@@ -155,7 +155,7 @@ def no_such_type(name: str, span: Span, catalog: Catalog) -> NameResolutionError
 # ---------------------------------------------------------------------------------- .type
 
 
-def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> None:
+def _types(decls: list[s.TypeDecl], catalog: Declarations, errors: list[Error]) -> None:
     """The base type of each named type. A type may be used before it is defined."""
     said: dict[str, s.TypeDecl] = {}
     for decl in decls:
@@ -191,7 +191,7 @@ def _types(decls: list[s.TypeDecl], catalog: Catalog, errors: list[Error]) -> No
         catalog.types.setdefault(decl.name, "int")  # reported above; no more errors about it
 
 
-def _make_type(decl: s.TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
+def _make_type(decl: s.TypeDecl, catalog: Declarations, errors: list[Error]) -> None:
     # a bare `.type T`, as older programs have it, is a symbol
     bases = [catalog.types[target] for target in decl.targets] or ["symbol"]
     catalog.types[decl.name] = bases[0]
@@ -207,7 +207,7 @@ def _make_type(decl: s.TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
 # ----------------------------------------------------------------------------- directives
 
 
-def _directives(program: s.Program, catalog: Catalog, errors: list[Error]) -> None:
+def _directives(program: s.Program, catalog: Declarations, errors: list[Error]) -> None:
     """Collects all directives, including qualifiers of a `.decl`; `.input` adds a relation."""
     found = [each for each in program.statements if isinstance(each, s.Directive)]
     said = {(d.kind, name) for d in found for name in d.names}
@@ -246,7 +246,7 @@ def _impossible(output: s.Directive) -> Iterator[Error]:
             yield UsageError(message, output.span, hint="leave the path or IO=stdout out")
 
 
-def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
+def no_such_relation(name: str, span: Span, catalog: Declarations) -> NameResolutionError:
     hint = did_you_mean(name, catalog.relations)
     stem, dot, ending = name.partition(".")
     if dot and ending in ("csv", "tsv", "facts", "parquet", "arrow", "json", "jsonl"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gdatalog.errors import Caution
 from gdatalog.parser import syntax as s
 from gdatalog.parser.words import QUALIFIERS
-from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.walk import connected, variables, walk
 from gdatalog.planner.check.wording import did_you_mean, show
 from gdatalog.records import replace
@@ -37,7 +37,7 @@ _OF_KEYWORDS = frozenset(("filename", "name", "rfc4180"))  # a path leaves these
 
 
 def cautions_of(
-    program: s.Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
+    program: s.Program, catalog: Declarations, whole: bool, earlier: Iterable[Caution] = ()
 ) -> tuple[Caution, ...]:
     """All cautions, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
@@ -180,7 +180,7 @@ def _options(directive: s.Directive) -> Iterator[Caution]:
         yield Caution(message, directive.span, did_you_mean(name, known) or hint)
 
 
-def _empty(program: s.Program, catalog: Catalog) -> Iterator[Caution]:
+def _empty(program: s.Program, catalog: Declarations) -> Iterator[Caution]:
     """Declared relations that rules read and nothing can ever fill."""
     read: set[str] = set()
     inputs = (each for each in catalog.directives if each.kind == "input")

@@ -16,7 +16,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.parser.format import format_node
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.walk import contains_head_aggregate, head_aggregates
 from gdatalog.planner.check.wording import did_you_mean, either, own_name, show
 from gdatalog.records import replace
@@ -27,7 +27,7 @@ COMBINING = ("min", "max")
 def check_heads(
     rules: Sequence[CheckedRule],
     facts: Mapping[str, Sequence[s.Atom]],
-    catalog: Catalog,
+    catalog: Declarations,
     errors: list[Error],
 ) -> tuple[list[CheckedRule], set[str]]:
     """The rules, where all heads of a relation aggregate alike; and the relations with errors."""
@@ -209,7 +209,7 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def place_named(
-    program: s.Program, catalog: Catalog, errors: list[Error]
+    program: s.Program, catalog: Declarations, errors: list[Error]
 ) -> tuple[s.Program, dict[str, tuple[str, ...]]]:
     """The program with all arguments of heads by their place; the columns of relations whose
     heads name some: the declared ones, or those of the first head."""

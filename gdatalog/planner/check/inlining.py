@@ -22,7 +22,7 @@ from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check import walk as w
-from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.safety import check_safety
 from gdatalog.planner.check.strata import components
 from gdatalog.planner.check.wording import own_name
@@ -63,7 +63,7 @@ class Inlining:
         self,
         rules: Sequence[CheckedRule],
         facts: Collection[str],
-        catalog: Catalog,
+        catalog: Declarations,
         spans: Mapping[str, Span],
     ) -> None:
         """`facts`: the relations with facts. `spans`: those that are declared inline, and where."""

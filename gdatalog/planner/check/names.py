@@ -19,7 +19,7 @@ from gdatalog.parser.format import format_node
 from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.check import CheckedQuery, CheckedRule
-from gdatalog.planner.check.catalog import Catalog, arity_error, no_such_relation, no_such_type
+from gdatalog.planner.check.catalog import Declarations, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.check.scopes import Scopes, local_name, neighbours
 from gdatalog.planner.check.walk import conjunction, disjunction, rebuild, variables, walk
 from gdatalog.planner.check.wording import INSTEAD, did_you_mean, either, nearest
@@ -41,7 +41,7 @@ _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not 
 class NameResolution:
     """The pass over a program; `rule` and `query` return resolved rules."""
 
-    catalog: Catalog
+    catalog: Declarations
     params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
@@ -440,7 +440,7 @@ def _as_constant(arg: s.Expr) -> s.Expr:
 def _one_for_many(param: s.Param | s.ListParam, kind: ParamType) -> tuple[str, str] | None:
     """The error and the hint for one value in place of a list, or a list in place of a value."""
     name, many = param.name, isinstance(kind, ListOf)
-    if isinstance(param, s.ListParam) == many:
+    if kind is None or isinstance(param, s.ListParam) == many:
         return None
     if many:
         message = f"`${name}` is a list, but one value is expected here"

@@ -18,7 +18,7 @@ from gdatalog.planner.check import (
     Stratum,
     ValueList,
 )
-from gdatalog.planner.check.catalog import Catalog, collect, show_schema
+from gdatalog.planner.check.catalog import Declarations, collect, show_schema
 from gdatalog.planner.check.cautions import cautions_of
 from gdatalog.planner.check.heads import check_heads, names_of_columns, place_named
 from gdatalog.planner.check.inlining import Inlining, declared_inline
@@ -70,7 +70,7 @@ class ProgramDraft:
     broken: Mapping[str, Cause]
     errors: list[Error] = field(default_factory=list)
     cautions: list[Caution] = field(default_factory=list)
-    catalog: Catalog = field(init=False)
+    catalog: Declarations = field(init=False)
     named: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns that heads name
     facts: Mapping[str, Sequence[s.Atom]] = field(default_factory=dict)
     examples: Sequence[s.Atom] = ()  # a fact of each shape
@@ -235,6 +235,7 @@ def _infer(
         types.see(rule)
     if not types.errors:
         types.settle_lists()
+        types.settle_open()
     return types
 
 

@@ -16,7 +16,7 @@ from gdatalog.errors import Error, Note, Span, TypeMismatchError
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS, TYPES
 from gdatalog.planner.check import CheckedRule
-from gdatalog.planner.check.catalog import Catalog
+from gdatalog.planner.check.catalog import Declarations
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import rebuild
 from gdatalog.planner.check.wording import either, show
@@ -129,7 +129,7 @@ class TypeInference:
     """The pass. `see` each rule and fact, then `finish`."""
 
     def __init__(
-        self, catalog: Catalog, params: Mapping[str, ParamType], errors: list[Error]
+        self, catalog: Declarations, params: Mapping[str, ParamType], errors: list[Error]
     ) -> None:
         self.catalog = catalog
         self.errors = errors
@@ -138,6 +138,7 @@ class TypeInference:
         self.given = params
         self.params = {name: self._param(kind) for name, kind in params.items()}
         self.lists: dict[str, Span] = {}  # parameters that are lists, and where they stand first
+        self.open: dict[str, Span] = {}  # those whose use says which type they have
         # Of the current rule: the nodes of its variables, and of its int literals in the order of a
         # walk. `seen`: the rules, each with these.
         self.variables: dict[str, int] = {}
@@ -155,6 +156,8 @@ class TypeInference:
 
     def _param(self, kind: ParamType) -> int:
         why = Why(None, "as it is given")
+        if kind is None:
+            return self.unifier.node()
         if isinstance(kind, ListOf):
             if kind.empty or kind.type is None:
                 return self.unifier.node()
@@ -204,6 +207,23 @@ class TypeInference:
                 hint = "compare them with something that has a type, or give an array that "
                 hint += f'has one: params={{"{name}": numpy.array([], "int64")}}'
                 self.errors.append(TypeMismatchError(message, span, hint=hint))
+
+    def settle_open(self) -> None:
+        """A parameter without a value has the type of what it is compared with; a number is an
+        int."""
+        for name, span in self.open.items():
+            node = self.params[name]
+            if self.unifier.settled(node) is None and not self._may_be(node, ~NUMBER):
+                self.unifier.narrow(node, INT, Why(span, "as a number"))
+            if self.unifier.settled(node) is None:
+                hint = "compare it with something that has a type, or give a value: "
+                hint += f'db.prepare(text, {{"{name}": 1}})'
+                message = f"nothing says which type the parameter `${name}` has"
+                self.errors.append(TypeMismatchError(message, span, hint=hint))
+
+    def _may_be(self, node: int, mask: int) -> bool:
+        """Whether a node may have one of these types."""
+        return any(BIT[name] & mask for name in self.unifier.types(node))
 
     def _literal(self, literal: s.Literal) -> None:
         match literal:
@@ -274,7 +294,9 @@ class TypeInference:
             case s.Param(name) | s.ListParam(name):
                 if isinstance(expr, s.ListParam):
                     self.lists.setdefault(name, expr.span)
-                # a parameter without a value was reported before
+                if self.given.get(name, "") is None:
+                    self.open.setdefault(name, expr.span)
+                # a parameter that is not there was reported before
                 return self.params[name] if name in self.params else self.unifier.node()
             case s.FunctionCall():
                 return self._called(expr, [self._expr(arg) for arg in expr.args])

@@ -22,6 +22,7 @@ from heapq import nsmallest
 from math import frexp, inf
 
 from gdatalog.plan import Expr
+from gdatalog.planner.observed import Observed, Question
 from gdatalog.planner.order.atoms import MOST_ORDERED, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
@@ -341,25 +342,58 @@ class Orders:
 
     def __init__(self) -> None:
         self.searched = 0  # number of searches
-        self._found: dict[Hashable, tuple[list[str], Order]] = {}
+        self._found: dict[Hashable, FoundOrder] = {}
 
-    def best(self, pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
-        """The cheapest order, for `rows` outer rows."""
+    def best(
+        self,
+        pattern: QueryPattern,
+        rows: float,
+        thresholds: Thresholds,
+        observed: Observed | None = None,
+    ) -> Order:
+        """The cheapest order, for `rows` outer rows. `observed`: what planning looks at."""
         if len(pattern.atoms) < 2:
             return best_order(pattern, rows, thresholds)  # hardly slower than a look-up
         key = shape_of(pattern, rows), thresholds
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            found = pattern.names, best_order(pattern, rows, thresholds)
+            found = _searched(pattern, rows, thresholds, observed)
             while len(self._found) >= MOST_KEPT_ORDERS:
                 del self._found[next(iter(self._found))]
+        elif observed is not None:
+            if found.asked is None or found.numbers != _numbers(pattern, rows):
+                observed.whole = False  # another search might find another order
+            else:
+                observed.add(found.asked)
         self._found[key] = found
-        first, order = found
-        names = dict(zip(first, pattern.names, strict=True))
+        order = found.order
+        names = dict(zip(found.names, pattern.names, strict=True))
         ranks = {names[name]: rank for name, rank in order.rank.items()}
         estimates = {names[name]: count for name, count in order.estimates.items()}
         return Order(ranks, estimates, order.work)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOrder:
+    """An order, with the names of the pattern that was searched. `numbers`: the exact sizes that
+    the search knew; `asked`: its questions about relations, if they were noted."""
+
+    names: list[str]
+    order: Order
+    numbers: Hashable = None
+    asked: Mapping[Question, int] | None = None
+
+
+def _searched(
+    pattern: QueryPattern, rows: float, thresholds: Thresholds, observed: Observed | None
+) -> FoundOrder:
+    if observed is None:
+        return FoundOrder(pattern.names, best_order(pattern, rows, thresholds))
+    numbers = _numbers(pattern, rows)
+    with observed.apart() as inner:
+        order = best_order(pattern, rows, thresholds)
+    return FoundOrder(pattern.names, order, numbers, inner.asked if inner.whole else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +402,8 @@ class PlanInputs:
 
     `orders`: variable orders found before. `values`: those of parameters. `looked`: the
     selectivities that depend on these, which planning adds. `notes`: what the passes make of a
-    rule, if somebody wants to see it. `steps`: those of a rewriting.
+    rule, if somebody wants to see it. `steps`: those of a rewriting. `observed`: notes what is
+    looked at, if the plan is to be stored.
     """
 
     sizes: Statistics
@@ -378,6 +413,7 @@ class PlanInputs:
     looked: list[Looked] = field(default_factory=list)
     notes: PassNotes | None = None
     steps: Steps = field(default_factory=Steps, compare=False)
+    observed: Observed | None = field(default=None, compare=False)
 
     def value(self, bound: Expr) -> Value | None:
         """The value of a constant or a parameter, if it is known."""
@@ -427,6 +463,18 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
         (_power(size.rows), *(_power(powers[0]) for powers in degrees)),
         tuple(_power(powers[2] / max(1.0, powers[1])) for powers in degrees),
         tuple(size.sorting(column, atom.tests, ranked) > FREE for column in columns),
+    )
+
+
+def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
+    """The numbers of which a shape has the powers, and all that is known of assumed relations.
+    Statistics of other relations are noted when they are read."""
+    return (
+        rows,
+        tuple(given.values for given in pattern.given),
+        tuple(each.cost for each in pattern.aggregates.values()),
+        tuple((cut.values, cut.rows) for cut in pattern.ranges.values()),
+        tuple(atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms),
     )
 
 

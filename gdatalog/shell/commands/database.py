@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import cast
 
 from gdatalog.database import Database
+from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import writable, write_answer
-from gdatalog.engine.session.text_session import Session
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule, Statement
@@ -154,7 +154,7 @@ def _drop(repl: Conversation, words: list[str]) -> None:
             gone = _numbered(repl, sorted(set(map(int, names))))
             ids = set(map(id, gone))
             kept = workspace.texts.revised(lambda all_: [s for s in all_ if id(s) not in ids])
-            workspace.change(kept, workspace.stored)
+            workspace.change(workspace.catalog.with_texts(kept))
             lines = list(map(format_node, gone))
         else:
             workspace.drop(names, part)
@@ -214,9 +214,9 @@ def rules_text(db: Database, only: str | None) -> str:
     every = db.workspace.statements()
     listed = [statement for statement in every if not is_fact(statement)]
     with db.call():
-        session = db.workspace.session(Program(()))
-        sizes = {name: _size(session, name) for name in ruled(every)}
-    validity = session.validity
+        execution = db.workspace.execution(Program(()))
+        sizes = {name: _size(execution, name) for name in ruled(every)}
+    validity = execution.validity
     wide = len(str(len(listed)))
     lines = []
     for number, statement in enumerate(listed, 1):
@@ -250,12 +250,12 @@ def _invalid(statement: Statement, validity: Validity) -> str | None:
     return f"not evaluated: {validity.broken[broken[0]].why(broken[0])}"
 
 
-def _size(session: Session, name: str) -> str:
+def _size(execution: Execution, name: str) -> str:
     """A relation's size, if known. An error, such as a missing file, is shown in its place."""
-    if name in session.validity.broken:
+    if name in execution.validity.broken:
         return "invalid"
     try:
-        found = session.at_hand(name)
+        found = execution.at_hand(name)
     except Error as error:
         return error.kind
     return NOT_EVALUATED if found is None else size_of(found)
@@ -285,8 +285,8 @@ def _undo(repl: Conversation, words: list[str]) -> None:
 def _save(repl: Conversation, words: list[str]) -> None:
     (path,) = words
     workspace = repl.db.workspace
-    session = workspace.session(Program(()))
-    text, count, data, parameters = saved(session, repl.loaded, path)
+    execution = workspace.execution(Program(()))
+    text, count, data, parameters = saved(execution, repl.loaded, path)
     for file in (path, *data):
         writable(file, workspace.files)
     with repl.line(path), repl.db.call():

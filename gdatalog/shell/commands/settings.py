@@ -184,7 +184,7 @@ def _set_parameter(repl: Conversation, name: str, value: str) -> None:
         given = read_parameters([f"{name}={value}"])
         repl.params = {**repl.params, **given}
         workspace = repl.db.workspace
-        workspace.params = {**workspace.params, **given}
+        workspace.catalog = workspace.catalog.with_params(given)
     name = name.removeprefix("$")
     if name not in repl.params:
         raise UsageError(f"the parameter ${name} has no value", hint=f".set ${name} VALUE")

@@ -76,7 +76,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             }
             | dict.fromkeys(broken, ()),
             tuple(s.name for s in workspace.texts.outline() if isinstance(s, TypeDecl)),
-            tuple(workspace.params),
+            tuple(workspace.catalog.params),
             {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
             {
                 name: tuple(value for value in setting.values.split("|") if value not in STAND_INS)

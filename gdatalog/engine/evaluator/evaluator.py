@@ -2,7 +2,7 @@
 
 The result of a stratum is cached under its inputs: its rules and facts, the relations below it, and
 parameters. A view is recomputed only when its inputs change. If rows were only added, it is updated
-incrementally (`maintenance.py`).
+incrementally (`operators/incremental.py`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,22 @@ from itertools import chain
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.engine.catalog.texts import FactList
+from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
 from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
 from gdatalog.engine.derived import Derived, Rows, remote_blocks
 from gdatalog.engine.device import CPU
-from gdatalog.engine.facts.inputs import extended, fact_rows, in_rows, union
+from gdatalog.engine.evaluator.last_use import LastUse
+from gdatalog.engine.evaluator.news import News, news_since
+from gdatalog.engine.evaluator.results import MadeOf, Read, Results, StratumResult
+from gdatalog.engine.evaluator.upcoming import Upcoming
+from gdatalog.engine.facts.rows import fact_rows, in_rows
+from gdatalog.engine.facts.unions import extended, settled, union
 from gdatalog.engine.fixpoint.lattice_rounds import monotone
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
-from gdatalog.engine.programs.last_use import LastUse
-from gdatalog.engine.programs.prepared import CheckedText
-from gdatalog.engine.programs.remembered import (
-    MadeOf,
-    Memory,
-    News,
-    Read,
-    Remembered,
-    news_since,
-    settled,
-)
-from gdatalog.engine.programs.texts import FactList
-from gdatalog.engine.session.upcoming import Upcoming
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Atom, Param
@@ -49,21 +43,19 @@ Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was 
 
 
 @dataclass(slots=True)
-class Evaluation:
+class Evaluator:
     """A program over stored relations; relations are evaluated on demand."""
 
     context: ExecutionContext
-    text: CheckedText
+    program: PlannedProgram
     stored: Mapping[str, Relation]
     facts: Callable[[str], FactList]  # the facts of a relation
-    remembered: Memory = field(default_factory=dict)
+    results: Results = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # which results are cached
     asked: Collection[str] = ()  # the relations that will be requested
     # Frees a relation that is not read again; None if later calls may read it.
     let_go: Callable[[str], None] | None = None
-    checked: Checked = field(init=False)
-    _known: dict[str, Relation] = field(default_factory=dict)
-    _home: dict[str, Stratum] = field(default_factory=dict)
+    known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
@@ -73,23 +65,25 @@ class Evaluation:
     def __post_init__(self) -> None:
         # Intern all strings of the program first: new ones change the ranks of strings.
         scope = self.context.scope
-        self.text.intern(scope.symbols)
+        self.program.intern(scope.symbols)
         for value in scope.params.values():
             if isinstance(value, str):
                 scope.symbols.intern(value)
-        self.checked = self.text.checked
-        self._home = {name: s for s in self.checked.strata for name in s.relations}
+
+    @property
+    def checked(self) -> Checked:
+        return self.program.checked
 
     def relation(self, name: str) -> Relation:
         """Returns a relation, after evaluating what it depends on."""
-        found = self._known.get(name)
+        found = self.known.get(name)
         if found is None:
             with accounted(self.context.limits, self.context.device.name):
                 self._evaluate([name])
-            found = self._known[name]
+            found = self.known[name]
         return found
 
-    def known(self, name: str) -> Relation | None:
+    def at_hand(self, name: str) -> Relation | None:
         """Returns a relation if no rule has to run for it; a derived one only if its inputs are
         unchanged."""
         if not self.checked.unbound.keys().isdisjoint(self.needed([name])):
@@ -98,14 +92,14 @@ class Evaluation:
             found = self._recall(stratum)
             if found is None:
                 return None
-            self._known.update(found)
+            self.known.update(found)
         return self.relation(name)
 
     def first(self, name: str, limit: int) -> Relation:
         """Returns at most `limit` rows of a relation, without computing all of it if possible."""
-        stratum = self._home.get(name)
+        stratum = self.program.homes.get(name)
         if (
-            name in self._known
+            name in self.known
             or stratum is None
             or stratum.recursive
             or len(stratum.rules) != 1
@@ -113,7 +107,7 @@ class Evaluation:
         ):
             return self.relation(name)
         with accounted(self.context.limits, self.context.device.name):
-            self._evaluate(self._reads(stratum))
+            self._evaluate(self.program.reads(stratum))
             inputs = replace(self.inputs(stratum), limit=limit)
             return run(plan_stratum(stratum, inputs), inputs)[name]
 
@@ -123,13 +117,13 @@ class Evaluation:
         todo = list(wanted)
         while todo:
             name = todo.pop()
-            if name in needed or name in self._known:
+            if name in needed or name in self.known:
                 continue
             needed.add(name)
-            stratum = self._home.get(name)
+            stratum = self.program.homes.get(name)
             if stratum is not None:
                 needed.update(stratum.relations)
-                todo += self._reads(stratum)
+                todo += self.program.reads(stratum)
         return needed
 
     def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
@@ -140,7 +134,7 @@ class Evaluation:
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, lower strata first."""
         if self.let_go is not None and self._last_use is None:
-            self._last_use = LastUse(self.strata_of(self.asked), self._reads, self.asked)
+            self._last_use = LastUse(self.strata_of(self.asked), self.program.reads, self.asked)
         needed = self.needed(wanted)
         for name in sorted(needed & self.checked.unbound.keys()):
             raise self.checked.unbound[name]
@@ -148,35 +142,35 @@ class Evaluation:
             self._take_given(needed)
         counting: Readers = {}  # strata that read counts
         strata = [s for s in self.checked.strata if not needed.isdisjoint(s.relations)]
-        upcoming = Upcoming(strata, self._reads, self._known)
+        upcoming = Upcoming(strata, self.program.reads, self.known)
         asked = {*wanted, *self.asked}
         for stratum in strata:
-            new = [name for name in stratum.relations if name not in self._known]
+            new = [name for name in stratum.relations if name not in self.known]
             self._evaluate_one(stratum, upcoming, asked, counting)
-            upcoming.evaluated(name for name in new if name in self._known)
+            upcoming.evaluated(name for name in new if name in self.known)
         self._take_given(needed - self._gone.difference(wanted))
 
     def _evaluate_one(
         self, stratum: Stratum, upcoming: Upcoming, asked: set[str], counting: Readers
     ) -> None:
-        if stratum.relations[0] in self._known:
+        if stratum.relations[0] in self.known:
             return
         if stratum.relations in counting:
-            self._known.update(self._of_counts(counting[stratum.relations]))
+            self.known.update(self._of_counts(counting[stratum.relations]))
             return
         found = self._recall(stratum) or self._follow(stratum)
         found = found or self._counted(stratum, upcoming, asked, counting)
         if not found:
             self._plan_ahead(upcoming)
-        self._known.update(found or self._run(stratum))
+        self.known.update(found or self._run(stratum))
         if self.let_go is not None:
             self._let_go(stratum, self.let_go)
 
     def _take_given(self, names: Iterable[str]) -> None:
         """Takes these relations, except for derived ones, from data and facts."""
         for name in names:
-            if name not in self._known and name not in self._home:
-                self._known[name] = self._given(name)
+            if name not in self.known and name not in self.program.homes:
+                self.known[name] = self._given(name)
 
     def _plan_ahead(self, upcoming: Upcoming) -> None:
         """Plans the strata that have a single rule and read only known relations, if there are
@@ -187,8 +181,8 @@ class Evaluation:
             return
 
         def done(stratum: Stratum) -> bool:
-            known = stratum.relations[0] in self._known
-            return known or stratum.relations in self._ready or stratum.relations in self.remembered
+            known = stratum.relations[0] in self.known
+            return known or stratum.relations in self._ready or stratum.relations in self.results
 
         for stratum in upcoming.plannable(done):
             plan, inputs = self._ready[stratum.relations] = self.planned(stratum)
@@ -204,9 +198,9 @@ class Evaluation:
         for name in stratum.relations:
             let_go(name)  # the rows of its files are included
         for name in self._last_use.after(stratum):
-            relation = self._known.pop(name, None)
+            relation = self.known.pop(name, None)
             let_go(name)
-            self.remembered.pop((name,), None)
+            self.results.pop((name,), None)
             self._gone.add(name)
             for what in (name, f"index of {name}", f"codes of {name}"):
                 if what in self.context.limits.account.held:
@@ -226,7 +220,7 @@ class Evaluation:
             return stored
         made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
-        found = self.remembered.get((name,))
+        found = self.results.get((name,))
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
         thresholds = self.context.thresholds
@@ -245,21 +239,10 @@ class Evaluation:
                 relation = union([relation, stored])
         if not facts or self.keep([name]):
             versions = {read: held.version for read, held in below.items()}
-            self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
+            self.results[(name,)] = StratumResult(made_of, versions, {name: relation})
         return relation
 
     # ---------------------------------------------------------------------------------- strata
-
-    def _reads(self, stratum: Stratum) -> list[str]:
-        """The relations outside a stratum that its rules read, in a fixed order."""
-        found = self.text.reads.get(stratum.relations)
-        if found is not None:
-            return found
-        self.context.limits.poll()
-        names = {atom.name for rule in stratum.rules for atom in atoms_of(rule)}
-        found = sorted(names.difference(stratum.relations))
-        self.text.reads[stratum.relations] = found
-        return found
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
@@ -277,12 +260,12 @@ class Evaluation:
         return tuple((name, types.get(name), given.get(name)) for name in sorted(params))
 
     def _below(self, stratum: Stratum) -> dict[Read, Relation]:
-        below = {(name, False): self.relation(name) for name in self._reads(stratum)}
+        below = {(name, False): self.relation(name) for name in self.program.reads(stratum)}
         stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
         return {**below, **stored}
 
     def _recall(self, stratum: Stratum, what: str = "") -> Relations | None:
-        found = self.remembered.get(tuple(name + what for name in stratum.relations))
+        found = self.results.get(tuple(name + what for name in stratum.relations))
         if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
             return None
         return found.relations
@@ -290,13 +273,13 @@ class Evaluation:
     def _remember(self, stratum: Stratum, relations: Relations, what: str = "") -> None:
         if self.let_go is None and self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
-            self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
+            self.results[tuple(name + what for name in stratum.relations)] = StratumResult(
                 self._made_of(stratum), versions, relations
             )
 
     def _follow(self, stratum: Stratum) -> Relations | None:
         """Updates the stratum's relations from their old rows and the new ones."""
-        found, news = self.remembered.get(stratum.relations), self.news(stratum)
+        found, news = self.results.get(stratum.relations), self.news(stratum)
         if found is None or news is None:
             return None
         if not news:
@@ -319,7 +302,7 @@ class Evaluation:
 
     def news(self, stratum: Stratum) -> News | None:
         """What was added since a stratum was evaluated, if its relations only get more rows."""
-        found = self.remembered.get(stratum.relations)
+        found = self.results.get(stratum.relations)
         if found is None:
             return None
         news = news_since(
@@ -334,10 +317,22 @@ class Evaluation:
         changed = [name for name, own in news.rows if not own]
         return news if monotone(stratum, changed, news.rules) else None
 
+    def is_current(self, stratum: Stratum) -> bool:
+        """Whether a stratum has a result from before that is still valid, or can be updated."""
+        found = self.results.get(stratum.relations)
+        if found is None:
+            return False
+        fresh = found.fresh(self._made_of(stratum), self._below(stratum))
+        return fresh or self.news(stratum) is not None
+
     def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
+
+    def has_seeds(self, name: str) -> bool:
+        """Whether a relation has data or facts."""
+        return name in self.stored or bool(self.facts(name))
 
     def inputs(self, stratum: Stratum | None = None) -> StratumInputs:
         """The inputs of strata, or of one stratum with the rows that its relations have."""
@@ -345,7 +340,7 @@ class Evaluation:
         schemas = {**schemas, **self._counts} if self._counts else schemas
         own = () if stratum is None else stratum.relations
         seeds = {name: in_rows(self._seeds(name)) for name in own}
-        given = self.context, schemas, types, self.relation, self.text.plans, seeds
+        given = self.context, schemas, types, self.relation, self.program.plans, seeds
         return StratumInputs(*given, replan=self._again)
 
     def planned(self, stratum: Stratum) -> Planned:
@@ -359,7 +354,7 @@ class Evaluation:
 
     def _run(self, stratum: Stratum) -> Relations:
         relations = run(*(self._ready.pop(stratum.relations, None) or self.planned(stratum)))
-        found = self.remembered.get(stratum.relations)
+        found = self.results.get(stratum.relations)
         if found is not None:
             old = found.relations
             relations = {name: settled(old[name], now) for name, now in relations.items()}
@@ -395,7 +390,7 @@ class Evaluation:
         read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
         few = context.thresholds.device_from
         here = context.device is CPU or not read <= self._counts.keys()
-        if here or any(self._known[name].length > few for name in read):
+        if here or any(self.known[name].length > few for name in read):
             return run(plan_stratum(reader, inputs), inputs)
         return run_on_few(reader, inputs)
 

@@ -1,54 +1,34 @@
-"""Caches parsed, checked and planned programs.
-
-A text is parsed, checked and planned once while its inputs stay the same. The checks depend on the
-statements, the database's rules, the schemas of its data, and the types of parameters. A plan
-depends on the relations whose statistics the planner read. If they are small, it also serves other
-relations with the same rows.
+"""The plans of a program's rules, kept until the relations change whose statistics they depend on.
+If these are small, a plan also serves other relations with the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 from weakref import ref
 
 from gdatalog.account import spending
 from gdatalog.cancellation import LONG_TEXT, apart
-from gdatalog.engine.programs.recent import Recent
-from gdatalog.engine.programs.texts import Outline
-from gdatalog.errors import Caution, Error
-from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Const, Or, Statement
+from gdatalog.engine.recent import Recent
+from gdatalog.parser.syntax import Or
 from gdatalog.plan import RulePlan, Version
-from gdatalog.planner.check import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.check.validity import VALID, Validity, check_with
+from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.walk import walk
 from gdatalog.planner.order.search import Orders
-from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.program import rewritten
 from gdatalog.planner.rewrite.dead_variables import SplitStratum
 from gdatalog.planner.statistics import Looked, RelationStatistics, Statistics, known_value
-from gdatalog.records import dataclass, field
-from gdatalog.storage import parts
-from gdatalog.storage.pipes import Pipes
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import Fingerprint, RowStore
-from gdatalog.storage.symbols import SymbolTable
 from gdatalog.threads import uncollected
-from gdatalog.values import ParamType, Value
+from gdatalog.values import Value
 
-# The most characters of the texts of cached programs. A character takes about 40 bytes; statements
-# that the database keeps count for each text that is checked with them.
-CHECKED = 4_000_000
 SHIFT = 10  # a rule is planned again when a number of rows has changed by this factor
 SIMILAR = 4  # cached plans of one rule, for parameters of different selectivity
 LIKE = 8  # parameters share a plan if their selectivity differs by at most this factor
 MOST_FACTS = 4096  # cached facts about strata
 MANY_VARIABLES = 7  # rules with so many are planned aside: there are many orders to compare
-LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 Made = TypeVar("Made")
 RelationOf = Callable[[str], Relation]
@@ -128,6 +108,13 @@ class Plans:
         plans.append((plan, made_of, tuple(looked)))
         del plans[:-SIMILAR]
         return plan
+
+    def by_values(self, plans: Collection[RulePlan]) -> bool:
+        """Whether values of parameters decided one of these plans, or it is not known."""
+        steady = (
+            id(plan) for _, found in self._found.values() for plan, _, looked in found if not looked
+        )
+        return not {*map(id, plans)} <= {*steady}
 
     def delta_plan(
         self,
@@ -216,106 +203,3 @@ def _looking(
 
     made = _planned(rules, lambda: make(look))
     return _held(looked_at), made
-
-
-@dataclass(slots=True)
-class CheckedText:
-    """A checked program, and caches that belong to it. `validity`: that of the statements that the
-    database keeps."""
-
-    checked: Checked
-    texts: Sequence[object] = ()  # the objects whose ids are in its cache key, to keep them alive
-    validity: Validity = VALID
-    plans: Plans = field(default_factory=Plans)
-    rewritten: dict[Hashable, Any] = field(default_factory=dict)  # by `engine.magic_sets`
-    # By stratum: the other relations that it reads.
-    reads: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    _interned: SymbolTable | None = None
-
-    def intern(self, symbols: SymbolTable) -> None:
-        """Puts all symbols of the program into the symbol table."""
-        if self._interned is symbols:
-            return
-        for rule in chain.from_iterable(stratum.rules for stratum in self.checked.strata):
-            for part in rule.parts:
-                if isinstance(part, Const) and part.type == "symbol":
-                    symbols.intern(str(part.value))
-        self._interned = symbols
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A database's caches of recent texts and lists, and of files. `files`: the newest version of
-    each, by reading options; `pipes`: what can be read only once; `unions`: the relations of
-    several files, so that views stay fresh."""
-
-    texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
-    programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
-    validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
-    lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
-    orders: Orders = field(default_factory=Orders)
-    files: dict[tuple[object, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
-    pipes: Pipes = field(default_factory=Pipes)
-    unions: dict[str, tuple[tuple[parts.Version, ...], Relation]] = field(default_factory=dict)
-    _over: tuple[object, object] = (None, None)
-    _seen: Recent[Any] = field(default_factory=Recent)
-
-    def anew(self) -> Prepared:
-        """Empty caches of texts, programs and plans, with the same relations of lists and files."""
-        return Prepared(lists=self.lists, files=self.files, pipes=self.pipes, unions=self.unions)
-
-    def seen(self, texts: object, known: object) -> Recent[Any] | None:
-        """The cache of texts over these rules and these schemas of stored relations, the same
-        objects as in the last call. For other objects it starts empty."""
-        if known is None:
-            return None
-        if self._over[0] is not texts or self._over[1] is not known:
-            self._over, self._seen = (texts, known), Recent()
-        return self._seen
-
-    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """Parses a text; returns its program and warnings."""
-        if len(text) > LONGEST:
-            return parse_with_cautions(text, name, bare=bare)
-        found = self.texts.get((text, name, bare))
-        if found is None:
-            found = parse_with_cautions(text, name, bare=bare)
-            self.texts.put((text, name, bare), found, len(text))
-        return found
-
-    def check(
-        self,
-        outlines: Sequence[Outline],
-        own: Program,
-        said: Sequence[Statement],
-        known: Mapping[str, Schema],
-        types: Mapping[str, ParamType],
-        whole: bool,
-        unread: Mapping[int, Error],
-        notes: PassNotes | None = None,
-    ) -> CheckedText:
-        """Checks a text with the statements that the database keeps, those of `outlines`. The cache
-        key has the ids of both.
-
-        `said`: what the checks see of the text. `unread`: kept statements, by id, whose files
-        cannot be read. `notes`: what the passes do to the program, if it is not cached.
-        """
-        errors = tuple((at, str(error)) for at, error in unread.items())
-        data, params = tuple(known.items()), tuple(sorted(types.items()))
-        over = tuple(map(id, outlines)), data, params, errors
-        key = (over, id(own) if said else None, whole)
-        found = self.programs.get(key)
-        if found is None:
-            kept = [statement for outline in outlines for statement in outline.statements]
-            before = self.validities.get(over)
-            length = sum(s.span.end - s.span.start for s in (*kept, *said))
-            valid = None if before is None else before[0]
-            checking = partial(check_with, kept, said, known, types, unread, valid, whole, notes)
-            with spending("planning"):
-                checked, validity, alone = apart(checking, length >= LONG_TEXT)
-            if alone is not None:
-                self.validities.put(over, (alone, tuple(outlines)))
-            plans = Plans(self.orders)
-            found = CheckedText(rewritten(checked, notes), (*outlines, own), validity, plans)
-            self.programs.put(key, found, length)
-        return found

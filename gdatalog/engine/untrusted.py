@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
+from gdatalog.engine.catalog.folders import Folders
+from gdatalog.engine.catalog.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.facts import to_stdout
-from gdatalog.engine.programs.folders import Folders
-from gdatalog.engine.programs.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check.walk import Node, children, names_of, walk

@@ -14,7 +14,7 @@ from copy import copy
 from operator import is_
 
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.programs.folders import Folders
+from gdatalog.engine.catalog.folders import Folders
 from gdatalog.parser.syntax import Atom, Query, Rule, Statement
 from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shapes_of, without
 from gdatalog.records import dataclass, field, replace

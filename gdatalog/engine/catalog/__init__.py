@@ -1,0 +1,1 @@
+"""What a database holds, as immutable snapshots: data, kept texts, parameters."""

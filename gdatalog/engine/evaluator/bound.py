@@ -1,0 +1,160 @@
+"""Queries bound to the relations that they read.
+
+While a catalog stays the same, so do the relations below a query, if no parameter decides their
+rows. A query that is asked again over the same catalog only runs what depends on its parameters:
+its own rules, and the rules of relations of which it needs a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from gdatalog.calls import accounted
+from gdatalog.engine.compiler.compiled import Compiled
+from gdatalog.engine.context import ExecutionContext, StratumInputs
+from gdatalog.engine.device import CPU
+from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
+from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.operators.once import Once
+from gdatalog.engine.rules import index_lookup
+from gdatalog.engine.rules.index_lookup import IndexLookup
+from gdatalog.engine.stratum_plan import StratumPlan
+from gdatalog.engine.stratum_planner import plan_stratum, run
+from gdatalog.parser.syntax import Param
+from gdatalog.plan import TrieRef
+from gdatalog.planner.check import Schema, Stratum
+from gdatalog.records import dataclass
+from gdatalog.storage.relation import Relation
+
+
+@dataclass(slots=True, eq=False)
+class BoundRules:
+    """A query whose rules read only relations that are at hand."""
+
+    compiled: Compiled
+    stratum: Stratum
+    relations: Mapping[str, Relation]
+    # Its plan and its lookup, if they serve all values of its parameters and all limits.
+    plan: StratumPlan | None = None
+    lookup: IndexLookup | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.compiled.checked.schemas[self.stratum.relations[0]]
+
+    def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
+        with accounted(context.limits, CPU.name):
+            if self.lookup is not None:
+                (ref,) = self.lookup.plan.joins[0].tries
+                trie = self.relations[ref.relation].asked.get(asked_as(ref))
+                if trie is not None:
+                    rows, count = self.lookup.rows(trie, context.scope, context.limits, limit)
+                    schema = self.schema
+                    context.metrics.devices.append(CPU.name)
+                    if self.lookup.in_order:
+                        return Relation(schema.columns, schema.types, rows, count)
+                    columns, types = schema.columns, schema.types
+                    return Relation.of_blocks(columns, types, [rows], count, True)
+            checked = self.compiled.checked
+            inputs = StratumInputs(
+                context, checked.schemas, checked.param_types, self.relations.__getitem__,
+                self.compiled.planned.plans, {name: [] for name in self.stratum.relations}, limit,
+            )  # fmt: skip
+            plan = self.plan if limit is None else None
+            if plan is None:
+                plan = plan_stratum(self.stratum, inputs)
+                if self.plan is None:
+                    self._keep(plan)
+            return run(plan, inputs)[self.stratum.relations[0]]
+
+    def _keep(self, plan: StratumPlan) -> None:
+        """Keeps a plan that serves all values of parameters."""
+        rules = [rule for _, rule in plan.rules]
+        scans = any(join.scan for rule in rules for join in rule.joins)
+        if not isinstance(plan.root, Once) or scans or self.compiled.planned.plans.by_values(rules):
+            return
+        self.plan = plan
+        self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
+
+
+@dataclass(slots=True, eq=False)
+class BoundPart:
+    """A query for which the needed part of other relations is evaluated. `known`: the relations
+    that do not depend on its parameters."""
+
+    compiled: Compiled
+    name: str
+    part: PartOf
+    known: Mapping[str, Relation]
+
+    def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
+        """None: most of a relation would be evaluated."""
+        found = self.part.evaluator(context, self.known)
+        if found is None:
+            return None
+        with speaking_plainly():
+            return found.relation(self.name) if limit is None else found.first(self.name, limit)
+
+
+Bound = BoundRules | BoundPart
+
+
+def bind(evaluator: Evaluator, compiled: Compiled) -> Bound | None:
+    """Binds a query to the relations that it reads; None if these depend on more than the catalog.
+    Evaluates them if necessary."""
+    context, program, name = evaluator.context, evaluator.program, compiled.asked
+    if context.device is not CPU or context.cluster is not None or context.later is not None:
+        return None
+    if context.scope.bounded or compiled.limit_sizes or compiled.sources:
+        return None
+    if any(ask.directive is not None for ask in compiled.asks) or name in compiled.validity.broken:
+        return None
+    stratum = program.homes.get(name)
+    if stratum is None or stratum.recursive or evaluator.keep([name]) or evaluator.has_seeds(name):
+        return None
+    found = demanded_for(evaluator, name)
+    if found is not None and found.planned is not None:
+        return _bound_part(evaluator, compiled, PartOf.of(found, evaluator))
+    names = program.reads(stratum)
+    if _by_values(evaluator, names) or not all(map(evaluator.checked.schemas.get, names)):
+        return None
+    relations = {read: evaluator.relation(read) for read in names}
+    return BoundRules(compiled, stratum, relations)
+
+
+def _bound_part(evaluator: Evaluator, compiled: Compiled, part: PartOf) -> BoundPart | None:
+    made = part.evaluator(evaluator.context, evaluator.known)
+    if made is None:
+        return None
+    name = compiled.asked
+    with speaking_plainly():
+        made.relation(name)
+    known, given = part.lasting(made, name), part.demanded.program.given
+    own = {given.get(each, each) for each in known}
+    if _by_values(evaluator, own):
+        return None
+    return BoundPart(compiled, name, part, known)
+
+
+def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
+    """Whether values of parameters decide the rows of relations, or of those below them."""
+    program, seen = evaluator.program, set(names)
+    waiting = [*seen]
+    while waiting:
+        name = waiting.pop()
+        if name in program.checked.lists or evaluator.facts(name).params:
+            return True
+        stratum = program.homes.get(name)
+        if stratum is None:
+            continue
+        if any(isinstance(part, Param) for rule in stratum.rules for part in rule.parts):
+            return True
+        more = {*stratum.relations, *program.reads(stratum)} - seen
+        seen |= more
+        waiting += more
+    return False
+
+
+def asked_as(ref: TrieRef) -> tuple[object, ...]:
+    """The key of a trie in `Relation.asked`."""
+    return ref.columns, ref.tests, ref.weighted, ref.ranked

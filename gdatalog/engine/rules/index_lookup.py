@@ -1,0 +1,182 @@
+"""`IndexLookup`: the rows of one index below known values. Nothing is joined, and no row is twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.calls import Limits
+from gdatalog.cpu_ops.functions import Scope
+from gdatalog.engine.context import RuleInputs
+from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.plan import (
+    Comparison,
+    Constant,
+    Expr,
+    Join,
+    Parameter,
+    Participant,
+    RulePlan,
+    Seek,
+    Slot,
+)
+from gdatalog.records import dataclass
+from gdatalog.storage.keys import encode_value, narrow
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+Known = Constant | Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLookup:
+    """Follows `keys` down an index, one for each of its first levels, and gives the values of the
+    levels below, the first of them within `cuts`. `outputs`: for each column of the answer the
+    number of its level below the keys, or a value that is known."""
+
+    plan: RulePlan
+    keys: tuple[Known, ...]
+    cuts: tuple[Comparison, ...]
+    outputs: tuple[int | Known, ...]
+
+    def run(self, inputs: RuleInputs) -> Derived:
+        (ref,) = self.plan.joins[0].tries
+        trie = inputs.sources.trie_of(ref)
+        found = self.rows(trie, inputs.scope, inputs.limits, inputs.limit)
+        inputs.tried(found[1])
+        return found if self.in_order else DistinctBlocks([found[0]], found[1])
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the rows are sorted."""
+        levels = [at for at in self.outputs if isinstance(at, int)]
+        return levels == sorted(levels)
+
+    def rows(
+        self, trie: Trie, scope: Scope, limits: Limits, limit: int | None = None
+    ) -> tuple[tuple[Array, ...], int]:
+        """The distinct rows that a trie has; at least `limit` of them, if there are so many."""
+        low, high = 0, 1
+        for depth, key in enumerate(self.keys):
+            at = _find(trie, depth, _value(key, scope), low, high)
+            if at < 0:
+                low = high = 0
+                break
+            if depth + 1 < len(trie.levels):
+                offsets = trie.levels[depth + 1].offsets
+                low, high = int(offsets[at]), int(offsets[at + 1])
+        else:
+            if len(self.keys) == len(trie.levels):
+                limits.look(1)
+                return self._columns([], 1, scope), 1
+        if len(self.keys) == len(trie.levels):
+            return self._columns([], 0, scope), 0
+        values = trie.levels[len(self.keys)].values
+        for op, bound in self.cuts:
+            low, high = _cut(values, low, high, op, _value(bound, scope))
+        deeper = trie.levels[len(self.keys) + 1 :]
+        if limit is not None and not deeper:
+            high = min(high, low + limit)
+        columns = [values[low:high]]
+        for level in deeper:
+            starts = level.offsets[low : high + 1]
+            lengths = np.diff(starts)
+            columns = [np.repeat(column, lengths) for column in columns]
+            low, high = (int(starts[0]), int(starts[-1])) if len(starts) > 1 else (0, 0)
+            columns.append(level.values[low:high])
+        count = len(columns[-1])
+        limits.look(count)
+        limits.charge("answers", count * len(columns) * columns[0].itemsize)
+        return self._columns(columns, count, scope), count
+
+    def _columns(self, columns: Sequence[Array], count: int, scope: Scope) -> tuple[Array, ...]:
+        """The answer's columns: copies, so that an answer does not keep the index."""
+        found = []
+        for place in self.outputs:
+            if isinstance(place, int):
+                found.append(columns[place].copy())
+            else:
+                found.append(narrow(np.full(count, _value(place, scope), dtype=np.int64)))
+        return tuple(found)
+
+
+def applies(plan: RulePlan) -> IndexLookup | None:
+    """The lookup that a rule's plan is, if it is one."""
+    if len(plan.joins) != 1 or plan.gathers or plan.terms or plan.within or plan.left:
+        return None
+    (join,) = plan.joins
+    if join.given is not None or join.bag or join.orbit != 1 or len(join.tries) != 1:
+        return None
+    (ref,) = join.tries
+    if ref.version != "full" or ref.weighted or ref.ranked or ref.sliced:
+        return None
+    keys: list[Known] = []
+    names: list[str] = []
+    cuts: tuple[Comparison, ...] = ()
+    for depth, step in enumerate(join.steps):
+        here = (Participant(0, depth),)
+        if isinstance(step, Seek) and step.participants == here and not names:
+            if not isinstance(step.value, Known):
+                return None
+            keys.append(step.value)
+        elif isinstance(step, Join) and step.participants == here and step.reuse is None:
+            if step.cuts and names:
+                return None
+            if not all(isinstance(bound, Known) for _, bound in step.cuts) or step.implied:
+                return None
+            cuts = cuts if names else step.cuts
+            names.append(step.variable)
+        else:
+            return None
+    if len(keys) + len(names) != len(ref.columns) or not keys:
+        return None
+    outputs: list[int | Known] = []
+    for expr in plan.head:
+        if isinstance(expr, Slot) and expr.name in names:
+            outputs.append(names.index(expr.name))
+        elif isinstance(expr, Known):
+            outputs.append(expr)
+        else:
+            return None
+    if {at for at in outputs if isinstance(at, int)} != set(range(len(names))):
+        return None  # rows may have duplicates
+    return IndexLookup(plan, tuple(keys), cuts, tuple(outputs))
+
+
+def _value(known: Expr, scope: Scope) -> int:
+    assert isinstance(known, Known)
+    value = known.value if isinstance(known, Constant) else scope.params[known.name]
+    return encode_value(value, known.type, scope.symbols)
+
+
+def _find(trie: Trie, depth: int, key: int, low: int, high: int) -> int:
+    """The position of a key in a list of a level, from `low` to `high`; the root's list is searched
+    by its index if it is dense. -1: it is not there."""
+    level = trie.levels[depth]
+    if depth == 0:
+        dense = level.dense_index()
+        if dense is not None:
+            least, index = dense
+            return int(index[key - least]) if 0 <= key - least < len(index) else -1
+        high = len(level)
+    at = _bound(level.values, low, high, key, "left")
+    return at if at < high and level.values[at] == key else -1
+
+
+def _cut(values: Array, low: int, high: int, op: str, bound: int) -> tuple[int, int]:
+    """The part of a list whose values compare so with a bound."""
+    if op in ("<", "<="):
+        return low, _bound(values, low, high, bound, "left" if op == "<" else "right")
+    return _bound(values, low, high, bound, "right" if op == ">" else "left"), high
+
+
+def _bound(values: Array, low: int, high: int, key: int, side: str) -> int:
+    """Where a key would stand in a list: before equal values, or after them."""
+    limits = np.iinfo(values.dtype)
+    if key < limits.min:
+        return low
+    if key > limits.max:
+        return high
+    # A key of another type would make NumPy convert the whole list.
+    return low + int(values[low:high].searchsorted(values.dtype.type(key), side))  # type: ignore[call-overload]

@@ -1,1 +1,0 @@
-"""Sessions: a text, its prepared program, and the evaluation of its requests."""

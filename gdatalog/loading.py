@@ -1,0 +1,94 @@
+"""Converts data to relations: on the host, on a device, or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from typing import Any
+
+from gdatalog.calls import Limits, accounted
+from gdatalog.cancellation import OBJECT, Watch, cancellable
+from gdatalog.engine.context import Cluster, Wanted
+from gdatalog.engine.derived import device_ops
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.devices import LaterGpu
+from gdatalog.engine.facts import Files, all_readable
+from gdatalog.planner.check import Schema
+from gdatalog.records import dataclass, replace
+from gdatalog.storage import PLAIN, LoadOptions
+from gdatalog.storage.key_columns import relation_of_tables, tables_of
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.spill import Spill
+from gdatalog.storage.symbols import SymbolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Where data goes. `files`: those that may be read. `spill`: where rows beyond the memory limit
+    go. `later`: the GPU that large data may open, from `gpu_bytes`. `spread`: whether a cluster's
+    workers take data."""
+
+    symbols: SymbolTable
+    files: Files
+    watch: Watch
+    memory_limit: int
+    spill: Spill | None
+    device: Device
+    later: LaterGpu | None
+    gpu_bytes: int
+    cluster: Cluster | None
+    spread: str
+
+    def relation(
+        self, name: str, data: Any, options: LoadOptions, declared: Schema | None
+    ) -> Relation:
+        """Converts data to a relation, by its declaration if there is one."""
+        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        if path is not None:
+            all_readable(path, self.files)
+        if isinstance(data, Relation):
+            own = data.columns, data.types
+            if options == PLAIN and (declared is None or own == (declared.columns, declared.types)):
+                return data
+            data = data.to_table(self.symbols)
+        found = self._afar(name, data, options, declared)
+        if found is not None:
+            return found
+        gpu = None if self.later is None else self.later.for_data(data, self.gpu_bytes)
+        device = gpu or self.device
+        there = device_ops(device.ops)
+
+        def made() -> Relation:
+            xp = None if there is None else there.xp
+            tables = tables_of(data, replace(options, declared=declared, what=name, there=xp))
+            relation, loaded = relation_of_tables(tables, self.symbols, there)
+            if options.findings is not None and relation.types:
+                options.findings.count(loaded, relation.length)
+            return relation
+
+        with self.watch.work("loading", name if path is None else f"{name} from {path}"):
+            if path is not None and there is None:
+                # Rows that are read must fit the memory limit, or go to temporary files.
+                limits = Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch)
+                with nullcontext() if self.spill is None else accounted(limits, CPU.name):
+                    relation = self.watch.aside(made)
+            else:
+                from gdatalog.storage.raw import at_hand
+
+                looked_at = at_hand(data) * OBJECT if there is None else 0
+                relation = cancellable(looked_at, made, None)
+        if not relation.store.on_host:
+            device.hold(relation)
+        return relation
+
+    def _afar(
+        self, name: str, data: Any, options: LoadOptions, declared: Schema | None
+    ) -> Relation | None:
+        """The relation of data that a cluster's workers read themselves or already have, or
+        None."""
+        if self.cluster is None or self.spread == "never" or options.mends or options.row_id:
+            return None
+        forced = self.spread == "partition"
+        wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
+        with self.watch.work("loading", name):
+            return self.cluster.load(data, wanted, self.symbols)
