@@ -16,7 +16,7 @@ from gdatalog.settings import Settings
 from gdatalog.values import ParamType, Value
 from gdatalog.workspace import Workspace
 
-MOST = 256  # queries that are remembered with a catalog
+MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +72,7 @@ def _asked(
     key = id(program), tuple([(name, kind) for name, (kind, _) in typed.items()])
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        if len(before) >= MOST:
+        if len(before) >= MOST_QUERIES:
             before.clear()
         before[key] = AskedQuery(program, settings)
         return None

@@ -34,7 +34,7 @@ from gdatalog.values import ParamType
 # The most characters of the texts of cached programs. A character takes about 40 bytes; statements
 # that the database keeps count for each text that is checked with them.
 CHECKED = 4_000_000
-MOST = 1024  # results of parsing, checking and compiling
+MOST_RESULTS = 1024  # results of parsing, checking and compiling
 LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 
@@ -58,7 +58,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self.orders = Orders()  # variable orders that the planner has found
-        self._made = Recent[Any](MOST, CHECKED)
+        self._made = Recent[Any](MOST_RESULTS, CHECKED)
 
     def parse(
         self, text: str, name: str, bare: bool, stored: bool
