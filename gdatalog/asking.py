@@ -44,7 +44,7 @@ def ask(
     """Answers the one query of a program. `warns`: about the program, and not only about its
     evaluation."""
     workspace.check_open()
-    if strategy == "auto" and max_rows is None and workspace.chunk_rows is None:
+    if strategy == "auto" and max_rows is None and workspace.runs_here:
         catalog = workspace.catalog
         given = {**catalog.params, **params} if catalog.params else params
         typed = typed_params(program, given)

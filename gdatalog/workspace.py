@@ -111,6 +111,12 @@ class Workspace:
         return self.later if self.cluster is None and self.device is CPU else None
 
     @property
+    def runs_here(self) -> bool:
+        """Whether queries run on the CPU of this process, with levels as memory allows."""
+        elsewhere = self.device is not CPU or self.cluster is not None or self.later is not None
+        return not elsewhere and self.chunk_rows is None
+
+    @property
     def why(self) -> str:
         """The reason for the device."""
         return self._why if self.auto is None else self.auto.why
