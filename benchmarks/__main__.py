@@ -36,6 +36,7 @@ SUITES = (
     "first",
     "curves",
     "breakdown",
+    "small_queries",
     "startup",
     "planning",
     "long_texts",

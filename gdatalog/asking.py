@@ -8,12 +8,11 @@ from typing import Any
 from gdatalog.engine.catalog.parameters import GivenList
 from gdatalog.engine.evaluator.bound import Bound, bind
 from gdatalog.engine.execution import typed_params
-from gdatalog.engine.knobs import Knobs
 from gdatalog.parser import Program
-from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
 from gdatalog.relations import answer, limited
 from gdatalog.result import Result
+from gdatalog.settings import Settings
 from gdatalog.values import ParamType, Value
 from gdatalog.workspace import Workspace
 
@@ -26,8 +25,7 @@ class AskedQuery:
     which was `tried` when it was asked for the second time."""
 
     program: Program  # its id is in the key
-    knobs: Knobs
-    tuning: Tuning
+    settings: Settings
     tried: bool = False
     bound: Bound | None = None
 
@@ -70,13 +68,13 @@ def _asked(
     typed: Mapping[str, tuple[ParamType, Value | GivenList]],
 ) -> Bound | None:
     """What a query is bound to, if it has been asked before over this catalog."""
-    before, knobs, tuning = workspace.catalog.bound, workspace.knobs, workspace.tuning
+    before, settings = workspace.catalog.bound, workspace.settings
     key = id(program), tuple([(name, kind) for name, (kind, _) in typed.items()])
     asked: AskedQuery | None = before.get(key)
-    if asked is None or asked.knobs is not knobs or asked.tuning is not tuning:
+    if asked is None or asked.settings is not settings:
         if len(before) >= MOST:
             before.clear()
-        before[key] = AskedQuery(program, knobs, tuning)
+        before[key] = AskedQuery(program, settings)
         return None
     if not asked.tried:
         asked.tried = True

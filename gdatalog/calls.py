@@ -15,6 +15,7 @@ from gdatalog.plan import Branch, Generate, Join, RulePlan
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.placement import Shared
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Settings
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -93,7 +94,7 @@ class LoopRun:
     scope: Any
     limits: Limits
     label: str
-    knobs: Any
+    settings: Settings
     beside: Mapping[str, Array]
     rows: float
     shared: Shared | None = None

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdatalog.cancellation import Watch
 from gdatalog.engine.devices import DeviceTurn
-from gdatalog.engine.knobs import Strategy
-from gdatalog.engine.options import seconds_of
 from gdatalog.errors import (
     Caution,
     Interrupted,
@@ -22,8 +20,10 @@ from gdatalog.errors import (
     UsageError,
     check_rows,
 )
+from gdatalog.options import seconds_of
 from gdatalog.pattern_queries import PatternQueries
 from gdatalog.progress import OnProgress
+from gdatalog.settings import Settings, Strategy
 from gdatalog.starting import Start
 from gdatalog.storage import LoadOptions, Nulls, checked
 from gdatalog.values import brief, plain
@@ -100,6 +100,23 @@ class Database(PatternQueries):
         return self.workspace.device_name
 
     @property
+    def settings(self) -> Settings:
+        """The current settings; `set` changes them."""
+        return self.workspace.settings
+
+    def set(self, **settings: Any) -> None:
+        """Change settings for all calls that follow. docs/settings.md lists them.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db.set(strategy="levelwise", timeout=30)
+        >>> db.settings.timeout
+        30.0
+        """
+        with self.call():
+            self.workspace.force(**settings)
+
+    @property
     def cluster(self) -> Any:
         """The Dask cluster that runs its queries, with `workers`, `client`, `address` and
         `dashboard`; None without one."""
@@ -145,7 +162,7 @@ class Database(PatternQueries):
         """
         seconds = seconds_of(timeout)
         workspace = self.workspace  # imports do not count as time of the call
-        seconds = workspace.timeout if seconds is None else seconds
+        seconds = workspace.settings.timeout if seconds is None else seconds
         with self._lock.within(seconds), self._watch.reporting(on_progress):
             if self._watch.calls == 1:
                 workspace.begin()

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
-from gdatalog.engine.knobs import Strategy
 from gdatalog.progress import OnProgress
+from gdatalog.settings import Strategy
 from gdatalog.starting import Start
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def connect(
     cluster: Any = None,
     untrusted: bool = False,
     temp_limit: str | int | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Database:
     """A new, empty database.
 
@@ -51,6 +52,9 @@ def connect(
     takes linear time, nothing is compiled, and by default there is a memory limit of 512 MiB and a
     timeout of 10 seconds. Your own `db.load(path)` still reads files.
 
+    `settings` has values of further settings by name, such as {"magic_sets": "never"};
+    docs/settings.md lists them, and `db.set` changes them later.
+
     >>> import gdatalog as gd
     >>> gd.connect(memory_limit="1GiB", files="none")
     <gdatalog.Database on cpu: empty>
@@ -61,7 +65,7 @@ def connect(
     return Database(
         Start(
             device, memory_limit, temp_directory, threads, timeout, files, cluster, untrusted,
-            temp_limit,
+            temp_limit, settings,
         )
     )  # fmt: skip
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.asking import ask
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.compiler.compiled import Compiled
-from gdatalog.engine.options import strategy_of
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
+from gdatalog.options import strategy_of
 from gdatalog.parser.words import check_relation_name
 from gdatalog.progress import OnProgress
 from gdatalog.records import replace

@@ -7,7 +7,7 @@ know whether they run a query.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from threading import RLock
@@ -24,8 +24,8 @@ from gdatalog.engine.devices import (
     usable,
     why_no_gpu,
 )
-from gdatalog.engine.options import parse_size, seconds_of, threads_of
 from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.options import parse_size, seconds_of, threads_of
 from gdatalog.records import dataclass
 from gdatalog.threads import uncollected, whole_imports
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 MEMORY = 512 << 20  # bytes: default memory limit with `untrusted`
 SECONDS = 10.0  # default time limit with `untrusted`
 FILES = ("all", "read", "none")
+# The settings that are arguments of `connect`, and attributes of `Start`.
+ARGUMENTS = {
+    "threads": "threads", "timeout": "timeout", "memory_limit": "limit", "temp_limit": "temp_limit",
+}  # fmt: skip
 
 # Threads that import modules of one package concurrently may see half-initialised ones.
 _importing = RLock()
@@ -83,8 +87,12 @@ class Start:
     cluster: Any
     untrusted: bool
     temp_limit: str | int | None = None
+    settings: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        own = {} if self.settings is None else self._own_settings(self.settings)
+        if self.untrusted and own.get("strategy", "auto") == "auto":
+            own["strategy"] = "levelwise"
         if self.untrusted:
             if self.cluster is not None or kind_of(self.device) == "cuda":
                 where = self.device if self.cluster is None else "a cluster"
@@ -105,8 +113,7 @@ class Start:
             self._why = why_no_gpu()
             self.later = None if self._why else LaterGpu(partial(usable, self._limit))
             log_device("cpu", self._why or LATER)
-        self._threads = threads_of(self.threads)
-        self.timeout = seconds_of(self.timeout)
+        timeout, threads = seconds_of(self.timeout), threads_of(self.threads)
         self._temporary = folder_of(self.temp_directory)
         self._temp_limit = None
         if self.temp_limit is not None:
@@ -115,6 +122,27 @@ class Start:
                 why = "untrusted=True" if self.untrusted else 'temp_directory=""'
                 message = f"temp_limit limits temporary files, and with {why} there are none"
                 raise UsageError(message, hint="leave out one of the two")
+        self.changed = {
+            **own, "memory_limit": self.memory_limit, "temp_limit": self._temp_limit,
+            "timeout": timeout, "threads": threads,
+        }  # fmt: skip
+
+    def _own_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The checked settings of `settings`. Those that are arguments too become the argument."""
+        from gdatalog.user_settings import checked_settings
+
+        if not isinstance(given, Mapping):
+            hint = 'as in settings={"magic_sets": "never"}'
+            raise UsageError(
+                f"settings is a mapping, not of type {type(given).__name__}", hint=hint
+            )
+        own = checked_settings(given)
+        for name, argument in ARGUMENTS.items():
+            if name in own:
+                if getattr(self, argument) is not None:
+                    raise UsageError(f"{name} is given twice", hint="leave it out of the settings")
+                setattr(self, argument, own.pop(name) or None)
+        return own
 
     @property
     def use(self) -> Callable[[], AbstractContextManager[None]]:
@@ -133,12 +161,9 @@ class Start:
         if not self.untrusted and self._temporary != "":
             limit = self._temp_limit
             spill = Spill(self._temporary, memory=self.memory_limit, limit=limit)
-        workspace = Workspace(self.memory_limit, self.files, on_caution, watch, spill)
-        workspace.force(threads=self._threads)
+        workspace = Workspace(self.changed, self.files, on_caution, watch, spill)
         if self.untrusted:
             workspace.untrusted = True
-            workspace.force(strategy="levelwise")
-        workspace.timeout = self.timeout
         workspace.later = self.later
         if self._opened is not None:
             workspace.device, workspace.why = self._opened.device, self._opened.why
@@ -148,6 +173,6 @@ class Start:
             from gdatalog.cluster import spread_over
 
             workspace.cluster = spread_over(
-                self.cluster, self.memory_limit, self._threads, self._kind
+                self.cluster, self.memory_limit, self.changed["threads"], self._kind
             )
         return workspace

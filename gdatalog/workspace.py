@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gdatalog.account import trim
+from gdatalog.account import default_limit, trim
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch
 from gdatalog.cpu_ops.functions import Scope
@@ -35,16 +35,14 @@ from gdatalog.engine.execution import (
 from gdatalog.engine.facts import Files, read_text
 from gdatalog.engine.facts.inputs import FileCache
 from gdatalog.engine.facts.unions import extended
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
-from gdatalog.engine.options import strategy_of
 from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.loading import Loader
+from gdatalog.options import strategy_of
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.parser.words import check_relation_name
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema
 from gdatalog.planner.check.invalid import Cause, caution_of
 from gdatalog.planner.check.validity import Validity
@@ -52,10 +50,12 @@ from gdatalog.planner.check.walk import Part
 from gdatalog.planner.check.wording import count
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import replace
+from gdatalog.settings import Settings
 from gdatalog.storage import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.spill import Spill
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.user_settings import changed
 from gdatalog.values import ListOf, ParamType, Value
 
 Params = Mapping[str, Any] | None
@@ -66,18 +66,18 @@ class Workspace:
     """The state of a database. What it holds changes by assigning another `catalog`, so an
     interrupted call leaves it as it was."""
 
-    tuning: Tuning = Tuning()
+    settings: Settings = Settings()
 
     def __init__(
         self,
-        memory_limit: int,
+        settings: Mapping[str, Any],
         files: Files,
         on_caution: Callable[[Caution], None],
         watch: Watch,
         spill: Spill | None = None,
     ) -> None:
         """`spill`: where rows beyond the memory limit go; None: they raise an error."""
-        self.memory_limit = memory_limit
+        self.settings = replace(self.settings, **settings)
         self.spill = spill
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
@@ -87,10 +87,8 @@ class Workspace:
         self.results: Results = {}  # of strata
         self.cache = FileCache()
         self.watch = watch
-        self.timeout: float | None = None  # default time limit of a call, in seconds
         self.closed = False
         self.chunk_rows: int | None = None  # maximum rows per level; None: by memory
-        self.knobs = Knobs()  # its strategy is the default of calls
         self.device: Device = CPU
         self.later: LaterGpu | None = None  # the GPU that "auto" may open
         self.cluster: Cluster | None = None
@@ -98,6 +96,12 @@ class Workspace:
         self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that undo can restore
         self._why = ASKED
         self.context: ExecutionContext | None = None  # of the last execution of a call
+
+    @property
+    def memory_limit(self) -> int:
+        """The memory limit of a query, in bytes."""
+        limit = self.settings.memory_limit
+        return default_limit() if limit is None else limit
 
     @property
     def device_name(self) -> str:
@@ -236,7 +240,7 @@ class Workspace:
         check_relation_name(name)
         loader = Loader(
             self.symbols, self.files, self.watch, self.memory_limit, self.spill, self.device,
-            self.auto, self.tuning.gpu_bytes, self.cluster, self.knobs.spread,
+            self.auto, self.settings.thresholds.gpu_bytes, self.cluster, self.settings.spread,
         )  # fmt: skip
         return loader.relation(name, data, options, schema or self._declared(name))
 
@@ -350,13 +354,13 @@ class Workspace:
 
     # --------------------------------------------------------------------------- executions
 
-    def force(self, **knobs: Any) -> None:
-        """Fixes choices that the engine makes otherwise, such as the strategy."""
-        self.knobs = replace(self.knobs, **knobs)
+    def force(self, **settings: Any) -> None:
+        """Changes settings, such as the strategy of calls that do not choose one."""
+        self.settings = changed(self.settings, settings)
 
     def tune(self, **thresholds: Any) -> None:
         """Changes the thresholds of the engine's choices, for tests."""
-        self.tuning = replace(self.tuning, **thresholds)
+        self.settings = self.settings.tuned(**thresholds)
 
     def check_open(self) -> None:
         if self.closed:
@@ -488,8 +492,7 @@ class Workspace:
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, values),
             Metrics(lasting=False),
-            self.knobs,
-            tuning=self.tuning,
+            self.settings,
         )
         return context
 
@@ -505,11 +508,10 @@ class Workspace:
             Limits(memory=self.memory_limit, spill=self.spill, watch=self.watch),
             Scope(self.symbols, bounded=self.untrusted),
             metrics,
-            self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen),
+            self.settings if chosen == "auto" else replace(self.settings, strategy=chosen),
             self.device,
             self.cluster,
             self.chunk_rows,
-            self.tuning,
             later=self.auto,
             passes=passes,
         )

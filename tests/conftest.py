@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from gdatalog.engine import rule_plans
 from tests import on_gpu
 from tests.clusters import Workers, workers
 
@@ -89,6 +91,13 @@ def pytest_configure(config: pytest.Config) -> None:
     _share_compiled(config)
     _hear_ctrl_c()
     _draw_the_same()
+    _plan_anew()
+
+
+def _plan_anew() -> None:
+    """Rules are planned, also those that earlier runs of the tests have planned; except where a
+    test is about stored plans."""
+    rule_plans.LONG_TEXT = rule_plans.MANY_ATOMS = sys.maxsize
 
 
 def _share_compiled(config: pytest.Config) -> None:

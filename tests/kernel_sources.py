@@ -134,7 +134,7 @@ class _Tiled(Cpu):
         self.count = lanes
         self.sources: list[str] = []
 
-    def tile(self, knobs: Any) -> int:
+    def tile(self, settings: Any) -> int:
         return self.count
 
     def follow(self, run: LoopRun, rooms: Sequence[Any], first: int | None) -> list[list[Any]]:

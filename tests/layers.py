@@ -20,19 +20,20 @@ BEGIN, END = "<!-- python -m tests.layers --write -->\n", "<!-- end of the layer
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
     "records", "errors", "values", "progress", "account", "threads", "cancellation", "distribution",
-    "own_files",
+    "own_files", "settings",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {
     "storage", "codegen", "cpu_ops", "printer", "calls", "gpu_ops", "executors", "engine",
 }  # fmt: skip
+STATE = ENGINE | {"options", "user_settings", "loading"}
 FACE = ENGINE | {
-    "present", "result", "report", "loading", "workspace", "relations", "asking", "prepared",
-    "starting", "database", "patterns", "pattern_queries",
-    "cluster",
+    "options", "user_settings", "present", "result", "report", "loading", "workspace", "relations",
+    "asking", "prepared", "starting", "database", "patterns", "pattern_queries", "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
+    "settings": {"records"},
     "distribution": set(),
     "own_files": set(),
     "threads": set(),
@@ -41,6 +42,8 @@ MAY_IMPORT = {
     "progress": {"records", "values"},
     "account": {"records", "errors", "progress", "values"},
     "cancellation": {"records", "account", "errors", "progress", "threads", "values"},
+    "options": {"errors", "settings"},
+    "user_settings": {"records", "errors", "progress", "settings", "options"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
@@ -55,13 +58,13 @@ MAY_IMPORT = {
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
-    "report": ENGINE,
+    "report": ENGINE | {"options"},
     "loading": ENGINE,
-    "workspace": ENGINE | {"loading"},
-    "relations": ENGINE | {"present", "result", "workspace"},
-    "asking": ENGINE | {"present", "result", "workspace", "relations"},
-    "prepared": ENGINE | {"present", "result", "workspace", "relations", "asking"},
-    "starting": ENGINE | {"cluster", "workspace"},
+    "workspace": STATE,
+    "relations": STATE | {"present", "result", "workspace"},
+    "asking": STATE | {"present", "result", "workspace", "relations"},
+    "prepared": STATE | {"present", "result", "workspace", "relations", "asking"},
+    "starting": STATE | {"cluster", "workspace"},
     "patterns": {"records", "errors", "cancellation", "patterns"},
     "pattern_queries": {"patterns"},
     "database": FACE,
@@ -102,8 +105,9 @@ ORDER = {
     "codegen/helpers": "__init__ values lists bits hash_tables lattice lines",
     "cpu_ops": "arrays best_values texts functions intersection __init__",
     "engine": """
-        __init__ nvidia knobs options
-        exact_counts derived metrics planned_rules recent catalog facts compiler
+        __init__ nvidia
+        exact_counts derived metrics planned_rules plan_files rule_plans
+        recent catalog facts compiler
         device devices context
         host_tries pages parallel semi_joins
         depth choose
@@ -135,14 +139,14 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tables tokens heads words failure format lists
-        builder mistakes scanner __init__
+        syntax tokens heads words failure format lists
+        builder grammar mistakes scanner __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
-    "plan": "__init__ functions tuning effects nest cells format placement schedule",
+    "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
     "planner": """
         compaction passes check
-        statistics items body_text comparisons normalise new_values domains
+        statistics observed items body_text comparisons normalise new_values domains
         order
         witnesses list_reuse components conjunction build join
         rewrite

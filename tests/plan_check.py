@@ -25,9 +25,9 @@ from gdatalog.plan import (
     Tally,
     slots,
 )
+from gdatalog.plan.conditions import LargeTurns, SmallRounds, Unsuited
 from gdatalog.plan.effects import binds, participants, reads
 from gdatalog.plan.nest import Paths
-from gdatalog.plan.tuning import LargeTurns, SmallRounds, Unsuited
 
 
 class PlanError(AssertionError):

@@ -23,7 +23,7 @@ class Here:
         self.workers = self.threads = {f"worker {number}": 1 for number in range(workers)}
         client = SimpleNamespace(status="running")
         self.connection = SimpleNamespace(
-            client=client, budget=1 << 40, device_for=lambda rows, tuning: "cpu", gpus=False
+            client=client, budget=1 << 40, device_for=lambda rows, thresholds: "cpu", gpus=False
         )
         self.slots = workers
         self.moved = moved

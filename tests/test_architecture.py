@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.plan.tuning import Tuning
+from gdatalog.settings import Thresholds
 from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled
 from tests.module_list import PAGE, first_words, page
@@ -40,8 +40,9 @@ HEAVY = {
     "dask",
     "distributed",
 }
-# The one module that may import llvmlite; nothing may import that module at once.
+# The modules that may import llvmlite and Lark; nothing may import these modules at once.
 COMPILER = "gdatalog.codegen.machine"
+GRAMMAR = "gdatalog.parser.grammar"
 # What may import prompt_toolkit at once; nothing outside of it may import these at once.
 EDITOR = {
     "gdatalog.shell.editor.prompt",
@@ -128,13 +129,13 @@ def test_what_points_upwards_is_still_there() -> None:
 
 
 def test_an_import_upwards_is_found() -> None:
-    assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.knobs")
-    assert not layers.allowed("gdatalog.engine.knobs", "gdatalog.engine.context")
+    assert layers.allowed("gdatalog.engine.context", "gdatalog.engine.device")
+    assert not layers.allowed("gdatalog.engine.device", "gdatalog.engine.context")
     assert not layers.allowed(
         "gdatalog.engine.fixpoint.delta", "gdatalog.engine.evaluator.evaluator"
     )
     assert not layers.allowed("gdatalog.engine.fixpoint.runs", "gdatalog.engine.fixpoint.delta")
-    assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.knobs")
+    assert not layers.allowed("gdatalog.storage.table", "gdatalog.engine.device")
 
 
 def test_what_the_way_of_a_query_counts() -> None:
@@ -167,10 +168,11 @@ def test_nothing_heavy_is_imported_at_once() -> None:
     for path in FILES:
         modules = modules_imported(trees()[path].body, in_functions=False)
         module = module_of(path)
-        editor, compiler = module in EDITOR, module == COMPILER
-        allowed = ({"llvmlite"} if compiler else set()) | ({"prompt_toolkit"} if editor else set())
-        assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY - allowed), path
-        assert COMPILER not in modules and "gdatalog.codegen.machine" not in modules, path
+        editor = module in EDITOR
+        late = {COMPILER: "llvmlite", GRAMMAR: "lark"}
+        allowed = "prompt_toolkit" if editor else late.get(module)
+        assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY - {allowed}), path
+        assert COMPILER not in modules and GRAMMAR not in modules, path
         assert editor or EDITOR.isdisjoint(modules), path
 
 
@@ -258,7 +260,7 @@ def test_thresholds_decide_something() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
-    assert set(Tuning.__annotations__) <= used
+    assert set(Thresholds.__annotations__) <= used
 
 
 # ----------------------------------------------------------------------------------- plans

@@ -463,7 +463,7 @@ slow = {"pandas", "pyarrow", "polars", "lark", "click"}
 assert not slow & set(sys.modules), slow & set(sys.modules)
 from gdatalog.shell import cli
 assert cli.run(["-c", "p(1, 2). p(2, 3). q(x, z) <- p(x, y), p(y, z). ?- q(x, y)."]) == 0
-slow -= {"click"}
+slow -= {"click", "lark"}
 assert not slow & set(sys.modules), slow & set(sys.modules)
 """
 

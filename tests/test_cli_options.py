@@ -169,6 +169,15 @@ CASES: dict[str, list[Case]] = {
             r"usage error: there is no --strategy 'lfjt'\n  hint: did you mean lftj\?\n",
         ),
     ],
+    "--set": [
+        (["--set", "strategy=levelwise", "--set", "threads=2", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (
+            ["--set", "magic_sets=on", *YES],
+            2,
+            "",
+            r"usage error: magic_sets cannot be 'on'\n  hint: one of auto, always, never\n",
+        ),
+    ],
     "--format": [
         (["--format", "csv", "-c", '?- x = "a,b".'], 0, r'x\n"a,b"\n', ""),
         (["--format", "tsv", "-c", GRAPH], 0, r"x\n2\n3\n", ""),

@@ -45,7 +45,7 @@ class Here:
         self.workers = self.threads = {"here": slots}
         client = SimpleNamespace(status="running")
         self.connection = SimpleNamespace(
-            client=client, device_for=lambda cost, tuning: "cpu", gpus=False
+            client=client, device_for=lambda cost, thresholds: "cpu", gpus=False
         )
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
@@ -396,7 +396,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
     told: list[Any] = []
 
     def noting(*parts: Any, **more: Any) -> ExecutionContext:
-        told.append(more["tuning"])
+        told.append(parts[3].thresholds)
         return ExecutionContext(*parts, **more)
 
     monkeypatch.setattr(workers, "ExecutionContext", noting)
@@ -405,7 +405,7 @@ def test_workers_are_told_of_thresholds(monkeypatch: pytest.MonkeyPatch) -> None
         db.workspace.tune(groups_from=7)
         load(db)
         db.query(TRIANGLES)
-        assert told and set(told) == {db.workspace.tuning}
+        assert told and set(told) == {db.workspace.settings.thresholds}
 
 
 def test_a_profile_counts_what_workers_did() -> None:

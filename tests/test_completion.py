@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.parser.words import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.shell.commands.settings import SETTINGS
+from gdatalog.shell.commands.settings import prompt_settings
 from gdatalog.shell.editor.completion import Completion, argument_at, complete, files_at, signature
 from gdatalog.shell.editor.known import KnownNames, look
 from gdatalog.shell.typed import divide, parts_of, without_prompts
@@ -73,6 +73,10 @@ def first(text: str) -> Completion:
         ("p(su", ["substr(", "sum("]),
         ("p(x) <- E(x, y) ", []),
         ("p(x) <- E(x, y)", []),
+        ("?- E(x, y), x in ", []),
+        ("p(x) E(x, y) ", []),
+        ("p(x) <- x == ", []),
+        ("p(x) <- E(x, y) z, ", ["E(", "path(", "reached(", "wet", "not ", "x", "y", "z"]),
         # arguments: the columns at their places
         ("?- E(", ["src, dst)", "src"]),
         ("?- E(s", ["src", "seconds_between(", "split_part(", "sqrt(", "starts_with(", "strlen(",
@@ -196,7 +200,7 @@ def test_a_snapshot() -> None:
     assert known.types == ("Id",) and known.params == ("most",)
     assert known.commands["load"][0] == "[NAME] FILE ..."
     assert known.settings["timer"] == ("on", "off") and "device" not in known.settings
-    assert set(known.settings) < set(SETTINGS)
+    assert set(known.settings) < set(prompt_settings())
     assert (status.device, status.relations, status.rows) == ("cpu", 2, 2)
 
 

@@ -16,12 +16,12 @@ import gdatalog as gd
 from gdatalog import workspace
 from gdatalog.account import spending, time_spent
 from gdatalog.codegen import native
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics, RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.sinks import StepCounts
 from gdatalog.plan import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
+from gdatalog.settings import Strategy
 from tests import test_depth_first as depth_first
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern

@@ -15,7 +15,6 @@ import gdatalog
 from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.loops import Word
-from gdatalog.gpu_ops.walk import SharingTuning
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
 
 pytestmark = needs_compiler
@@ -60,7 +59,7 @@ class Walked:
         self.tile, self.way, self.seed = tile, way, seed
         self.launches = self.splits = self.made = 0
         self.driver = HostDriver(seed=seed + 1, blocks=1 + seed % 2)
-        self.tuning = SharingTuning(limit=0, grain=dice.choice([1, 4, 20]))
+        self.grain = dice.choice([1, 4, 20])
         room = dice.choice([4, 8, 32])
         patch.setattr(walk, "capacity", lambda tiles: room)
         patch.setattr(walk, "PIECES", dice.randint(1, 5))
@@ -82,7 +81,6 @@ class Walked:
 
     def rows(self, program: str) -> list[Any]:
         device = Gpu(self.driver)
-        device.walks.tuning = self.tuning
         run = device.walks.run
 
         def counted(*args: Any, **named: Any) -> Any:
@@ -95,6 +93,7 @@ class Walked:
             warnings.simplefilter("error", RuntimeWarning)
             db.workspace.device = device
             db.workspace.force(tile=self.tile, intersect=self.way)
+            db.workspace.tune(tile_shares_after=0, tile_grain=self.grain)
             db["E"] = edges(self.seed)
             return list(db.query(program, strategy="lftj").fetchall())
 

@@ -13,8 +13,7 @@ from gdatalog import cpu_ops
 from gdatalog.engine.fixpoint import delta, runs
 from gdatalog.engine.fixpoint.delta import DeltaRelation
 from gdatalog.engine.fixpoint.row_sets import Hashed, RowBitmap, SortedRows
-from gdatalog.engine.knobs import Dedup
-from gdatalog.plan.tuning import Tuning
+from gdatalog.settings import Dedup, Thresholds
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -48,8 +47,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def grown(way: Dedup, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRelation:
-    tuning = Tuning(new_rows_sorted=8, bitmap_bytes=bitmap)
-    made = DeltaRelation(("a", "b"), ("int", "int"), cpu_ops, way, lambda: spare, tuning=tuning)
+    thresholds = Thresholds(new_rows_sorted=8, bitmap_bytes=bitmap)
+    made = DeltaRelation(
+        ("a", "b"), ("int", "int"), cpu_ops, way, lambda: spare, thresholds=thresholds
+    )
     made.indexed = indexed
     return made
 
@@ -126,9 +127,9 @@ def test_what_tells_new_rows_goes_with_their_number() -> None:
 def test_rows_stay_single_while_memory_comes_and_goes() -> None:
     """The runs that hold all rows beside a hash set end with it, and begin anew with another."""
     spare = [1 << 24]
-    tuning = Tuning(new_rows_sorted=8)
+    thresholds = Thresholds(new_rows_sorted=8)
     made = DeltaRelation(
-        ("a", "b"), ("int", "int"), cpu_ops, "hash", lambda: spare[0], tuning=tuning
+        ("a", "b"), ("int", "int"), cpu_ops, "hash", lambda: spare[0], thresholds=thresholds
     )
     known = set[Row]()
     for free, kind in ((1 << 24, Hashed), (0, SortedRows), (1 << 24, Hashed)):

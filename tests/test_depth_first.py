@@ -15,10 +15,10 @@ from hypothesis import given
 
 import gdatalog
 from gdatalog.codegen.helpers import lists
-from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from gdatalog.parser import parse
 from gdatalog.printer import reuse
+from gdatalog.settings import Strategy
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.draw import (

@@ -23,7 +23,7 @@ import gdatalog as gd
 from gdatalog.cancellation import CancellableThread
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, device
-from gdatalog.engine.knobs import STRATEGIES
+from gdatalog.options import STRATEGIES
 from tests.terminal import CTRL_C, Terminal
 
 HERE = Path(__file__).resolve().parent.parent

@@ -10,9 +10,9 @@ from gdatalog import calls
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.knobs import Knobs
 from gdatalog.executors import lftj
 from gdatalog.records import replace
+from gdatalog.settings import Settings
 from gdatalog.storage.table import Array
 
 SIZE = 300
@@ -32,7 +32,7 @@ def walk(edges: Array, marks: Array, size: int) -> Array:
             lambda ref: relation.trie(ref.columns), lambda _: (relation.keys, relation.length)
         )
         given = {"marks": marks, "space": np.array([0, size, 0, size])}
-        context = replace(inputs.context, knobs=Knobs(threads=2))
+        context = replace(inputs.context, settings=Settings(threads=2))
         nest = JoinNest(join, Form(join.outputs, fresh=True), sources, context, marks=given)
         blocks = nest.run("p")
     return np.concatenate([np.empty((0, 2), int), *(np.stack(block, 1) for block in blocks)])

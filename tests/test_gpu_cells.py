@@ -8,7 +8,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -91,7 +90,7 @@ def opened(
     db = gd.connect(device="cpu", **limit)
     db.workspace.device = Gpu(driver, memory)
     db.workspace.force(strategy=strategy, host_indexes=host_indexes)
-    db.workspace.tuning = replace(db.workspace.tuning, cell_bytes=cell_bytes)
+    db.workspace.tune(cell_bytes=cell_bytes)
     return db
 
 
@@ -383,9 +382,9 @@ def test_rows_of_kernels_go_to_the_host(
     """Blocks of a pool that is drained again and again; of equal rows one stays."""
     monkeypatch.setattr(walk._Launch, "_affordable_bytes", lambda _: 1000)
     device = Gpu(HostDriver(blocks=1))
-    device.walks.tuning = replace(device.walks.tuning, pool_rows=1, blocks=1)
     with forced(1 << 20), loaded(opened(device.driver, "lftj")) as db:
         db.workspace.device = device
+        db.workspace.tune(pool_rows=1, grid_blocks=1)
         rows = db.query(QUERIES[query])
         assert set(rows.fetchall()) == expected[query] and len(rows) == len(expected[query])
         if query == "paths":

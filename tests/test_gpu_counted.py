@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,17 +44,16 @@ INTERSECT = ("plain", "plain", "auto")
 def on_device(db: gd.Database, number: int) -> Iterator[None]:
     """Depth-first on a device."""
     device = Gpu(HostDriver(seed=number % 1000, races=number % 5 == 1))
-    device.walks.tuning = replace(
-        device.walks.tuning,
-        limit=LIMITS[number % len(LIMITS)],
-        grain=(0, 1, 7)[number // 2 % 3],
-        pool_rows=1 if number % 4 else 1 << 14,
-        most_rows=1,
-        blocks=1 + number // 7 % 2,
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db.workspace.device = device
+        db.workspace.tune(
+            tile_shares_after=LIMITS[number % len(LIMITS)],
+            tile_grain=(0, 1, 7)[number // 2 % 3],
+            pool_rows=1 if number % 4 else 1 << 14,
+            pool_rows_most=1,
+            grid_blocks=1 + number // 7 % 2,
+        )
         db.workspace.force(
             tile=TILES[number % len(TILES)], intersect=INTERSECT[number % len(INTERSECT)]
         )

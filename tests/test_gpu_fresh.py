@@ -18,9 +18,9 @@ from gdatalog.calls import Outside
 from gdatalog.engine.context import Sources
 from gdatalog.engine.depth import Form, JoinNest
 from gdatalog.engine.draft import StratumDraft
-from gdatalog.engine.knobs import Knobs
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import TILES, Gpu
+from gdatalog.settings import Settings
 from gdatalog.storage.table import Array
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -50,7 +50,6 @@ def walked(
 ) -> Array:
     """What the rule gives for all edges as rows that are given; `marks` are written."""
     device = Gpu(HostDriver(seed=seed, blocks=1 + seed % 2, races=tile < 16))
-    device.walks.tuning = replace(device.walks.tuning, pool_rows=1, limit=limit, grain=seed % 9)
     xp = device.ops.xp
     with gd.connect(device="cpu") as db:
         db["E"] = edges
@@ -66,7 +65,10 @@ def walked(
             space = xp.asarray(np.array([0, size, 0, size]))
             given = {"marks": xp.asarray(marks), "space": space}
         form = Form(join.outputs, fresh=marks is not None)
-        context = replace(inputs.context, knobs=Knobs(tile=tile), device=device)
+        settings = Settings(tile=tile).tuned(
+            pool_rows=1, tile_shares_after=limit, tile_grain=seed % 9
+        )
+        context = replace(inputs.context, settings=settings, device=device)
         nest = JoinNest(join, form, sources, context, given)
         found = brought(device, nest.run("p"))
     if marks is not None:

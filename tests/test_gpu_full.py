@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,9 +183,9 @@ def test_rows_of_partitioned_fixpoints_leave_a_device_that_is_full(
     """A pool that is drained again and again, until all rows are on the host."""
     monkeypatch.setattr(walk, "BLOCK_ROWS", 32)
     device, expected = Gpu(HostDriver(blocks=1), memory), on_cpu(CLOSURE)
-    device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
     with loaded(opened(device.driver, "lftj", memory=memory)) as db:
         db.workspace.device = device
+        db.workspace.tune(pool_rows=1)
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == expected and len(found) == len(expected)
         assert found._relation.store.on_host == (memory < 1 << 30)
@@ -204,8 +203,7 @@ def test_rows_of_marked_rounds_leave_a_device_that_is_full(
     driver = HostDriver(blocks=1)
     with opened(driver, "lftj", memory=memory) as db:
         db.workspace.force(strategy="lftj", split="never")
-        device = db.workspace.device
-        device.walks.tuning = replace(device.walks.tuning, pool_rows=1)
+        db.workspace.tune(pool_rows=1)
         db["E"] = [(at, at + 1) for at in range(60)]
         found = db.query(CLOSURE)
         assert set(found.fetchall()) == {(x, y) for x in range(61) for y in range(x + 1, 61)}

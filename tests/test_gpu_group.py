@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import count
 from threading import Lock
 from types import SimpleNamespace
@@ -88,9 +87,6 @@ def group(devices: int = 2, seed: int = 0, kind: type[DeviceGroup] = Dealt) -> D
         [HostDriver(seed=seed % 5, blocks=1 + dice.randrange(2), number=n) for n in range(devices)]
     )
     found.seed = seed  # type: ignore[attr-defined]
-    for gpu in (found, *found.others):
-        pool = 1 if seed % 3 == 1 else 1 << 14
-        gpu.walks.tuning = replace(gpu.walks.tuning, limit=(0, -1)[seed % 2], pool_rows=pool)
     return found
 
 
@@ -99,9 +95,11 @@ def database(device: DeviceGroup, pieces: float = 1.0) -> Iterator[gd.Database]:
     """On which all that can be shared is; `pieces`: for each device, about, of a small join."""
     with gd.connect(device="cpu") as db, device.driver.use():
         db.workspace.device, db.workspace.why = device, "asked for"
+        seed = device.seed  # type: ignore[attr-defined]
         db.workspace.tune(
             shared_from=0, shared_inputs_from=0, shared_values_from=0,
             shared_piece=1000 / pieces, stamps_most=1 << 20,
+            pool_rows=1 if seed % 3 == 1 else 1 << 14, tile_shares_after=(0, -1)[seed % 2],
         )  # fmt: skip
         db.workspace.force(strategy="lftj")
         yield db

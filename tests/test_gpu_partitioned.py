@@ -7,7 +7,6 @@ little room there is for rows that come out: then values are begun again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,12 +42,11 @@ class Noted(Gpu):
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     tile = TILES[5 - number % 6]
     device = Noted(HostDriver(seed=number % 7, blocks=1 + number % 2, races=number % 5 == 1))
-    device.walks.tuning = replace(
-        device.walks.tuning, limit=(0, -1)[number % 2], pool_rows=(1, 1 << 14)[number // 3 % 2]
-    )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db.workspace.device = device
+        pool = (1, 1 << 14)[number // 3 % 2]
+        db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)
         db.workspace.force(split="always", tile=tile)
         return oracle.answers(db, text, data, defined)
 

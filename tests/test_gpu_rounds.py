@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,12 +36,11 @@ QUICK = {"same generation", "what is computed"}
 
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     device = Gpu(HostDriver(seed=number % 7, races=number % 5 == 1))
-    device.walks.tuning = replace(
-        device.walks.tuning, limit=(0, -1)[number % 2], pool_rows=(1, 1 << 14)[number // 3 % 2]
-    )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db.workspace.device = device
+        pool = (1, 1 << 14)[number // 3 % 2]
+        db.workspace.tune(tile_shares_after=(0, -1)[number % 2], pool_rows=pool)
         db.workspace.force(
             split="never",
             dedup="bitmap",

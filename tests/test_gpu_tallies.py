@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -62,17 +61,19 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PrintedPlan]]:
 
 
 def device_of(number: int) -> Gpu:
-    driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
-    device = Gpu(driver)
-    device.walks.tuning = replace(
-        device.walks.tuning, limit=LIMITS[number % len(LIMITS)], grain=(0, 1, 7)[number // 2 % 3]
-    )
-    return device
+    return Gpu(HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1))
+
+
+def onto(db: gd.Database, number: int) -> None:
+    """Puts a database on a device."""
+    db.workspace.device = device_of(number)
+    after, grain = LIMITS[number % len(LIMITS)], (0, 1, 7)[number // 2 % 3]
+    db.workspace.tune(tile_shares_after=after, tile_grain=grain)
 
 
 def run(text: str, data: Data, number: int, algebra: str = "quotients") -> Relations:
     with gd.connect(device="cpu") as db:
-        db.workspace.device = device_of(number)
+        onto(db, number)
         db.workspace.force(algebra=algebra, strategy="lftj", tile=TILES[number // 3 % len(TILES)])
         return answers(db, text, data, {"n"})
 
@@ -142,11 +143,11 @@ def test_as_enumerated(case: str, number: int, printed: list[PrintedPlan]) -> No
     """Where degrees differ much: tables by vertex, by edge, and below an outer loop."""
     shape, size = CASES[case]
     found = []
-    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+    for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(size)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
             db.workspace.force(algebra=algebra)
             body = ", ".join(f"E({a}, {b})" for a, b in shape.split())
@@ -171,12 +172,12 @@ def test_the_greatest_of_an_orbit(
     """Lanes share the rows behind a table, and add to counts of edges or vertices."""
     body = ", ".join(f"E({a}, {b})" for a, b in PEAKED[shape].split())
     found = []
-    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+    for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(30)
-            if device is not None:
+            if at is not None:
                 prefer_peaks(monkeypatch)
-                db.workspace.device = device
+                onto(db, at)
                 db.workspace.tune(algebra_peaks=0)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
             db.workspace.force(algebra=algebra)
@@ -202,11 +203,11 @@ def test_the_greatest_of_an_orbit(
 def test_branches_of_bits(shape: str, number: int, told: str, printed: list[PrintedPlan]) -> None:
     """Lanes count, each for a row of its own, what branches have among the bits of a list."""
     found = []
-    for device, algebra in ((None, "never"), (device_of(number), "suffixes")):
+    for at, algebra in ((None, "never"), (number, "suffixes")):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(40)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
             db.workspace.force(algebra=algebra)
             found.append(db.count(patterns.from_edges(shape, name="some")))
@@ -230,11 +231,11 @@ def test_drawn_branches_of_bits(number: int) -> None:
     some = ", ".join(f"{x} != {y}" for x, y in random.sample(pairs, 3))
     body.append(f"distinct({', '.join(names)})" if random.random() < 0.8 else some)
     found = []
-    for device, algebra in ((None, "never"), (device_of(15 + number % 3), "suffixes")):
+    for at, algebra in ((None, "never"), (15 + number % 3, "suffixes")):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(26)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(strategy="lftj", tile=32)
             db.workspace.force(algebra=algebra)
             found.append(db.query(f"n(count()) <- {', '.join(body)}.").fetchall())
@@ -259,7 +260,7 @@ def test_counts_are_as_wide_as_they_have_to_be(
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(asked).fetchall()
-        db.workspace.device = device_of(16)
+        onto(db, 16)
         db.workspace.force(algebra="quotients", strategy="lftj")
         assert db.query(asked).fetchall() == expected
     (kind,) = {a.type for plan in printed for a in plan.arguments if a.kind == "tally"}
@@ -273,7 +274,7 @@ def test_beyond_64_bits_the_cpu_counts(parts: int) -> None:
     body = ", ".join(f"E(a, p{at}), E(b, p{at})" for at in range(parts))
     with gd.connect(device="cpu") as db:
         db["E"] = rows + [(b, a) for a, b in rows]
-        db.workspace.device = device_of(16)
+        onto(db, 16)
         db.workspace.force(algebra="quotients", strategy="lftj")
         try:
             found = db.query(f"n(count()) <- E(a, b), {body}.").fetchall()[0][0]
@@ -287,7 +288,7 @@ def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> Non
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(SQUARES).fetchall()
-        db.workspace.device = device_of(16)
+        onto(db, 16)
         db.workspace.force(algebra="quotients")
         assert "table '" in str(db.explain(SQUARES))
         told = db.profile(SQUARES)
@@ -301,11 +302,11 @@ def test_a_profile_counts_what_is_added(case: str) -> None:
     shape, size = CASES[case]
     text = f"n(count()) <- {', '.join(f'E({a}, {b})' for a, b in shape.split())}."
     found = []
-    for device in (None, device_of(15)):
+    for at in (None, 15):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(size)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
             db.workspace.force(algebra="quotients", strategy="lftj", intersect="plain")
             (told,) = db.profile(text).runs
             found.append(sorted((count.rows_out, count.tried) for count in told.seen.values()))
@@ -350,11 +351,11 @@ WITHIN = "f(x, c) <- P(x), c = count : { E(x, y), E(y, z), E(z, x) }."
 
 def test_a_table_in_a_body() -> None:
     found = []
-    for device in (None, device_of(16)):
+    for at in (None, 16):
         with gd.connect(device="cpu") as db:
             db["E"], db["P"] = skewed(40), [(vertex,) for vertex in range(0, 40, 3)]
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(algebra="always")
                 assert "table 'by" in str(db.explain(WITHIN))
             found.append(sorted(db.query(WITHIN).fetchall()))
@@ -404,11 +405,11 @@ def test_the_keys_of_a_small_table_are_looked_up(
     shape: str, number: int, printed: list[PrintedPlan]
 ) -> None:
     found = []
-    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+    for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
             db["E"] = hub(150)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(tile=32, strategy="lftj")
             db.workspace.force(algebra=algebra)
             found.append(db.count(patterns.from_edges(shape, name="some")))
@@ -442,18 +443,18 @@ def test_lists_are_kept_by_edges(
     monkeypatch.setattr(kept_lists, "KEPT_SHARE", share)
     monkeypatch.setattr(kept_lists, "_made", noted)
     found = []
-    for device, algebra in ((None, "never"), (device_of(number), "quotients")):
+    for at, algebra in ((None, "never"), (number, "quotients")):
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(40)
-            if device is not None:
-                db.workspace.device = device
+            if at is not None:
+                onto(db, at)
                 db.workspace.force(tile=TILES[number // 3 % len(TILES)], strategy="lftj")
             db.workspace.force(algebra=algebra)
             for shape in (WEDGES, "ab ac ad ae bc be cd de"):
                 found.append(db.count(patterns.from_edges(shape, name="some")))
     assert found[:2] == found[2:]
     assert bool(made) == (share == 2)
-    if share == 2 and db.workspace.knobs.tile == 32:  # lanes share what each one's edge has
+    if share == 2 and db.workspace.settings.tile == 32:  # lanes share what each one's edge has
         assert any("in spread(" in plan.source.partition("at(kept0")[2] for plan in printed)
 
 

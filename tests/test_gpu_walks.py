@@ -7,7 +7,6 @@ the threads take turns: so nearly every walk is cut off, goes on elsewhere, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -62,17 +61,16 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     """The answers, depth-first."""
     driver = HostDriver(seed=number % 1000, blocks=1 + number % 2, races=number % 4 == 1)
     device = Gpu(driver)
-    device.walks.tuning = replace(
-        device.walks.tuning,
-        limit=LIMITS[number % len(LIMITS)],
-        grain=(0, 1, 7, 64)[number // 2 % 4],
-        pool_rows=(1, 1 << 14)[number // 3 % 2],
-    )
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", (32, 256)[number % 2])
         if number % 5 == 2:
             borrowed(patch)
         db.workspace.device = device
+        db.workspace.tune(
+            tile_shares_after=LIMITS[number % len(LIMITS)],
+            tile_grain=(0, 1, 7, 64)[number // 2 % 4],
+            pool_rows=(1, 1 << 14)[number // 3 % 2],
+        )
         db.workspace.force(
             strategy="lftj",
             tile=TILES[number % len(TILES)],
@@ -168,7 +166,7 @@ def test_tiles_borrow_longer_buffers(tile: int, monkeypatch: pytest.MonkeyPatch)
         expected = [sorted(db.query(text).fetchall()) for text in texts]
         for seed in range(3):
             device = Gpu(HostDriver(seed=seed, blocks=2, races=True))
-            device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
+            db.workspace.tune(tile_shares_after=0, pool_rows=64)
             db.workspace.device = device
             db.workspace.force(strategy="lftj", tile=tile, intersect="plain")
             assert [sorted(db.query(text).fetchall()) for text in texts] == expected
@@ -192,7 +190,7 @@ def test_what_is_read_by_all_tasks_is_not_borrowed(
         ]
         expected = [sorted(db.query(text).fetchall()) for text in texts]
         device = Gpu(HostDriver(seed=tile, blocks=2, races=True))
-        device.walks.tuning = replace(device.walks.tuning, limit=0, pool_rows=64)
+        db.workspace.tune(tile_shares_after=0, pool_rows=64)
         db.workspace.device = device
         db.workspace.force(strategy="lftj", tile=tile, intersect="plain")
         assert [sorted(db.query(text).fetchall()) for text in texts] == expected
@@ -208,7 +206,7 @@ def test_what_lanes_have_left_of_a_unit_is_shared() -> None:
         expected = db.query(text).fetchall()
         for tile, limit in ((8, 0), (32, 0), (8, 50)):
             device = Gpu(HostDriver(seed=tile, blocks=2))
-            device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=7)
+            db.workspace.tune(tile_shares_after=limit, tile_grain=7)
             db.workspace.device = device
             db.workspace.force(strategy="lftj", tile=tile, algebra="never")
             assert db.query(text).fetchall() == expected
@@ -278,5 +276,5 @@ def test_lanes_look_at_the_clock_together(seed: int) -> None:
         db.workspace.force(strategy="lftj", tile=8)
         db.workspace.device = device
         for limit in (5_500_000, 6_500_000, 7_500_000, 8_500_000):
-            device.walks.tuning = replace(device.walks.tuning, limit=limit, grain=64)
+            db.workspace.tune(tile_shares_after=limit, tile_grain=64)
             assert sorted(db.query(text).fetchall()) == expected

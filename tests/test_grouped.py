@@ -16,8 +16,8 @@ from gdatalog.codegen.helpers import hash_tables
 from gdatalog.engine import depth
 from gdatalog.engine.depth import GroupDedup, grouped_of
 from gdatalog.engine.derived import one_after_another
-from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
+from gdatalog.settings import Strategy
 from tests.interpreted import interpreted
 from tests.test_engine_oracle import Data, Relations, answers
 from tests.tuned import tune

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ def test_borrowed_rows(text: str, tile: int, monkeypatch: pytest.MonkeyPatch) ->
             driver = HostDriver(seed=seed, blocks=1)
             driver.patience = 100_000_000  # most tiles wait for the few parts
             device = Gpu(driver)
-            device.walks.tuning = replace(device.walks.tuning, limit=-1)
+            db.workspace.tune(tile_shares_after=-1)
             db.workspace.device = device
             assert answers(db, text, strategy="lftj", tile=tile) == expected
 
@@ -89,6 +88,6 @@ def test_what_lanes_do_on_their_own(head: str, tail: str) -> None:
         text = f"{head} <- {clique}{tail}."
         expected = answers(db, text, strategy="levelwise")
         device = Gpu(HostDriver(seed=1, blocks=1))
-        device.walks.tuning = replace(device.walks.tuning, limit=-1)
+        db.workspace.tune(tile_shares_after=-1)
         db.workspace.device = device
         assert answers(db, text, strategy="lftj", tile=8) == expected

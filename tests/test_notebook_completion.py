@@ -55,6 +55,8 @@ def complete(notebook: Cells, text: str) -> list[Any]:
         ("%datalog_load E edg", ["edges.csv"]),
         ("%datalog_db d", ["db"]),
         ("%datalog_rules fol", ["follows"]),
+        ("%datalog_set mag", ["magic_sets"]),
+        ("%datalog_set magic_sets ", ["auto", "always", "never"]),
     ],
 )
 def test_completion(

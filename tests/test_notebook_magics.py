@@ -112,6 +112,19 @@ def test_lines(notebook: Cells) -> None:
     assert "a quote is not closed" in fails(notebook, '%datalog_load "E')
 
 
+def test_settings(notebook: Cells) -> None:
+    notebook.run("%datalog_set magic_sets never")
+    assert notebook.out == "magic_sets: never\n"
+    notebook.run("%datalog_set strategy")
+    assert notebook.out == "strategy: auto\n"
+    notebook.run("%datalog_set")
+    lines = [line.split() for line in notebook.out.splitlines()]
+    assert ["magic_sets", "never", "auto|always|never"] in lines
+    assert notebook.run("%datalog_db").settings.magic_sets == "never"
+    assert "did you mean magic_sets?" in fails(notebook, "%datalog_set magicsets never")
+    assert "magic_sets cannot be 'no'" in fails(notebook, "%datalog_set magic_sets no")
+
+
 def test_parameters_come_from_what_is_named_only(notebook: Cells) -> None:
     notebook.variables.update(who="ann", given={"who": "bob", "other": 1}, wrong=3)
     told = fails(notebook, "%datalog ?- follows(x, $who).")

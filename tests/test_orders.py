@@ -17,13 +17,13 @@ from gdatalog.engine import draft, replanning
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Version
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.validity import check_with
 from gdatalog.planner.order import sampling
 from gdatalog.planner.order.search import Orders, PlanInputs
 from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Assumed, RelationStatistics
+from gdatalog.settings import Thresholds
 from gdatalog.storage.degrees import AdjacencyLists
 from tests.orders import skewed
 
@@ -228,7 +228,7 @@ def test_how_many_plans_a_fixpoint_makes() -> None:
         db.workspace.tune(replanned_from=-1, replanned_shift=1.0)
         db["E"], db["F"] = edges, edges[::3]
         db.query(RECURSIVE + "?- p(x, y).")
-    assert 1 < max(times_each(again).values()) <= 1 + Tuning().replanned_times
+    assert 1 < max(times_each(again).values()) <= 1 + Thresholds().replanned_times
 
 
 def times_each(made: list[tuple[CheckedRule, bool]]) -> Counter[tuple[int, bool]]:

@@ -15,13 +15,13 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan import Apply, Constant, Join, JoinPlan, Slot
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import build, components, items
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order.pattern import QueryPattern
 from gdatalog.planner.order.search import Orders, Search
 from gdatalog.planner.order.search_space import Extension, Order, SearchState
 from gdatalog.planner.rewrite.suffix import MOST_LOOKED, Suffixes
+from gdatalog.settings import Thresholds
 from gdatalog.storage.statistics import Statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -74,9 +74,9 @@ def patterns_of(text: str) -> list[tuple[QueryPattern, float]]:
     found: list[tuple[QueryPattern, float]] = []
     choose = Orders.best
 
-    def noting(orders: Orders, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
+    def noting(orders: Orders, pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
         found.append((pattern, rows))
-        return choose(orders, pattern, rows, tuning)
+        return choose(orders, pattern, rows, thresholds)
 
     with patch.object(Orders, "best", noting), gd.connect() as db:
         for name, table in DATA.items():
@@ -103,7 +103,7 @@ def cost(search: Search) -> float:
 
 
 def searched(pattern: QueryPattern, exact: int) -> tuple[Search, Order]:
-    search = Search(pattern, None, Tuning(ordered_exactly=exact))
+    search = Search(pattern, None, Thresholds(ordered_exactly=exact))
     return search, search.order(1.0)
 
 
@@ -112,7 +112,7 @@ def test_a_beam_finds_orders_as_good_as_the_best(number: int) -> None:
     for pattern, _ in patterns_of(drawn_body(number, 4, 8)):
         exact, best = searched(pattern, 8)
         _, mine = searched(pattern, 0)
-        same = Given(pattern, None, Tuning())
+        same = Given(pattern, None, Thresholds())
         same.rank = mine.rank
         assert exact.exact and same.exact
         assert cost(same) <= 1.2 * cost(exact)

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog.codegen import native
 from gdatalog.engine.fixpoint import runs
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.operators import lattice
 from gdatalog.executors import lftj
+from gdatalog.settings import Strategy
 from gdatalog.storage import loop_tables
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn

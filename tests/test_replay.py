@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.engine import draft
+from gdatalog.engine import rule_plans
 from gdatalog.planner import rule
 from gdatalog.printer import module
 from tests.replay import __main__ as command
@@ -57,19 +57,18 @@ def test_all_that_may_be_printed_is() -> None:
 
 
 def test_the_engine_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = module.print_plan, rule.plan_rule
+    before = module.print_plan, rule.plan_rule, rule_plans.looked_up
 
     def breaks(program: Program) -> None:
         assert module.print_plan is not before[0]
-        assert draft.plan_rule is rule.plan_rule is not before[1]
+        assert rule_plans.planner.plan_rule is rule.plan_rule is not before[1]
         raise TypeError
 
     monkeypatch.setattr(running, "_run", breaks)
     with pytest.raises(TypeError) as caught:
         collect([TRIANGLES])
     assert caught.value.__notes__ == [f"in the program triangles:\n{TRIANGLES.text}"]
-    planned = draft.plan_rule, rule.plan_rule
-    assert (module.print_plan, *planned) == (*before, before[1])
+    assert (module.print_plan, rule.plan_rule, rule_plans.looked_up) == before
 
 
 def test_programs_that_are_refused_or_fail() -> None:

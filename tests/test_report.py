@@ -13,11 +13,11 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.account import Costs
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Index, Metrics, RuleRun
 from gdatalog.plan import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import ReportNode, TextTable, wrong_by
+from gdatalog.settings import Strategy
 from gdatalog.values import width
 from tests.interpreted import interpreted
 

@@ -183,7 +183,7 @@ def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) ->
     text = "?- f(k, $j, v, s)."
     assert "scan" in str(db.explain(text, {"j": 3}))
     expected = len(table[table.j == 3])
-    for _ in range(db.workspace.tuning.index_scans + 1):
+    for _ in range(db.workspace.settings.thresholds.index_scans + 1):
         assert len(db.query(text, {"j": 3})) == expected
     assert indexes(db) == 1
     assert "scan" not in str(db.explain(text, {"j": 3}))

@@ -16,11 +16,11 @@ from benchmarks.programs import REAL, Real
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, draft, replanning
 from gdatalog.engine.compiler import compiler
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.check import validity
+from gdatalog.settings import Strategy
 from tests.data import needs
 
 if TYPE_CHECKING:

@@ -249,7 +249,7 @@ def check(
     tries = HostTries(sources, context.limits)
     tries.add(join)
     total = sum(int(sizes.held[-1]) for sizes in tries.sizes.values())
-    context = replace(context, tuning=replace(context.tuning, cell_bytes=overhead))
+    context = replace(context, settings=context.settings.tuned(cell_bytes=overhead))
     found = scheduled(join, tries, context, int(share * total))
     if isinstance(found, str):
         return 0

@@ -33,8 +33,8 @@ from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.worklist import Worklist
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.gpu_ops.device import Gpu
+from gdatalog.plan.conditions import Bytes, LargeTurns, TooManyRows, Unsuited, When
 from gdatalog.plan.placement import WorkerPlacement
-from gdatalog.plan.tuning import Bytes, LargeTurns, TooManyRows, Unsuited, When
 from tests.cuda_host import HostDriver
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.knobs import Strategy
 from gdatalog.report import Profile
+from gdatalog.settings import Strategy
 from gdatalog.shell import cli, program
 from tests.interpreted import interpreted
 

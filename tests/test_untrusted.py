@@ -143,7 +143,7 @@ def test_the_prompt_names_no_file(db: gd.Database, empty: Path, line: str, capsy
     assert len(shell.failed) == 1 and isinstance(shell.failed[0], gd.UsageError)
     assert files_in(empty) == before and str(empty) not in capsys.readouterr().err
     assert shell.output.stream.getvalue().strip().endswith("1\t2")  # type: ignore[attr-defined]
-    assert db.workspace.timeout == starting.SECONDS
+    assert db.workspace.settings.timeout == starting.SECONDS
 
 
 def test_each_command_that_takes_a_path_is_refused() -> None:
@@ -239,8 +239,8 @@ def test_limits_are_set_and_the_hosts_own_win() -> None:
         gd.connect(untrusted=True),
         gd.connect(untrusted=True, memory_limit="1GiB", timeout=3, threads=1),
     )
-    assert usual.memory_limit == 512 << 20 and usual.workspace.timeout == 10
-    assert own.memory_limit == 1 << 30 and own.workspace.timeout == 3
+    assert usual.memory_limit == 512 << 20 and usual.workspace.settings.timeout == 10
+    assert own.memory_limit == 1 << 30 and own.workspace.settings.timeout == 3
     assert usual.device == "cpu"
     for given in ({"cluster": "local"}, {"device": "cuda"}, {"device": "cuda:1"}):
         assert "on the CPU of this process" in str(
@@ -286,7 +286,7 @@ def test_the_time_limit_is_that_of_all_calls() -> None:
     db = gd.connect()
     db["e"] = [(1, 2)]
     db.run("p(x) <- e(x, _).")
-    db.workspace.timeout = 1e-9
+    db.set(timeout=1e-9)
     for act in (
         lambda: db.query("?- p(x)."),
         lambda: db.explain("?- p(x), e(x, _)."),
@@ -297,11 +297,12 @@ def test_the_time_limit_is_that_of_all_calls() -> None:
     ):
         with pytest.raises(gd.TimeLimitError):
             act()
-    db.workspace.timeout = None
+    db.set(timeout=None)
     assert db["p"].fetchall() == [(1,)]
 
 
 def test_nothing_is_compiled_or_written(tmp_path: Path) -> None:
+    """But for the parser's tables, which depend on no text."""
     told = """
 import sys, gdatalog as gd
 db = gd.connect(untrusted=True)
@@ -318,7 +319,9 @@ print(len(db["p"]) > 0, len(db["d"]) > 0, "llvmlite" in sys.modules)
     done = subprocess.run(
         [sys.executable, "-c", told], env=env, cwd=home, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["True", "True", "False"] and files_in(home) == []
+    assert done.stdout.split() == ["True", "True", "False"]
+    (tables,) = (path for path in home.rglob("*") if path.is_file())
+    assert tables.parent.name == "grammar"
 
 
 # ------------------------------------------------------------------------- texts that were made

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from gdatalog.records import replace
 from gdatalog.workspace import Workspace
 
 
 def tune(patch: pytest.MonkeyPatch, **thresholds: Any) -> None:
     """Databases have these thresholds until the patch is undone."""
-    patch.setattr(Workspace, "tuning", replace(Workspace.tuning, **thresholds))
+    patch.setattr(Workspace, "settings", Workspace.settings.tuned(**thresholds))

@@ -33,8 +33,8 @@ from benchmarks.gpu.forced import columns
 from benchmarks.gpu.made import rmat
 from benchmarks.patterns import P3, clique
 from gdatalog.errors import Error
-from gdatalog.plan.tuning import DEFAULT
 from gdatalog.progress import format_bytes
+from gdatalog.settings import Thresholds
 
 WANTED = 0.3  # of the speed in memory
 DEGREE = 16  # edges for each vertex of an R-MAT graph
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--way", choices=("auto", "cells", "pages"), default="auto")
-    parser.add_argument("--cell-bytes", type=int, default=DEFAULT.cell_bytes)
+    parser.add_argument("--cell-bytes", type=int, default=Thresholds().cell_bytes)
     parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
     told = parser.parse_args(arguments)
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = gd.connect) 
     def opened(**options: Any) -> gd.Database:
         db = connect(device=told.device, **options)
         db.workspace.force(host_indexes=told.way)
-        if told.cell_bytes != DEFAULT.cell_bytes:
+        if told.cell_bytes != Thresholds().cell_bytes:
             db.workspace.tune(cell_bytes=told.cell_bytes)
         return db
 

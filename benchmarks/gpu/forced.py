@@ -5,15 +5,15 @@ All that is asked of what is not public is here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
-from gdatalog.engine.knobs import Strategy
 from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.settings import Strategy, Thresholds
 
 MILLISECOND = 1_000_000
 NEVER = -1  # a task is never split
@@ -23,10 +23,6 @@ TILES = (1, 2, 4, 8, 16, 32)
 
 class NoGpu(Exception):
     """There is none that can be used; says why."""
-
-
-class NoKnob(Exception):
-    """What is to be forced is not there: a figure would say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +52,15 @@ class Ours:
         if device is not None:
             self.db.workspace.device = device
         self.walks: Any = getattr(device, "walks", None)  # depth-first kernels
-        self.tuning: Any = getattr(self.walks, "tuning", None)
         self.db["E"] = columns(edges, xp, on_device=device is not None)
 
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db.workspace
         workspace.chunk_rows = forced.chunk
         workspace.force(threads=forced.threads, split=forced.split, tile=forced.tile or 0)
-        if self.tuning is not None:
-            limit = self.tuning.limit if forced.time_limit is None else forced.time_limit
-            self.walks.tuning = replace(self.tuning, limit=limit)
-        elif forced.time_limit is not None:
-            raise NoKnob("there is no knob for the time limit")
+        limit = forced.time_limit
+        limit = Thresholds().tile_shares_after if limit is None else limit
+        workspace.tune(tile_shares_after=limit)
         ((found,),) = self.db.query(text, strategy=forced.strategy).fetchall()
         return int(found)
 

@@ -7,7 +7,6 @@ time limit after which a task is split is a knob of depth-first kernels: `--devi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.papers.bench import Bench, Row
@@ -37,14 +36,13 @@ def run(bench: Bench) -> Iterator[Row]:
 
 def _swept(bench: Bench, graph: Any) -> Iterator[Row]:
     with bench.database(graph) as db:
-        walks: Any = getattr(db.workspace.device, "walks", None)  # depth-first kernels
-        if walks is None:
+        if db.device == "cpu":
             return
-        usual = walks.tuning
+        usual = db.settings.thresholds.tile_shares_after
         db.workspace.force(algebra="never")
         for pattern in suite("t-dfs")[1::5]:
             for told, limit in LIMITS.items():
-                walks.tuning = replace(usual, limit=limit)
+                db.workspace.tune(tile_shares_after=limit)
                 row = Row("T-DFS: the time limit", f"{pattern.name}, {graph.name}, {told}")
                 yield bench.timed(row, db, lambda db, one=pattern: db.count(one))
-        walks.tuning = usual
+        db.workspace.tune(tile_shares_after=usual)

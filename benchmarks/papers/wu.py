@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from benchmarks.graphs import wu
 from benchmarks.papers.bench import Bench, Row, brute
-from gdatalog.engine.knobs import Strategy
 from gdatalog.patterns import clique
+from gdatalog.settings import Strategy
 
 SIZES = (10_000, 100_000, 1_000_000)
 LARGE = 10_000_000

@@ -37,8 +37,8 @@ from gdatalog.engine.rules.evaluate import run_rule
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
 from gdatalog.plan.cells import cuttable
+from gdatalog.plan.conditions import Bytes, TooManyRows, When
 from gdatalog.plan.placement import Spread, SpreadWay, WorkerPlacement
-from gdatalog.plan.tuning import Bytes, TooManyRows, When
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
@@ -110,13 +110,13 @@ class DaskCluster:
 
     @raises_if_lost
     def stays(self, plan: RulePlan, inputs: StratumInputs) -> str | None:
-        knobs = inputs.context.knobs
-        if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
+        settings = inputs.context.settings
+        if settings.spread in ("never", "replicate") or asks_for_ranks(plan):
             return None
         remote = unfetched(relations_of(plan), inputs)
         sizes = {name: rows.remote_bytes for name, rows in remote.items()}
         name = max(sizes, key=sizes.__getitem__, default=None)
-        if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, inputs)):
+        if name is None or (settings.spread == "auto" and not fits_nowhere(plan, inputs)):
             return None
         asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
         if not any(ref.columns or ref.tests for ref in asked):
@@ -150,22 +150,22 @@ class DaskCluster:
         """How a rule is spread, and whether the driver first tries it for some seconds; None: it
         runs in the driver."""
         context = inputs.context
-        knobs, cost = context.knobs, sum(join.cost for join in plan.joins)
+        settings, cost = context.settings, sum(join.cost for join in plan.joins)
         if plan.passes_over is not None:
             return "in place", False
-        if knobs.spread == "never" or asks_for_ranks(plan):
+        if settings.spread == "never" or asks_for_ranks(plan):
             return None
-        if knobs.spread != "auto":
-            return ("partitioned" if knobs.spread == "partition" else "replicated"), False
+        if settings.spread != "auto":
+            return ("partitioned" if settings.spread == "partition" else "replicated"), False
         if not any(map(cuttable, plan.joins)):
             return None
         if fits_nowhere(plan, inputs):
             return "partitioned", False
-        tuning = context.tuning
-        gpus = self.connection.gpus and self.connection.device_for(cost, tuning) != "cpu"
-        least = tuning.spread_gpus_from if gpus else tuning.spread_from
+        thresholds = context.thresholds
+        gpus = self.connection.gpus and self.connection.device_for(cost, thresholds) != "cpu"
+        least = thresholds.spread_gpus_from if gpus else thresholds.spread_from
         patient = cost < least or limit is not None
-        if patient and (cost < context.tuning.spread_never or context.device is not CPU):
+        if patient and (cost < context.thresholds.spread_never or context.device is not CPU):
             return None
         whole = fits_workers(plan, inputs, self.store)
         return ("replicated" if whole else "partitioned"), patient
@@ -174,8 +174,8 @@ class DaskCluster:
     def placement(
         self, draft: StratumDraft, fixpoint: Partitioned | None
     ) -> WorkerPlacement | None:
-        context, tuning, pool = draft.context, draft.context.tuning, self.pool
-        spread = context.knobs.spread
+        context, thresholds, pool = draft.context, draft.context.thresholds, self.pool
+        spread = context.settings.spread
         if spread == "never" or context.device is not CPU:
             return None
         many = _too_many(draft)
@@ -189,15 +189,15 @@ class DaskCluster:
         if spread != "auto" or many:
             return WorkerPlacement(len(pool.workers), by, parted, (), "", refusal)
         until: tuple[When, ...] = (Bytes(context.memory),)
-        why, least = "", tuning.rounds_spread_threads * context.knobs.workers
+        why, least = "", thresholds.rounds_spread_threads * context.settings.workers
         if draft.optima:
             why = "best values are improved in place"
         elif by is not None and _on_gpus(pool, draft):
             until = ()
         elif fixpoint is not None and pool.slots > 1:
-            until = (TooManyRows(tuning.partitions_spread_from), *until)
+            until = (TooManyRows(thresholds.partitions_spread_from), *until)
         elif fixpoint is None and pool.slots >= least:
-            until = (TooManyRows(tuning.rounds_spread_from), *until)
+            until = (TooManyRows(thresholds.rounds_spread_from), *until)
         else:
             why = "the workers have too few threads"
         return WorkerPlacement(len(pool.workers), by, parted, until, why, refusal)
@@ -252,7 +252,7 @@ def fits_nowhere(plan: RulePlan, inputs: StratumInputs, but: str | None = None) 
     """Whether a rule's rows on workers exceed what the driver can hold, or would wait for. `but`: a
     relation to leave out."""
     context, remote = inputs.context, unfetched(relations_of(plan), inputs)
-    most = min(context.tuning.fetched_bytes, context.limits.spare() * PART)
+    most = min(context.thresholds.fetched_bytes, context.limits.spare() * PART)
     return sum(rows.remote_bytes for name, rows in remote.items() if name != but) > most
 
 
@@ -274,9 +274,9 @@ def _on_gpus(pool: Pool, draft: StratumDraft) -> bool:
     """Whether a partitioned fixpoint starts on the workers' GPUs."""
     gpus = (
         pool.connection.gpus
-        and device_for(pool, draft.later, draft.read_rows, draft.context.tuning) != "cpu"
+        and device_for(pool, draft.later, draft.read_rows, draft.context.thresholds) != "cpu"
     )
-    return gpus and draft.read_rows >= draft.context.tuning.tiles_from
+    return gpus and draft.read_rows >= draft.context.thresholds.tiles_from
 
 
 def _too_many(draft: StratumDraft) -> bool:
@@ -285,5 +285,5 @@ def _too_many(draft: StratumDraft) -> bool:
     remote = [*unfetched(names - set(draft.stratum.relations), draft.inputs).values()]
     seeds = (remote_rows_of(part) for parts in draft.inputs.seeds.values() for part in parts)
     remote += [rows for rows in seeds if rows is not None]
-    most = draft.context.memory // draft.context.tuning.fetched_share
+    most = draft.context.memory // draft.context.thresholds.fetched_share
     return sum(rows.remote_bytes for rows in remote) > most

@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ from time import time
 from types import ModuleType
 
 from gdatalog import distribution
-from gdatalog.own_files import open_own
+from gdatalog.own_files import home, open_own, own
 from gdatalog.records import dataclass
 
 MOST_BYTES, MOST_FILES = 64 << 20, 8000
@@ -85,11 +84,16 @@ def keep(name: str, code: bytes) -> None:
             if _place.trouble is not None:
                 return
             _write(_elsewhere(problem) / (name + _SUFFIX), data)
-        with _lock:
-            _place.kept += 1
-            many = _place.kept % _SELDOM == 1
-        if many:
-            _let_go()
+        count()
+
+
+def count() -> None:
+    """Counts a file that was written to the folder, and makes room from time to time."""
+    with _lock:
+        _place.kept += 1
+        many = _place.kept % _SELDOM == 1
+    if many:
+        _let_go()
 
 
 def _sum(name: str, code: bytes) -> bytes:
@@ -131,38 +135,8 @@ def trouble() -> str | None:
     return _place.trouble
 
 
-def home() -> Path:
-    """The folder of all generated code, for any device."""
-    setting = os.environ.get("GDATALOG_CACHE")
-    if setting:
-        return Path(setting).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("gdatalog"))
-
-
 def _version() -> str:
     return f"code-{distribution.VERSION}"
-
-
-def own(path: Path) -> Path:
-    """Creates a folder that only this user can write to or replace, because its files are executed.
-    So its parent must belong to this user or to root, and other users must not be able to rename
-    files in the parent."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    if hasattr(os, "getuid"):
-        above, found = path.parent.stat(), path.lstat()
-        user = os.getuid()
-        shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
-        if shared or above.st_uid not in (user, 0):
-            raise PermissionError(f"{path.parent} can be changed by other users")
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
-            raise PermissionError(f"{path} is no folder of this user")
-        path.chmod(0o700)
-    tempfile.TemporaryFile(dir=path).close()
-    return path
 
 
 def _elsewhere(problem: OSError) -> Path:

@@ -15,13 +15,12 @@ from collections.abc import Callable
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
 from gdatalog.engine.device import WORTH, shared_by
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.placement import ExecutorChoice, Shared
-from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass
+from gdatalog.settings import Settings
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 
@@ -39,8 +38,7 @@ class PlannedJoin:
 
     join: JoinPlan
     form: Form
-    knobs: Knobs
-    tuning: Tuning
+    settings: Settings
     reason: str | None
     worth: float = WORTH
     shared: Shared | None = None
@@ -48,7 +46,7 @@ class PlannedJoin:
 
 def remember(nest: JoinNest, rows: int) -> None:
     """Records how many rows a join read breadth-first."""
-    if rows >= nest.tuning.overrun_counted:
+    if rows >= nest.settings.thresholds.overrun_counted:
         if len(_looked) >= MOST_REMEMBERED:
             _looked.clear()
         _looked[nest.join, nest.form] = _looked.get((nest.join, nest.form), 0) + rows
@@ -61,20 +59,20 @@ def choose(nest: JoinNest | PlannedJoin) -> ExecutorChoice:
     if nest.form.images:
         return ExecutorChoice(False, "each match counts for all that its orbit has")
     by_all = nest.shared if cut_at_first(nest.join) else None
-    if nest.knobs.strategy == "levelwise":
+    if nest.settings.strategy == "levelwise":
         return ExecutorChoice(True, ASKED_FOR, shared=by_all)
     small = looked_at(nest.join.cost)
-    narrow = not widens(nest.join) or nest.knobs.scans == "always"
-    if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
+    narrow = not widens(nest.join) or nest.settings.scans == "always"
+    if nest.join.scan is not None and nest.settings.strategy == "auto" and narrow:
         return ExecutorChoice(True, small, scans=True)
-    allowed = int(nest.worth * nest.tuning.overrun)
+    allowed = int(nest.worth * nest.settings.thresholds.overrun)
     # Joins of more expected work start depth-first.
     seen = _looked.get((nest.join, nest.form), 0) if nest.join.cost < nest.worth else 0
-    if nest.knobs.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
+    if nest.settings.strategy == "auto" and seen <= allowed and nest.join.cost < nest.worth:
         return ExecutorChoice(True, small, allowed)
     if nest.reason is not None:
         return ExecutorChoice(True, nest.reason, shared=by_all)
-    if nest.knobs.strategy == "lftj":
+    if nest.settings.strategy == "lftj":
         return ExecutorChoice(False, ASKED_FOR, shared=nest.shared)
     more = seen > allowed
     why = "there are more rows to look at than expected" if more else small
@@ -91,7 +89,7 @@ def looked_at(cost: float) -> str:
 
 
 def planned_choice(
-    plan: RulePlan, number: int, knobs: Knobs, tuning: Tuning, members: tuple[str, ...]
+    plan: RulePlan, number: int, settings: Settings, members: tuple[str, ...]
 ) -> ExecutorChoice:
     """Predicts the choice for a join, as far as it is known without its indexes, on a device of
     these members."""
@@ -99,8 +97,8 @@ def planned_choice(
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else Form(join.outputs)
     if plan.terms and plan.terms[number].images:
         form = Form(images=plan.terms[number].images)
-    shared = shared_by(members, join.cost, tuning)
-    return choose(PlannedJoin(join, form, knobs, tuning, unprintable(join), shared=shared))
+    shared = shared_by(members, join.cost, settings.thresholds)
+    return choose(PlannedJoin(join, form, settings, unprintable(join), shared=shared))
 
 
 def unprintable(join: JoinPlan) -> str | None:
@@ -114,12 +112,12 @@ def unprintable(join: JoinPlan) -> str | None:
 # Whether a rule of one atom scans its relation or reads an index.
 
 
-def least_scanned(knobs: Knobs) -> int | None:
+def least_scanned(settings: Settings) -> int | None:
     """The least number of rows of a relation that is scanned: smaller ones are kept sorted, and
     indexing them costs almost nothing. None: no scans."""
-    if knobs.strategy != "auto" or knobs.scans == "never":
+    if settings.strategy != "auto" or settings.scans == "never":
         return None
-    return 0 if knobs.scans == "always" else FEW
+    return 0 if settings.scans == "always" else FEW
 
 
 def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:

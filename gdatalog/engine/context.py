@@ -11,15 +11,15 @@ from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.derived import Derived, Rows, Seeds
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import LaterGpu
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics, RuleRound, RuleRun
 from gdatalog.executors import Ops
 from gdatalog.plan import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.conditions import When
 from gdatalog.plan.placement import ExecutorChoice, Spread, WorkerPlacement
-from gdatalog.plan.tuning import Tuning, When
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.passes import PassTrace
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Settings, Strategy, Thresholds
 from gdatalog.storage import Declared
 from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.relation import Relation
@@ -41,14 +41,21 @@ class ExecutionContext:
     limits: Limits
     scope: Scope
     metrics: Metrics = field(default_factory=lambda: Metrics(lasting=False))
-    knobs: Knobs = Knobs()
+    settings: Settings = Settings()
     device: Device = CPU
     cluster: Cluster | None = None
     force_chunk: int | None = None
-    tuning: Tuning = Tuning()
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     later: LaterGpu | None = None
     passes: PassTrace | None = None
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.settings.thresholds
+
+    def forced(self, strategy: Strategy) -> ExecutionContext:
+        """The same with this strategy."""
+        return replace(self, settings=replace(self.settings, strategy=strategy))
 
     @property
     def memory(self) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 from gdatalog.calls import COUNTS, Block, GiveUp, LoopRun
 from gdatalog.engine.context import Sources
 from gdatalog.engine.device import CPU, shared_by
-from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import StepCounts
@@ -21,8 +20,8 @@ from gdatalog.plan import Compact, Gather, Join, JoinPlan, Slot, Tally
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nest import groups_of, kept_apart, level_of
 from gdatalog.plan.placement import Shared
-from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Settings, Thresholds
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -116,12 +115,8 @@ class JoinNest:
     seen: dict[int, StepCounts] = field(default_factory=dict)
 
     @property
-    def knobs(self) -> Knobs:
-        return self.context.knobs
-
-    @property
-    def tuning(self) -> Tuning:
-        return self.context.tuning
+    def settings(self) -> Settings:
+        return self.context.settings
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -152,19 +147,19 @@ class JoinNest:
         """How duplicates within each group are found; None if they are not."""
         form = self.form
         plain = form == Form(self.join.outputs) and not self.growing
-        if not plain or self.context.device.lanes(self.tries, self.knobs):
+        if not plain or self.context.device.lanes(self.tries, self.settings):
             return None
-        return grouped_of(self.join, self.tries, self.tuning)
+        return grouped_of(self.join, self.tries, self.context.thresholds)
 
     def _printed(self, counted: bool) -> PrintedPlan | str:
-        device, knobs = self.context.device, self.context.knobs
+        device, settings = self.context.device, self.context.settings
         # Lanes that each begin a given row share its lists, however short they are; and each tile
         # has tables of its own.
         levels = (step for step in all_steps(self.join.steps) if isinstance(step, Join))
         intersects = any(sum(p.depth > 0 for p in step.participants) > 1 for step in levels)
         shared = self.join.given is not None and not intersects
         shared = shared or any(isinstance(step, Tally) for step in self.join.steps)
-        lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
+        lanes = device.tile(settings) if shared else device.lanes(self.tries, settings)
         given = tuple(column.dtype.name for column in self.given)
         from gdatalog.printer import layouts_of
 
@@ -176,14 +171,14 @@ class JoinNest:
             )
         form = self.form if self.grouped is None else replace(self.form, grouped=self.grouped)
         weighted = self._weighted(lanes)
-        key = (id(self.join), weighted, form, layouts, knobs.intersect, lanes, given, counted)
+        key = (id(self.join), weighted, form, layouts, settings.intersect, lanes, given, counted)
         known = _by_plan.get(key)
         if known is None:
             join = self.join
             if weighted != tuple(ref.weighted for ref in join.tries):
                 refs = zip(join.tries, weighted, strict=True)
                 join = replace(join, tries=tuple(replace(ref, weighted=own) for ref, own in refs))
-            found = _print(join, form, layouts, knobs.intersect, lanes, given, counted)
+            found = _print(join, form, layouts, settings.intersect, lanes, given, counted)
             if len(_by_plan) >= MOST_PRINTED:
                 _by_plan.clear()
             known = _by_plan[key] = self.join, found
@@ -237,7 +232,7 @@ class JoinNest:
         context = self.context
         if self.join.given is not None or self.marks:
             return None
-        return shared_by(context.device.members, self.join.cost, context.tuning)
+        return shared_by(context.device.members, self.join.cost, context.thresholds)
 
     def run(self, label: str, wanted: int | None = None) -> list[Block]:
         """Returns blocks of rows; `label`: what is compiled; `wanted`: how many rows are enough."""
@@ -246,16 +241,16 @@ class JoinNest:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
             counts = counts_of(self.printed)
             beside = {**given, **self.marks, **counts}
-            scope, limits, cost = context.scope, context.limits, self.join.cost
-            shared = None if wanted is not None else self.shared
+            scope, limits, settings = context.scope, context.limits, context.settings
+            cost, shared = self.join.cost, None if wanted is not None else self.shared
             run = LoopRun(
-                self.printed, self.tries, scope, limits, label, context.knobs, beside, cost, shared
+                self.printed, self.tries, scope, limits, label, settings, beside, cost, shared
             )
             found = context.device.walk(run, wanted)
             self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
-            if context.knobs.strategy != "auto" or context.device is not CPU:
+            if context.settings.strategy != "auto" or context.device is not CPU:
                 raise  # cells or the CPU run it instead
             # The other executor drops duplicates as it goes.
             context.limits.charge("blocks", 0)
@@ -373,7 +368,7 @@ class GroupDedup:
     compacts: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
-def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDedup | None:
+def grouped_of(join: JoinPlan, tries: Sequence[Trie], thresholds: Thresholds) -> GroupDedup | None:
     """How a join over these tries deduplicates group by group; None if it does not."""
     groups = groups_of(join)
     if groups is None:
@@ -386,7 +381,7 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDe
 
     first = level_of(join, groups.by[0])
     many = len(tries[first.trie].levels[first.depth])
-    if bits(groups.keys) > MOST_KEY_BITS or many < tuning.groups_from:
+    if bits(groups.keys) > MOST_KEY_BITS or many < thresholds.groups_from:
         return None
     # Bitmaps are scanned for each group, 64 words at a time.
     looks = max(LOOKS, LOOKS_EACH * groups.estimate / max(1, many))
@@ -395,6 +390,8 @@ def grouped_of(join: JoinPlan, tries: Sequence[Trie], tuning: Tuning) -> GroupDe
     for number, step in enumerate(join.steps):
         if isinstance(step, Compact):
             names = kept_apart(join, groups, step)
-            if names is not None and bits(names) <= min(widest, tuning.step_bitmap_bits):
+            if names is not None and bits(names) <= min(widest, thresholds.step_bitmap_bits):
                 compacts.append((number, names))
-    return GroupDedup(bits(groups.keys) > min(widest, tuning.group_bitmap_bits), tuple(compacts))
+    return GroupDedup(
+        bits(groups.keys) > min(widest, thresholds.group_bitmap_bits), tuple(compacts)
+    )

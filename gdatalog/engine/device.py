@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
 from gdatalog.cancellation import current_watch
-from gdatalog.engine.knobs import Knobs
 from gdatalog.executors import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.placement import Shared
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.rewrite.adornments import as_called
+from gdatalog.settings import Settings, Thresholds
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -66,11 +65,11 @@ class Cpu:
     def hold(self, relation: Relation) -> None:
         """Registers a relation; a GPU copies its rows if they are many."""
 
-    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+    def lanes(self, tries: Sequence[Trie], settings: Settings) -> int:
         """How many lanes of a GPU's warp share a subtree."""
         return 0
 
-    def tile(self, knobs: Knobs) -> int:
+    def tile(self, settings: Settings) -> int:
         """How many lanes of a GPU's warp share a worklist of a partitioned fixpoint."""
         return 0
 
@@ -120,13 +119,13 @@ class Cpu:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
 
 
-def shared_by(members: tuple[str, ...], rows: float, tuning: Tuning) -> Shared | None:
+def shared_by(members: tuple[str, ...], rows: float, thresholds: Thresholds) -> Shared | None:
     """How a device's members share a join or fixpoint that expects to look at this many rows; None
     if the first member runs it alone."""
-    if len(members) < 2 or rows < tuning.shared_from:
+    if len(members) < 2 or rows < thresholds.shared_from:
         return None
-    pieces = int(rows / tuning.shared_piece / len(members))
-    return Shared(members, max(1, min(pieces, tuning.shared_pieces)))
+    pieces = int(rows / thresholds.shared_piece / len(members))
+    return Shared(members, max(1, min(pieces, thresholds.shared_pieces)))
 
 
 class Host(Cpu):

@@ -15,6 +15,7 @@ from gdatalog.engine.device import CPU
 from gdatalog.engine.fixpoint.lattice_rounds import optimum_columns
 from gdatalog.engine.host_tries import on_the_host
 from gdatalog.engine.planned_rules import PlannedRules, atoms, called, is_recursive
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.rules.signed_sum import algebra_of
 from gdatalog.plan import RulePlan, Version
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
@@ -22,7 +23,7 @@ from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.check.walk import contains_aggregate
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.passes import PassNotes
-from gdatalog.planner.rule import plan_over, plan_rule
+from gdatalog.planner.rule import plan_over
 from gdatalog.planner.statistics import Assumed, Looked, RelationStatistics
 from gdatalog.storage.relation import Relation
 
@@ -105,11 +106,11 @@ class StratumDraft:
         on_cpu = context.device is CPU
         algebra, least_rows = None, None  # sums and scans run on one machine, as a whole
         if not recursive and context.cluster is None:
-            if context.knobs.algebra != "never" and (
+            if context.settings.algebra != "never" and (
                 rule.aggregated or contains_aggregate(rule.body)
             ):
-                algebra = algebra_of(context.knobs, on_cpu, context.limits)
-            least_rows = least_scanned(context.knobs) if on_cpu else None
+                algebra = algebra_of(context.settings, on_cpu, context.limits)
+            least_rows = least_scanned(context.settings) if on_cpu else None
 
         def make(
             relation: Callable[[str], Relation], looked: list[Looked], least: int | None = None
@@ -128,7 +129,7 @@ class StratumDraft:
             values, orders = context.scope.params, inputs.plans.orders
             trace = context.passes
             notes = None if trace is None else PassNotes((rule_text(rule),), [])
-            given = PlanInputs(sizes, orders, context.tuning, values, looked, notes)
+            given = PlanInputs(sizes, orders, context.thresholds, values, looked, notes)
             plan = plan_rule(
                 rule, inputs.param_types, given, recursive, first=first, scans=least,
                 algebra=algebra,
@@ -147,7 +148,7 @@ class StratumDraft:
         work = context.limits.watch.work("planning", called(self.stratum, rule))
         with here, work, spending("planning"):
             plan = None if least_rows is None else planned(least_rows)
-            scans = context.tuning.index_scans
+            scans = context.thresholds.index_scans
             if plan is None or not plan.joins or indexed(plan, inputs.relation, scans):
                 names = {atom.name for atom in atoms(rule) if on_cpu and not self.grows(atom.name)}
                 rows = max((inputs.relation(name).at_most for name in names), default=0)
@@ -167,5 +168,5 @@ class StratumDraft:
         def sizes(name: str, version: Version) -> RelationStatistics:
             return inputs.relation(name).statistics
 
-        given = PlanInputs(sizes, tuning=context.tuning, values=context.scope.params)
+        given = PlanInputs(sizes, thresholds=context.thresholds, values=context.scope.params)
         return plan_over(rule, inputs.param_types, given, name, plan)

@@ -68,9 +68,13 @@ class Encoded:
 def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
     """Returns the stratum over codes; None if its keys are dense or not only compared."""
     context = inputs.context
-    if context.knobs.encode == "never" or context.device is not CPU or context.cluster is not None:
+    if (
+        context.settings.encode == "never"
+        or context.device is not CPU
+        or context.cluster is not None
+    ):
         return None
-    forced = context.knobs.encode == "always"
+    forced = context.settings.encode == "always"
     if not forced and (
         inputs.plans.holds("dense", stratum, inputs.relation) or not _reads_many(stratum, inputs)
     ):
@@ -98,7 +102,7 @@ def encode(stratum: Stratum, inputs: StratumInputs) -> Encoded | None:
 def _reads_many(stratum: Stratum, inputs: StratumInputs) -> bool:
     """Whether a stratum reads a relation with so many rows that codes may pay."""
     read = {atom.name for atom in atoms_in(*(rule.body for rule in stratum.rules))}
-    least = inputs.context.tuning.coded_from
+    least = inputs.context.thresholds.coded_from
     return any(inputs.relation(n).at_most >= least for n in read.difference(stratum.relations))
 
 
@@ -106,7 +110,7 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
     """Whether a stratum is less work than building any dictionary that it might need: then its keys
     are not examined."""
     joined = [each for each in keys if each.domain.joined]
-    least = inputs.context.tuning.coded_from
+    least = inputs.context.thresholds.coded_from
     large = [each for each in joined if any(r.at_most >= least for r, _ in each.large)]
     if not large or any(each.known for each in large):
         return False
@@ -121,7 +125,7 @@ def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
     draft = StratumDraft(stratum, inputs)
     plans = [draft.plan(rule, first=True) for rule in stratum.rules]
     cost = before[0] + sum(join.cost for plan in plans for join in plan.joins)
-    if inputs.context.tuning.coded_reads * cost >= rows:
+    if inputs.context.thresholds.coded_reads * cost >= rows:
         return False
     before[0] = cost
     return True
@@ -132,14 +136,14 @@ class _Keys:
 
     def __init__(self, domain: KeyDomain, stratum: Stratum, inputs: StratumInputs) -> None:
         self.domain = domain
-        self._forced = inputs.context.knobs.encode == "always"
-        self._tuning = tuning = inputs.context.tuning
+        self._forced = inputs.context.settings.encode == "always"
+        self._thresholds = thresholds = inputs.context.thresholds
         names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
         self.named = {name: inputs.relation(name) for name, _ in names}
         self.below = [(self.named[name], at) for name, at in names]
         most = max(relation.at_most for relation, _ in self.below)
         self.large = [
-            (r, at) for r, at in self.below if tuning.coded_ratio * r.at_most >= most and most
+            (r, at) for r, at in self.below if thresholds.coded_ratio * r.at_most >= most and most
         ]
 
     @property
@@ -155,7 +159,7 @@ class _Keys:
         collects keys that occur often."""
         if self.domain.joined or self.coded:
             return True
-        reads = self._tuning.coded_reads
+        reads = self._thresholds.coded_reads
         different = ((r, r.statistics.distinct(frozenset((at,)))) for r, at in self.large)
         return any(reads * count < relation.at_most for relation, count in different)
 
@@ -169,7 +173,7 @@ class _Keys:
         if self._forced:
             return True
         own = [(r, at, r.spans[at]) for r, at in self.large]
-        least = self._tuning.coded_from
+        least = self._thresholds.coded_from
         if not any(r.at_most >= least and _sparse(r, at, low, high) for r, at, (low, high) in own):
             return False
         low, high = min(low for *_, (low, _) in own), max(high for *_, (_, high) in own)
@@ -228,8 +232,8 @@ def _encoded(
     stratum: Stratum, inputs: StratumInputs, keys: Mapping[int, _Keys], uses: Sequence[ConstantUse]
 ) -> Encoded | None:
     context = inputs.context
-    params, tuning = context.scope.params, context.tuning
-    ratio, least = tuning.coded_ratio, tuning.coded_from
+    params, thresholds = context.scope.params, context.thresholds
+    ratio, least = thresholds.coded_ratio, thresholds.coded_from
     values: dict[str, int] = {}
     for use in uses:
         value = value_of(use.value, params, inputs.param_types)

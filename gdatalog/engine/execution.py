@@ -348,7 +348,7 @@ def _afar(
     context: ExecutionContext, path: str, name: str, schema: Schema | None
 ) -> Relation | None:
     """The relation of a path that a cluster's workers read themselves."""
-    spread = context.knobs.spread
+    spread = context.settings.spread
     if context.cluster is None or spread == "never":
         return None
     wanted = Wanted(name, context.memory, None, schema, spread == "partition")

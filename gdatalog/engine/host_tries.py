@@ -135,7 +135,7 @@ def scheduled(
         return "it follows given rows, and its indexes do not fit"
     labels = sum(trie.labels.nbytes for trie in tries.by_index.values() if trie.labels is not None)
     uses = uses_of(join, context, lambda ref: id(tries.of[ref]))
-    how = cells.orders(join), room - labels, context.tuning.cell_bytes, levels_of(join)
+    how = cells.orders(join), room - labels, context.thresholds.cell_bytes, levels_of(join)
     used = [trie for trie in tries.by_index.values() if trie.levels]
     known = _SCHEDULES.setdefault(used[0], {}) if used else {}
     found = known.get((uses, how))

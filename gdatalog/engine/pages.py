@@ -125,10 +125,10 @@ def _by_statistics(
             cost += cold * read.times * max(schedule.READ_COSTS, length)
         return InPages(size, min(room, size), int(bytes_)), cost
 
-    how = context.knobs.host_indexes
+    how = context.settings.host_indexes
     for join in plan.joins:
         uses = host_tries.uses_of(join, context, lambda ref: ref)
-        overhead = context.tuning.cell_bytes
+        overhead = context.thresholds.cell_bytes
         found = schedule.CellPlanner(
             uses, sizes, orders(join), room, overhead, host_tries.levels_of(join)
         ).schedule()
@@ -275,7 +275,7 @@ def paging(
     cells: Schedule | str,
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
-    how = context.knobs.host_indexes
+    how = context.settings.host_indexes
     if how == "cells" or join.given is not None:
         return None
     made = context.device.paged()
@@ -291,7 +291,7 @@ def paging(
         return paged
     written = sum(layouts[index].size for index, trie in own.items() if made.made(trie) is None)
     cost = paged.placed.cost + written + paged.placement.placed
-    return paged if schedule.takes_pages(bits, cells, cost, context.tuning.cell_bytes) else None
+    return paged if schedule.takes_pages(bits, cells, cost, context.thresholds.cell_bytes) else None
 
 
 def _add(

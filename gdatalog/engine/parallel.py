@@ -73,7 +73,7 @@ def run_together(
         if part + 1 < len(ends):
             cut = within(join, Cell({begin.variable: KeyRange(ends[part], ends[part + 1])}))
             happened = None if seen is None else steps
-            walk = Levelwise(tries, ops, context.scope, limits, happened, None, context.tuning)
+            walk = Levelwise(tries, ops, context.scope, limits, happened, None, context.thresholds)
             first = Frontier(1)
             if join.orbit != 1:
                 first.columns[WEIGHT] = ops.xp.full(1, join.orbit)

@@ -39,7 +39,7 @@ def placed(
         here = there(inputs, "cpu")
         on_cpu = StratumPlan(stratum, plan(here))
         expected = _visits(on_cpu, stratum, here) if stratum.recursive else _most(on_cpu, context)
-        if expected < context.tuning.gpu_from or inputs.limit is not None:
+        if expected < context.thresholds.gpu_from or inputs.limit is not None:
             return Placed(on_cpu.root, "cpu", _why_small(on_cpu, expected, context))
         if later.open() is None:
             return Placed(on_cpu.root, "cpu", later.why)
@@ -62,7 +62,7 @@ def _left(
 ) -> RulePlan:
     """The plan of one of several rules: the one for the CPU if it does not pay."""
     context, here = draft.context, draft.plan(rule, first=True)
-    if id(rule) in lying or _loops(here, context) >= context.tuning.gpu_from:
+    if id(rule) in lying or _loops(here, context) >= context.thresholds.gpu_from:
         return plan
     return replace(here, left=looked_at(_cost(here)))
 
@@ -77,9 +77,9 @@ def _most(plan: StratumPlan, context: ExecutionContext) -> float:
 
 def _loops(plan: RulePlan, context: ExecutionContext) -> float:
     """The rows that a rule's compiled loops expect to look at on the CPU."""
-    knobs, tuning, found = context.knobs, context.tuning, 0.0
+    settings, found = context.settings, 0.0
     for number, join in enumerate(plan.joins):
-        if not planned_choice(plan, number, knobs, tuning, CPU.members).breadth_first:
+        if not planned_choice(plan, number, settings, CPU.members).breadth_first:
             found += join.cost
     return found + sum(_loops(counts, context) for counts in plan.within)
 
@@ -101,12 +101,12 @@ def _why_small(plan: StratumPlan, expected: float, context: ExecutionContext) ->
     """Why the CPU runs a stratum."""
     if plan.recursive and not expected:
         return "its recursion is not partitioned by a value"
-    if expected >= context.tuning.gpu_from:
+    if expected >= context.thresholds.gpu_from:
         return "not all rows are wanted"
     if plan.recursive:
         return looked_at(expected)
     cost = sum(_cost(rule_plan) for _, rule_plan in plan.rules)
-    breadth_first = cost >= context.tuning.gpu_from and not expected
+    breadth_first = cost >= context.thresholds.gpu_from and not expected
     return "its joins run breadth-first" if breadth_first else looked_at(cost)
 
 
@@ -118,14 +118,14 @@ def _lying(stratum: Stratum, inputs: StratumInputs) -> dict[int, int]:
     than would be copied to it. A recursive stratum's rules pay together."""
     own = {*stratum.relations}
     seeds = sum(bytes_there(part) for parts in inputs.seeds.values() for part in parts)
-    together = stratum.recursive or seeds >= inputs.context.tuning.gpu_bytes
+    together = stratum.recursive or seeds >= inputs.context.thresholds.gpu_bytes
     groups = [stratum.rules] if together else [(rule,) for rule in stratum.rules]
     found = {}
     for rules in groups:
         names = {atom.name for rule in rules for atom in atoms(rule)} - own
         read = [held for held in map(inputs.relation, sorted(names)) if held.types]
         there = seeds + sum(held.nbytes for held in read if not held.store.on_host)
-        if there >= inputs.context.tuning.gpu_bytes:
+        if there >= inputs.context.thresholds.gpu_bytes:
             here = sum(held.nbytes for held in read if held.store.on_device is None)
             if there > here:
                 found.update(dict.fromkeys(map(id, rules), there))

@@ -21,7 +21,7 @@ from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.operators.workers import OnWorkers
 from gdatalog.engine.stratum_plan import StratumPlan
-from gdatalog.plan.tuning import LargeTurns, NoRoom, TooManyRows, Unsuited
+from gdatalog.plan.conditions import LargeTurns, NoRoom, TooManyRows, Unsuited
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.rewrite.dead_variables import SplitStratum, split_at_dead_variables
 from gdatalog.planner.rewrite.linear_recursion import first_of
@@ -120,7 +120,7 @@ def split_rounds(draft: StratumDraft) -> SemiNaive:
 
 def split_stratum(draft: StratumDraft) -> SplitStratum | None:
     """The stratum with split rules, cached; None if splitting gains nothing."""
-    stratum, inputs, way = draft.stratum, draft.inputs, draft.context.knobs.dead_variables
+    stratum, inputs, way = draft.stratum, draft.inputs, draft.context.settings.dead_variables
 
     def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
         return split_at_dead_variables(
@@ -139,13 +139,13 @@ def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:
     marked = bitmap_rounds.applies(rounds, draft.inputs)
     bitmaps = [] if marked is None else [WithFallback(marked, (Unsuited(),), rounds)]
     large = bitmaps[0] if bitmaps else rounds
-    knobs, tuning = context.knobs, context.tuning
+    settings, thresholds = context.settings, context.thresholds
     joins = (join for _, plan in rounds.rules for join in plan.joins)
     cost = sum(join.cost for join in joins if join.given is None)
-    if knobs.strategy == "auto" and knobs.dedup == "auto" and cost <= tuning.device_from:
-        turns = LargeTurns(tuning.device_from, tuning.device_from_turn, context.memory)
+    if settings.strategy == "auto" and settings.dedup == "auto" and cost <= thresholds.device_from:
+        turns = LargeTurns(thresholds.device_from, thresholds.device_from_turn, context.memory)
         return WithFallback(OnHost(rounds), (turns,), large), bitmaps
     if bitmaps and bitmap_rounds.starts_small(draft):
-        until = (TooManyRows(tuning.rounds_most),)
+        until = (TooManyRows(thresholds.rounds_most),)
         return WithFallback(rounds, until, large), bitmaps
     return large, bitmaps

@@ -13,12 +13,12 @@ import numpy as np
 
 from gdatalog.engine.draft import DELTA, UNKNOWN
 from gdatalog.engine.fixpoint.delta import DeltaRelation
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.engine.variants import Variant
 from gdatalog.plan import Join, Version
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Assumed, RelationStatistics
 from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
@@ -33,7 +33,7 @@ class Replanning:
         self.run = run
         self.rule = rule
         self.variants = variants
-        self.tuning = run.context.tuning
+        self.thresholds = run.context.thresholds
         read = {ref.relation for each in variants for ref in each.growing}
         self.planned: dict[tuple[str, Version], int] = dict.fromkeys(
             ((name, "full") for name in read), UNKNOWN
@@ -48,19 +48,19 @@ class Replanning:
 
     def look(self) -> None:
         """Replans the rule if that pays by now."""
-        if not self.chooses or self.again >= self.tuning.replanned_times:
+        if not self.chooses or self.again >= self.thresholds.replanned_times:
             return
         looked = sum(each.looked for each in self.variants)
-        if looked - self.looked < self.tuning.replanned_from:
+        if looked - self.looked < self.thresholds.replanned_from:
             return
         sizes = {key: self._rows(*key) for key in self.planned}
         pairs = [(max(1, rows), max(1, self.planned[key])) for key, rows in sizes.items()]
-        if not any(max(pair) >= self.tuning.replanned_shift * min(pair) for pair in pairs):
+        if not any(max(pair) >= self.thresholds.replanned_shift * min(pair) for pair in pairs):
             return
         self.looked, self.planned = looked, sizes
         self.again += 1
         run = self.run
-        given = PlanInputs(self._size, run.inputs.plans.orders, self.tuning)
+        given = PlanInputs(self._size, run.inputs.plans.orders, self.thresholds)
         types, recursive = run.inputs.param_types, run.stratum.relations
         plan = plan_rule(self.rule, types, given, recursive, first=False)
         old = self.variants[0].whole

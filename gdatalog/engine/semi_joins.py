@@ -81,11 +81,11 @@ def semi_joined(
     """`trie_of`, but tries of long relations that are not built yet hold only the rows that matter
     to this join. `relation_of` returns the relations that do not change meanwhile; `tell` is called
     with each new trie and its build time."""
-    least = context.tuning.narrowed_from
+    least = context.thresholds.narrowed_from
     waited_for = {ref for ref in join.tries if _is_waited_for(ref, relation_of(ref), least)}
     if not waited_for or may_fail(join.steps):
         return trie_of  # running a part of the join reports its errors
-    atoms, tuning = _atoms(join, relation_of, context.scope), context.tuning
+    atoms, thresholds = _atoms(join, relation_of, context.scope), context.thresholds
     if any(atom.relation.remote is not None and atom.relation.remote.unfetched for atom in atoms):
         return trie_of  # remote rows are not fetched for a few
     # An index that two atoms share must not be reduced for only one of them.
@@ -93,11 +93,11 @@ def semi_joined(
     waiting = [atom for atom in atoms if times[atom.ref] == 1 and atom.ref in waited_for]
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
-    _reduce(atoms, tuning.narrowed_share)
+    _reduce(atoms, thresholds.narrowed_share)
     found: dict[p.TrieRef, Trie] = {}
     for atom in waiting:
         whole = atom.relation
-        if atom.rows is not None and len(atom.rows) <= tuning.narrowed_share * whole.at_most:
+        if atom.rows is not None and len(atom.rows) <= thresholds.narrowed_share * whole.at_most:
             part, began = whole.part(atom.rows), perf_counter()
             found[atom.ref] = part.trie(atom.ref.columns, atom.ref.tests, atom.ref.weighted)
             whole.narrowed.add(atom.ref.columns)

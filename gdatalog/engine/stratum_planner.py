@@ -15,7 +15,7 @@ from gdatalog.engine.operators.placed import Placed
 from gdatalog.engine.planned_rules import atoms
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_run import placed
-from gdatalog.plan.tuning import CONDITIONS, Unsuited
+from gdatalog.plan.conditions import CONDITIONS, Unsuited
 from gdatalog.planner.check import Stratum
 from gdatalog.planner.new_values import makers_of_values
 

@@ -19,7 +19,6 @@ from gdatalog.engine.derived import Derived, Rows, count_of, laid, relation_of, 
 from gdatalog.engine.device import CPU, HOST, Device
 from gdatalog.engine.fixpoint.delta import DeltaRelation, not_held
 from gdatalog.engine.fixpoint.lattice_rounds import LatticeRounds, optimum_columns
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Round, RuleRound, RuleRun, StratumMetrics, Way, measured
 from gdatalog.engine.planned_rules import PlannedRules, called, is_recursive
 from gdatalog.engine.rules.evaluate import run_rule
@@ -31,7 +30,7 @@ from gdatalog.plan.placement import ExecutorChoice
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.new_values import makers_of_values
 from gdatalog.planner.rewrite.adornments import as_called
-from gdatalog.records import replace
+from gdatalog.settings import Strategy
 from gdatalog.storage.on_device import KnownRows, RowMarks, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -73,9 +72,9 @@ class StratumRun:
         if kinds:
             symbols = context.scope.symbols
             return LatticeRounds(schema.columns, schema.types, kinds, symbols, self.ops)
-        spare, dedup = context.limits.spare, context.knobs.dedup
+        spare, dedup = context.limits.spare, context.settings.dedup
         return DeltaRelation(
-            schema.columns, schema.types, self.ops, dedup, spare, hold, context.tuning
+            schema.columns, schema.types, self.ops, dedup, spare, hold, context.thresholds
         )
 
     def grows(self, name: str) -> bool:
@@ -247,7 +246,7 @@ class StratumRun:
                 found = context.cluster.rule(plan, RuleInputs(here, context, *beside), inputs)
             if found is None:
                 if strategy is not None:
-                    context = replace(context, knobs=replace(context.knobs, strategy=strategy))
+                    context = context.forced(strategy)
                 whole = plan if plan.left is not None else plan.otherwise or plan
                 resident = self._resident(whole, parts)
                 found = run_rule(plan, RuleInputs(sources, context, *beside, *resident))

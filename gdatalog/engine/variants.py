@@ -63,7 +63,7 @@ class Variant:
         self.run, self.rule, self.whole, self.number = run, rule, whole, number
         self.plan, self.expected = alone(whole, number), float(DELTA)
         self.called = called(run.stratum, rule)  # for progress reports
-        self.tuning = run.context.tuning
+        self.thresholds = run.context.thresholds
         self.must = True  # whether to wait for loops that are not compiled yet
         self.waiting = 0.0  # rows not reported to the compiler yet
         self.report: RuleRun | None = None  # a profile's metrics of the whole plan
@@ -179,8 +179,8 @@ class Variant:
         """Runs breadth-first while that pays; returns None if it has not completed."""
         if self._table() is None:
             return self._in_levels(parts, stats)
-        limits, tuning = self.run.context.limits, self.tuning
-        most = max(tuning.loops_from_round, int(tuning.loops_from) - self.looked)
+        limits, thresholds = self.run.context.limits, self.thresholds
+        most = max(thresholds.loops_from_round, int(thresholds.loops_from) - self.looked)
         budget = None
         try:
             with limits.within(most) as budget:
@@ -195,7 +195,7 @@ class Variant:
             return None
 
     def _in_levels(self, parts: Parts, stats: RuleRound) -> Derived:
-        strategy = self.run.context.knobs.strategy
+        strategy = self.run.context.settings.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
         limits = self.run.context.limits
         before = limits.looked
@@ -219,7 +219,11 @@ class Variant:
     def _table(self) -> DeltaRelation | None:
         """The relation to which loops may add their rows; None if there are no loops."""
         context, table = self.run.context, self.run.tables[self.plan.relation]
-        if self.unprintable or context.device is not CPU or context.knobs.strategy == "levelwise":
+        if (
+            self.unprintable
+            or context.device is not CPU
+            or context.settings.strategy == "levelwise"
+        ):
             return None
         if isinstance(table, DeltaRelation) and table.types and table.dedup != "sort":
             return table
@@ -230,12 +234,12 @@ class Variant:
         table = self._table()
         if table is None:
             return False
-        if self.loops or self.run.context.knobs.strategy == "lftj":
+        if self.loops or self.run.context.settings.strategy == "lftj":
             return True
         looked = self._expected_looked()
-        if looked < min(self.tuning.loops_soon_from, self.tuning.loops_from):
+        if looked < min(self.thresholds.loops_soon_from, self.thresholds.loops_from):
             return False
-        self.must = looked >= self.tuning.loops_from
+        self.must = looked >= self.thresholds.loops_from
         asked = self.printed.values()
         if asked and not (self.must or any(function_soon(each, looked) for each in asked)):
             return False
@@ -301,7 +305,7 @@ class Variant:
             return None
         if function is None:
             return None
-        loops = PlanFunction(function, printed, context.scope, context.knobs.workers)
+        loops = PlanFunction(function, printed, context.scope, context.settings.workers)
         del self.printed[key]
         self.loops[key] = loops
         if len(self.loops) > MOST_LOOPS:
@@ -334,7 +338,7 @@ class Variant:
     def _follow_block(
         self, given: Columns, table: DeltaRelation, parts: Parts, grown: Grown, stats: RuleRound
     ) -> bool:
-        limits, tuning = self.run.context.limits, self.tuning
+        limits, thresholds = self.run.context.limits, self.thresholds
         known, loops, before = table.loops(), None, 0
         began = perf_counter()
         count = len(given[0]) if given else 1
@@ -345,12 +349,12 @@ class Variant:
                     return False
                 if self.rate < inf:
                     self.waiting += count * self.rate
-                if self.waiting >= tuning.loops_from:
+                if self.waiting >= thresholds.loops_from:
                     loops.use(self._function(loops.printed, self.waiting))
                     self.waiting = 0.0
-                most = self.run.context.knobs.workers - 1.0
-                given_by = count / tuning.loops_given_each
-                looked_by = count * self.rate / tuning.loops_looked_each
+                most = self.run.context.settings.workers - 1.0
+                given_by = count / thresholds.loops_given_each
+                looked_by = count * self.rate / thresholds.loops_looked_each
                 hands = 1 + int(min(most, max(given_by, looked_by)))
                 before = 0
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, hands)

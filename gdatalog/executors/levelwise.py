@@ -156,7 +156,7 @@ class Levelwise(LevelWalk):
         if marked is None and self.lasting is None and frontier.size <= FEW:
             return frontier.take(self.ops.first_rows(columns))
         if marked is None:
-            most = min(self.tuning.marked_bytes, self.limits.spare() // 8)
+            most = min(self.thresholds.marked_bytes, self.limits.spare() // 8)
             marked = self.ops.marked_rows(most)
             memory[id(step)] = marked
         if marked.fits(columns):

@@ -116,7 +116,7 @@ def run_nest(function: Callable[..., int], run: LoopRun, wanted: int | None) -> 
     beside, printed = dict(run.beside), run.printed
     tally, local = beside.pop(calls.COUNTS, None), beside.pop(calls.LOCAL, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
-    count = run.knobs.workers if printed.parallel else 1
+    count = run.settings.workers if printed.parallel else 1
     workers = [call.worker(count, wanted) for _ in range(count)]
     run_workers(workers, call.control, run.limits)
     if tally is not None:
@@ -367,7 +367,7 @@ def run_partitioned(
     """
     printed, limits = run.printed, run.limits
     beside = dict(run.beside)
-    threads = max(1, min(run.knobs.workers, len(beside["splits"])))  # a value is one thread's
+    threads = max(1, min(run.settings.workers, len(beside["splits"])))  # a value is one thread's
     tally = beside.pop(calls.COUNTS, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
 

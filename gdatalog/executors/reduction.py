@@ -102,7 +102,7 @@ def _united(
         union = unions.get(outputs)
         if union is None:
             exprs: Sequence[Expr] = outputs
-            union = RowSet(exprs, walk.ops, walk.scope, walk.limits, None, walk.tuning)
+            union = RowSet(exprs, walk.ops, walk.scope, walk.limits, None, walk.thresholds)
             unions[outputs] = union
         walk.run(inner, 0, outer, union)
     return [(names, union.finish()[0]) for names, union in unions.items()]

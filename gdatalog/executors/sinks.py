@@ -13,8 +13,8 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors import FailedRows, Frontier, Ops, Roots
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan import Expr, Participant, Slot, Step
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Thresholds
 from gdatalog.storage.on_device import RowMarks
 from gdatalog.storage.spill import Blocks, held_bytes
 from gdatalog.storage.table import Array
@@ -86,7 +86,7 @@ class LevelWalk(ABC):
     limits: Limits
     seen: dict[int, StepCounts] | None = None  # by id of the step, when a profile is asked for
     lasting: dict[int, RowMarks] | None = None  # state shared by all rounds of a fixpoint
-    tuning: Tuning = DEFAULT
+    thresholds: Thresholds = Thresholds()
     marks: FailedRows | None = None  # where the current branch records failures
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
 
@@ -155,7 +155,7 @@ class RowSet(Sink):
     scope: Scope
     limits: Limits
     limit: int | None
-    tuning: Tuning = DEFAULT
+    thresholds: Thresholds = Thresholds()
     done: bool = False
     count: int = 0  # settled rows; for arity 0, all rows
     given: int = 0  # rows added, including duplicates
@@ -229,7 +229,7 @@ class RowSet(Sink):
         self._settled, self._blocks = None, []
         self._pending = self._pending_bytes = 0
         total = sum(len(block[0]) for block in blocks)
-        if self.limit is None and total >= self.tuning.marked_from and self._mark(blocks):
+        if self.limit is None and total >= self.thresholds.marked_from and self._mark(blocks):
             return
         self._hold(self.ops.merge_rows(blocks))
         if self.limit is not None and self.count >= self.limit:
@@ -260,7 +260,7 @@ class RowSet(Sink):
     def _mark(self, blocks: list[Columns]) -> bool:
         """Marks the rows of blocks in a bitmap if few rows are possible: most later rows will be
         duplicates, and setting a bit is cheaper than a sort."""
-        marked = self.ops.marked_rows(min(self.tuning.marked_bytes, self.limits.spare() // 4))
+        marked = self.ops.marked_rows(min(self.thresholds.marked_bytes, self.limits.spare() // 4))
         if not all(marked.fits(block) for block in blocks):
             return False
         self._types = [
@@ -274,16 +274,16 @@ class RowSet(Sink):
         return True
 
     def apart(self, limits: Limits, ops: Ops | None = None) -> RowSet:
-        return RowSet(self.outputs, ops or self.ops, self.scope, limits, None, self.tuning)
+        return RowSet(self.outputs, ops or self.ops, self.scope, limits, None, self.thresholds)
 
     def fresh(self) -> RowSet:
         """An empty set of the same kind, for rows that may have to be dropped."""
         return RowSet(*self.like)
 
     @property
-    def like(self) -> tuple[Sequence[Expr], Ops, Scope, Limits, int | None, Tuning]:
+    def like(self) -> tuple[Sequence[Expr], Ops, Scope, Limits, int | None, Thresholds]:
         """The arguments that make an empty set of the same kind."""
-        return self.outputs, self.ops, self.scope, self.limits, self.limit, self.tuning
+        return self.outputs, self.ops, self.scope, self.limits, self.limit, self.thresholds
 
     def take(self, other: RowSet) -> None:
         """Takes the rows of another set, which is not used again."""

@@ -23,6 +23,7 @@ from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.placement import Shared
 from gdatalog.printer.expressions import printable
+from gdatalog.settings import Settings
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -97,11 +98,11 @@ class Gpu:
         """Free bytes on the device, and the largest chunk in rows."""
         return self.driver.free_memory(), LARGEST_CHUNK
 
-    def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
-        return int(knobs.tile) or lanes_for(tries)
+    def lanes(self, tries: Sequence[Trie], settings: Settings) -> int:
+        return settings.tile or lanes_for(tries)
 
-    def tile(self, knobs: Any) -> int:
-        return int(knobs.tile) or TILES[-1]
+    def tile(self, settings: Settings) -> int:
+        return settings.tile or TILES[-1]
 
     def walk(self, run: LoopRun, wanted: int | None, part: Part = WHOLE) -> list[Block]:
         """Runs a plan, or a part of its units, depth-first."""

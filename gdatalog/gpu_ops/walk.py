@@ -63,18 +63,6 @@ MOST_KERNELS = 256
 FEWER = 4  # times fewer tiles, if each needs more of the pool
 
 
-@dataclass(frozen=True, slots=True)
-class SharingTuning:
-    """How tiles share work. `limit`: nanoseconds after which a tile checks whether others wait for
-    a part of its task; 0: it shares whenever it can; negative: never."""
-
-    limit: int = 250_000
-    grain: int = 0  # units that a tile takes at once; 0: depends on their total
-    pool_rows: int = 1 << 22  # rows of the pool at first
-    most_rows: int = 1 << 28  # most rows of the pool, since draining it takes memory, too
-    blocks: int = 0  # blocks of the grid; 0: as many as are resident
-
-
 class Walks:
     """The kernels of plans on one device."""
 
@@ -83,7 +71,6 @@ class Walks:
         self.driver = driver
         self.ops = ops
         self.indexes = indexes
-        self.tuning = SharingTuning()
         self.ends: Array | None = None  # an array for the time at which each block of a launch ends
         self._kernels: dict[str, CupyKernel] = {}  # by their source
         self._loops: dict[int, LoopKernel] = {}  # by the id of the printed plan
@@ -229,6 +216,7 @@ class _Launch:
         self.cleared += [a.name for a in loops.scratch if a.kind in CLEARED]
         self.kernel = kernel
         self.limits = run.limits
+        self.thresholds = run.settings.thresholds
         self.xp: Any = walks.driver.xp
         self.tries: list[Trie] = [run.tries[at] for at in run.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
@@ -268,7 +256,7 @@ class _Launch:
     def _scratch(self) -> Scratch:
         """The scratch of as many tiles as are resident at once and have memory."""
         loops = self.loops
-        blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
+        blocks = self.thresholds.grid_blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // loops.lanes) if loops.printed.parallel else 1
         needs = []
         for a in loops.scratch:
@@ -353,9 +341,9 @@ class _Launch:
 
     def _listed(self, arguments: _Arguments, pool: _Pool) -> list[Any]:
         """The kernel's arguments, in its order."""
-        loops, tuning, scratch = self.loops, self.walks.tuning, arguments.scratch
+        loops, scratch, grain = self.loops, arguments.scratch, self.thresholds.tile_grain
         numbers = {
-            "capacity": arguments.slots, "grain": max(loops.printed.grain, tuning.grain, 1),
+            "capacity": arguments.slots, "grain": max(loops.printed.grain, grain, 1),
             "limit": self._ticks(), "pieces": PIECES, "blocks": pool.count,
             "block_rows": pool.block_rows, "wanted": self.wanted, "tiles": self.tiles,
             "part": self.part[0], "parts": self.part[1],
@@ -377,7 +365,7 @@ class _Launch:
     def _next_count(self, pool: _Pool, kept: int) -> int:
         """The number of blocks of the next launch, after one that was full and kept these rows."""
         count, room = pool.count, pool.count * pool.block_rows
-        most = self.walks.tuning.most_rows // pool.block_rows
+        most = self.thresholds.pool_rows_most // pool.block_rows
         more = max(count, min(2 * count, most, self._affordable()))
         short = more == count if self.rooms else more < 2 * count
         if short and 2 * kept < room:
@@ -418,7 +406,7 @@ class _Launch:
 
     def _ticks(self) -> int:
         """The ticks of the kernels' clock between two checks whether other tiles wait."""
-        limit = self.walks.tuning.limit
+        limit = self.thresholds.tile_shares_after
         if limit > 0 and self.loops.lanes < SHARING:
             return -1  # so many narrow tiles would hinder each other
         return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
@@ -430,7 +418,7 @@ class _Launch:
             return BLOCK_ROWS, self.tiles
         if self.loops.printed.single:
             return 1, self.tiles
-        blocks, affordable = self.walks.tuning.pool_rows // BLOCK_ROWS, self._affordable()
+        blocks, affordable = self.thresholds.pool_rows // BLOCK_ROWS, self._affordable()
         if not self.rooms:  # with few tiles, a fixpoint is faster on the CPU
             self.tiles = max(1, min(self.tiles, affordable))
         return BLOCK_ROWS, max(self.tiles, min(blocks, affordable))

@@ -36,9 +36,11 @@ from gdatalog.planner.check import Schema
 from gdatalog.progress import amount
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell import ProgressLine, say, size_of
+from gdatalog.shell import ProgressLine, aligned, say, size_of
 from gdatalog.shell.commands.database import rules_text
+from gdatalog.shell.commands.settings import shown_settings
 from gdatalog.shell.statements import schema_text
+from gdatalog.user_settings import all_settings, parse_settings, setting
 from gdatalog.values import visible, visible_lines
 
 # The shell's attribute for our magics, and IPython's mark for lines without `$` expansion.
@@ -111,6 +113,7 @@ class Magics:
             ("datalog_relations", line, magic.RELATIONS, self.relations),
             ("datalog_rules", line, magic.RULES, self.rules),
             ("datalog_db", line, magic.DB, self.use),
+            ("datalog_set", line, magic.SET, self.set),
             ("datalog_help", line, magic.HELP_OPTIONS, self.help),
         ]
 
@@ -288,6 +291,18 @@ class Magics:
         if given.variable is not None:
             self._db = database_named(given.variable, self.shell.user_ns)
         return self.db
+
+    def set(self, given: Namespace) -> None:
+        if given.name is not None:
+            setting(given.name)
+        if given.value is not None:
+            self.db.set(**parse_settings([f"{given.name}={given.value}"]))
+        shown = shown_settings(self.db)
+        if given.name is not None:
+            print(visible(f"{given.name}: {shown[given.name]}"))
+            return
+        known = all_settings().items()
+        print(aligned([(name, shown[name], each.forms) for name, each in known]))
 
     def help(self, given: Namespace) -> None:
         print(magic.HELP)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gdatalog.database import Database
-from gdatalog.engine.knobs import STRATEGIES
 from gdatalog.errors import Error, UsageError, meant
+from gdatalog.options import STRATEGIES
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.completion import complete, files_at
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.program import read_parameters
+from gdatalog.user_settings import AT_START, all_settings
 
 # An option at the start of a line, and its value, possibly quoted.
 _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")
@@ -112,6 +113,7 @@ HELP = """\
 %datalog_relations           lists the relations, with columns and numbers of rows
 %datalog_rules [R]           lists the kept rules, with sizes
 %datalog_db [VARIABLE]       returns the database of the magics; with VARIABLE, changes it
+%datalog_set [NAME [VALUE]]  lists the settings of the database; changes one
 %datalog_help                shows this list
 
 %%datalog_explain and %%datalog_profile take a cell. `?` after a magic shows its options, as in
@@ -164,6 +166,9 @@ RULES = MagicOptions("%datalog_rules", "Lists the kept rules and declarations.")
 RULES.add_argument("relation", nargs="?", help="list only the rules of this relation")
 DB = MagicOptions("%datalog_db", "The database of the magics.")
 DB.add_argument("variable", nargs="?", help="a variable with another Database to use from now on")
+SET = MagicOptions("%datalog_set", "Lists the settings of the database; with VALUE, changes one.")
+SET.add_argument("name", nargs="?", help="a setting, such as strategy")
+SET.add_argument("value", nargs="?", help="its new value, such as lftj")
 HELP_OPTIONS = MagicOptions("%datalog_help", "The list of the magics.")
 
 
@@ -330,6 +335,12 @@ class Completer:
         if magic == "datalog_db":
             names = self._variables(lambda value: isinstance(value, Database))
             return _fitting(word, names, "instance")
+        if magic == "datalog_set":
+            known = all_settings()
+            names = [name for name in known if name not in AT_START]
+            if line.split()[:1] == [last]:
+                names = [*known[last].words] if last in known else []
+            return _fitting(word, names, "keyword") if len(line.split()) <= 2 else []
         if magic == "datalog_rules":
             return _fitting(word, self.database().relations, "class")
         return []

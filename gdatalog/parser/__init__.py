@@ -6,12 +6,11 @@ A text is parsed one statement at a time, so that one error does not hide the ne
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
-from gdatalog.parser import builder
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
@@ -19,8 +18,7 @@ from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
 from gdatalog.parser.syntax import Include, Program, Statement
-from gdatalog.parser.tables import ACCEPTED, AHEAD, END, RULES, SHARED, STATES
-from gdatalog.parser.tokens import MANY_CONSTANTS, Token
+from gdatalog.parser.tokens import MANY_CONSTANTS
 
 __all__ = [
     "Program",
@@ -118,15 +116,18 @@ def _read_statement(
         firsts = {error.message: error for error in reversed(wrong)}  # each message once
         errors += reversed(firsts.values())
         return None
+    from gdatalog.parser.grammar import build
+
     try:
-        read = statement(build(tokens), bare)
+        built = build(tokens)
+        if isinstance(built, Failure):
+            explained, resume = explain(built)
+            errors.append(explained)
+            return resume
+        read = statement(built, bare)
     except ParseError as error:
         errors.append(error)
         return None
-    except UnexpectedError as unexpected:
-        explained, resume = explain(Failure(tokens, unexpected.at))
-        errors.append(explained)
-        return resume
     if len(tokens) > NESTING:
         deep = _too_deep(read)
         if deep is not None:
@@ -158,79 +159,6 @@ def _below(node: Any) -> Iterator[Any]:
             inner = item[-1] if isinstance(item, tuple) else item
             if hasattr(inner, "span"):
                 yield inner
-
-
-# The LALR parser: runs the builder on the tokens of a statement.
-#
-# Its tables are generated in advance (`tests/parser_tables.py`), which saves time at the start.
-
-
-class UnexpectedError(Exception):
-    """Raised at the first invalid token; `at` is its index (the number of tokens: at the end)."""
-
-    @property
-    def at(self) -> int:
-        return int(self.args[0])
-
-
-# The rules, with the builder's functions. None: the rule's parts are spliced into those of the rule
-# that contains it.
-_RULES = [
-    (symbol, size, getattr(builder, name) if name else None, spliced)
-    for symbol, size, name, spliced in RULES
-]
-
-
-def _actions(shared: tuple[int, ...], own: dict[str, int], rule: int, ahead: int) -> dict[str, int]:
-    """Maps each token or symbol to the next state, or to ~n: reduce by rule n."""
-    found = {} if rule < 0 else dict.fromkeys(AHEAD[ahead].split(), ~rule)
-    for at in shared:
-        found |= SHARED[at]
-    return found | own
-
-
-ACTIONS = [_actions(*state) for state in STATES]
-
-
-def build(tokens: Sequence[Token]) -> Any:
-    """Parses tokens into a statement."""
-    states = [0]
-    values: list[Any] = []
-    for at, token in enumerate(tokens):
-        kind = token.type
-        action = ACTIONS[states[-1]].get(kind)
-        while action is not None and action < 0:
-            _reduce(~action, states, values)
-            action = ACTIONS[states[-1]].get(kind)
-        if action is None:
-            raise UnexpectedError(at)
-        states.append(action)
-        values.append(token)
-    while states[-1] != ACCEPTED:
-        action = ACTIONS[states[-1]].get(END)
-        if action is None:
-            raise UnexpectedError(len(tokens))
-        _reduce(~action, states, values)
-    return values[0]
-
-
-def _reduce(rule: int, states: list[int], values: list[Any]) -> None:
-    """Replaces the parts of a rule, on top of the stack, by one value."""
-    symbol, size, make, spliced = _RULES[rule]
-    first = len(values) - size
-    parts = values[first:]
-    del values[first:], states[first + 1 :]
-    if spliced:
-        # A list such as `a, b, c` grows in place.
-        flat: list[Any] = parts[0] if spliced[0] == 0 else []
-        for place, part in enumerate(parts):
-            if place not in spliced:
-                flat.append(part)
-            elif place or part is not flat:
-                flat += part
-        parts = flat
-    values.append(parts if make is None else make(parts))
-    states.append(ACTIONS[states[-1]][symbol])
 
 
 # `.include "lib.dl"` is replaced by the statements of that file.

@@ -23,10 +23,6 @@ _CONSTANTS: dict[str, TypeName] = {"STRING": "symbol", "TIMESTAMP": "timestamp",
 Parts = list[Any]  # tokens and nodes, one per symbol of a grammar rule
 
 
-def itself(parts: Parts) -> Any:
-    return parts[0]
-
-
 # ------------------------------------------------------------------------- expressions
 
 
@@ -94,10 +90,8 @@ def _aggregate(parts: Parts, body: Any, before: Parts) -> s.Aggregate:
     return s.Aggregate(token.value, targets, literal(body), span)
 
 
-def expression(parts: Parts) -> Any:
+def operation(parts: Parts) -> Any:
     """Groups alternating operands and operators by precedence."""
-    if len(parts) == 1 and type(parts[0]) is not Signed:
-        return parts[0]
     done: list[_OperatorRun] = []
     waiting: list[tuple[int, Token, bool]] = []  # operators: precedence, token, whether prefix
     for at in range(0, len(parts), 2):
@@ -128,9 +122,7 @@ def expression(parts: Parts) -> Any:
 # ---------------------------------------------------------------------------- literals
 
 
-def comparison(parts: Parts) -> Any:
-    if len(parts) == 1:
-        return parts[0]
+def comparison(parts: Parts) -> s.Compare:
     first = value(parts[0])
     rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
     return s.Compare(first, rest, parts[0].span.to(parts[-1].span))
@@ -175,8 +167,6 @@ def disjunction(parts: Parts) -> Any:
 def _joined(kind: type[s.And] | type[s.Or], parts: Parts) -> Any:
     """Joins literals into one literal, flattening nested ones; `parts` include the
     separators."""
-    if len(parts) == 1:
-        return parts[0]
     items: list[s.Literal] = []
     for part in parts[::2]:
         item = literal(part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gdatalog.plan.tuning import When
+from gdatalog.plan.conditions import When
 from gdatalog.progress import amount, format_bytes
 from gdatalog.records import dataclass, field, replace
 

@@ -156,7 +156,7 @@ class ConjunctionBuilder:
         pattern.bag, pattern.compacts = self.bag, self.compacts
         finish(pattern, self.comparisons, inputs)
         pattern.find_lower(of_values=plan.ascending)
-        order = inputs.orders.best(pattern, self.rows, inputs.tuning)
+        order = inputs.orders.best(pattern, self.rows, inputs.thresholds, inputs.observed)
         plan.cost += order.work
         return order
 

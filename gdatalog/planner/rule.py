@@ -244,7 +244,7 @@ def restrict_to_orbits(draft: RuleDraft) -> None:
     for group in draft.groups:
         ((items, given), *others) = group.variants
         if not others and given is None:
-            found = one_of_each(items, draft.inputs.sizes, draft.inputs.tuning)
+            found = one_of_each(items, draft.inputs.sizes, draft.inputs.thresholds)
             group.restricted, group.orbit = found
 
 

@@ -14,7 +14,6 @@ from gdatalog.engine.evaluator.demanded import demanded_for, part_of
 from gdatalog.engine.evaluator.evaluator import Evaluator
 from gdatalog.engine.execution import Execution
 from gdatalog.engine.host_tries import AskedIndex, memory_asked
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.operators.placed import there
 from gdatalog.engine.pages import PlannedPlacement, plan_placement
@@ -23,7 +22,6 @@ from gdatalog.parser import format_node
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import relations_read
 from gdatalog.plan.placement import ExecutorChoice, InCells, InPages, Spread
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.check.rule_text import rule_text
 from gdatalog.planner.passes import PassRecord
@@ -34,6 +32,7 @@ from gdatalog.report.passes import pass_nodes, program_passes, stratum_passes
 from gdatalog.report.rules import Executor, order_of, plan_nodes, with_dedup
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Fact, Facts, ReportNode, facts, many
+from gdatalog.settings import Settings
 from gdatalog.storage.relation import Relation
 from gdatalog.values import shown_name
 
@@ -108,8 +107,7 @@ class Explanation(Shown):
     strata: tuple[PlannedStratum, ...]
     device: str
     why: str
-    knobs: Knobs
-    tuning: Tuning
+    settings: Settings
     asked: Sequence[str]
     notes: Iterable[str]
     indexes: Mapping[str, AskedIndex]
@@ -124,13 +122,13 @@ class Explanation(Shown):
             return ReportNode("plan", label, facts=(("device", self.device),))
         return ReportNode(
             "plan",
-            f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
+            f"{where(self.device, self.why)}, {settings_text(self.settings)}",
             (f"asked for: {', '.join(self.asked)}",) if self.asked else (),
             facts=facts(
                 device=self.device,
                 why=self.why,
-                strategy=self.knobs.strategy,
-                threads=self.knobs.threads or None,
+                strategy=self.settings.strategy,
+                threads=self.settings.threads or None,
             ),
             children=(
                 *pass_nodes(self.passes),
@@ -195,9 +193,9 @@ class Explanation(Shown):
     ) -> Executor:
         plan, join = planned.plan, planned.plan.joins[number]
         if join.given is not None and not join.given.columns:
-            executor = _recursive(self.knobs, by)
+            executor = _recursive(self.settings, by)
         else:
-            choice = planned_choice(plan, number, self.knobs, self.tuning, stratum.members)
+            choice = planned_choice(plan, number, self.settings, stratum.members)
             executor = chosen(choice, planned=True)
             if stratum.device == "cpu" and not choice.breadth_first and not plan.gathers:
                 executor = with_dedup(executor, join)
@@ -255,7 +253,7 @@ def explain(execution: Execution, names: Sequence[str], why: str = "asked for") 
     needed = sum(index.bytes or 0 for index in indexes.values() if not index.there)
     limit = memory if memory != default_limit() or needed > WORTH_A_WORD * memory else None
     return Explanation(
-        tuple(strata), _devices(strata, context), why, context.knobs, context.tuning, asked, notes,
+        tuple(strata), _devices(strata, context), why, context.settings, asked, notes,
         indexes, limit,
         () if trace is None else program_passes(trace, (part for part, _ in parts[1:])),
     )  # fmt: skip
@@ -319,14 +317,14 @@ def expected_work(plan: RulePlan) -> float:
     return work
 
 
-def _recursive(knobs: Knobs, by: str) -> Executor:
+def _recursive(settings: Settings, by: str) -> Executor:
     """How a recursive rule processes new rows."""
-    if knobs.strategy == "levelwise":
+    if settings.strategy == "levelwise":
         return chosen(ExecutorChoice(True, "asked for"))
     if by:
         text = f"depth-first, {by}; small work breadth-first, by rounds"
         return Executor((text,), facts(executor="depth-first", reason=by))
-    if knobs.strategy == "lftj":
+    if settings.strategy == "lftj":
         return chosen(ExecutorChoice(False, "asked for"))
     text = "breadth-first, by rounds; depth-first once compiling pays"
     reason = "rounds are small at first"
@@ -347,14 +345,14 @@ def where(device: str, why: str) -> str:
     return "on cpu" if device == "cpu" else f"on {device}" + (f" ({why})" if why else "")
 
 
-def knobs_text(knobs: Knobs) -> str:
+def settings_text(settings: Settings) -> str:
     """The settings that a user may force. Only the depth-first executor uses threads."""
-    parts = [f"strategy {knobs.strategy}"]
-    if knobs.strategy != "levelwise":
-        count = knobs.threads
+    parts = [f"strategy {settings.strategy}"]
+    if settings.strategy != "levelwise":
+        count = settings.threads
         parts.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
     names = "intersect", "split", "dead_variables", "dedup", "magic_sets", "scans"
-    forced = {name.replace("_", " "): getattr(knobs, name) for name in names}
+    forced = {name.replace("_", " "): getattr(settings, name) for name in names}
     parts += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
     return ", ".join(parts)
 

@@ -15,8 +15,8 @@ from math import isfinite, log10
 from pathlib import Path
 from typing import Any, Self
 
-from gdatalog.engine.options import FORMS
 from gdatalog.errors import UsageError
+from gdatalog.options import FORMS
 from gdatalog.report import tree as plain
 from gdatalog.report.folded import folded, is_large, named_part
 from gdatalog.report.tree import Cell, Kind, ReportNode, TextTable, about, took

@@ -21,16 +21,16 @@ import click
 from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
 from gdatalog.database import Database
 from gdatalog.distribution import VERSION
-from gdatalog.engine.knobs import STRATEGIES
-from gdatalog.engine.options import FORMS, parse_seconds, parse_threads
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
+from gdatalog.options import FORMS, STRATEGIES, parse_seconds, parse_threads
 from gdatalog.records import replace
 from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
 from gdatalog.shell.editor import SIGNALLED, give_back, heeding
 from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.program import PROFILE_FORMS, CommandLine, read_parameters, run_job
+from gdatalog.user_settings import parse_settings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # The options of `connect`, by name.
 CONNECTION = (
     "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted",
-    "threads",
+    "threads", "strategy", "settings",
 )  # fmt: skip
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 CONNECTING = 0.3  # seconds until the progress line appears
@@ -99,6 +99,9 @@ class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of cho
 )
 @click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores).")
 @click.option("--strategy", type=Among(STRATEGIES), default="auto", help="Execution strategy.")
+@click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting: docs/settings.md."
+)
 @click.option(
     "--format",
     "form",
@@ -157,8 +160,6 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
     db = _connect(options.connection) if begun is None else begun[2].result()
-    if options.strategy != "auto":
-        db.workspace.force(strategy=options.strategy)
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     if not asked:
         return _interact(db, params, options, begun)
@@ -182,7 +183,14 @@ def _connect(given: Mapping[str, Any]) -> Database:
     line = ProgressLine(sys.stderr, Watch(), CONNECTING)
     with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
         limit = None if timeout is None else parse_seconds(timeout)
-        return connect(**{**given, "threads": parse_threads(threads), "timeout": limit})
+        settings = parse_settings(given.get("settings", ()))
+        own = {name: value for name, value in given.items() if name not in ("settings", "strategy")}
+        own.update(threads=parse_threads(threads), timeout=limit)
+        if given.get("strategy", "auto") != "auto":
+            if "strategy" in settings:
+                raise UsageError("strategy is given twice", hint="--strategy and --set both set it")
+            settings["strategy"] = given["strategy"]
+        return connect(**own, settings=settings)
 
 
 def _interact(

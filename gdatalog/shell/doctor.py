@@ -25,9 +25,9 @@ from gdatalog.values import visible_lines
 if TYPE_CHECKING:
     from gdatalog.codegen.cache import CacheSize
     from gdatalog.database import Database
-    from gdatalog.engine.knobs import Strategy
+    from gdatalog.settings import Strategy
 
-NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "click")
+NEEDED = ("numpy", "lark", "llvmlite", "pandas", "pyarrow", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")
 
 SIMPLE = "p(x, y) <- e(x, y), x < y."

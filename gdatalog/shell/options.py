@@ -9,12 +9,16 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gdatalog.engine.knobs import STRATEGIES
-from gdatalog.engine.options import parse_seconds, parse_size, parse_threads
 from gdatalog.errors import UsageError, meant
+from gdatalog.options import STRATEGIES, parse_seconds, parse_size, parse_threads
+from gdatalog.user_settings import parse_settings
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
 _FLAGS = ("--timing", "--bail", "--no-warnings")
+SETTING_OF = {
+    "-j": "threads", "--timeout": "timeout", "--memory-limit": "memory_limit",
+    "--temp-limit": "temp_limit", "--strategy": "strategy",
+}  # fmt: skip
 _PARAMETER = re.compile(r"([a-zA-Z_]\w*)=([+-]?[0-9]{1,18}|[a-zA-Z]\w*)")
 
 
@@ -34,7 +38,9 @@ def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
         if option not in _RIGHT or value.startswith(("-", "=")) or not _RIGHT[option](value):
             return None
     named = [value.partition("=")[0] for option, value in pairs if option == "-M"]
-    return dict(pairs) if len({*named}) == len(named) else None  # a repeated parameter is an error
+    named += {value.partition("=")[0] for option, value in pairs if option == "--set"}
+    named += {SETTING_OF[option] for option, _ in pairs if option in SETTING_OF}
+    return dict(pairs) if len({*named}) == len(named) else None  # those given twice are errors
 
 
 def asks_for_prompt(args: Sequence[str]) -> bool:
@@ -89,6 +95,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "--temp-limit": _parsed_by(parse_size),
     "--timeout": _parsed_by(parse_seconds),
     "--strategy": STRATEGIES.__contains__,
+    "--set": _parsed_by(lambda text: parse_settings([text])),
     "--format": FORMATS.__contains__,
     "--limit": re.compile(r"[0-9]{1,18}").fullmatch,
 }

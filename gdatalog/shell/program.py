@@ -17,7 +17,6 @@ from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.compiler.compiled import Ask
 from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import read_text, to_stdout, write_relation
-from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse
@@ -50,7 +49,6 @@ class CommandLine:
     out: str
     params: tuple[str, ...]
     include: tuple[str, ...]
-    strategy: Strategy
     form: str | None
     limit: int | None
     explain: bool

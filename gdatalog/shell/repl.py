@@ -161,7 +161,7 @@ class Repl(Conversation):
         started = perf_counter()
         try:
             workspace = self.db.workspace
-            limited = nullcontext() if workspace.timeout is None else self.db.call()
+            limited = nullcontext() if workspace.settings.timeout is None else self.db.call()
             with heeding(workspace.watch), limited:
                 action()
         except Leave:

@@ -20,7 +20,7 @@ from typing import Any
 import gdatalog as gd
 from gdatalog import cancellation
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine import depth, execution
+from gdatalog.engine import depth, execution, rule_plans
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.gpu_ops import whole
 from gdatalog.plan import RulePlan
@@ -71,7 +71,7 @@ def _run(program: Program) -> None:
         path = program.path or Path(folder, "program.dl")
         parsed = workspace.parse(program.text, str(path))
         folders = Folders(str(program.facts), folder)
-        asked = workspace.execution(parsed, program.params, folders=folders)
+        asked = workspace.execution(parsed, params=program.params, folders=folders)
         names = [name for stratum in asked.checked.strata for name in stratum.relations]
         for name in sorted(names, key=lambda name: not name.startswith("?")):
             with suppress(gd.Error):  # a computation fails: what came before is noted
@@ -101,6 +101,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         (worklist.print_partitioned, recorder.split),
         (lattice.print_lattice, recorder.improving),
         (depth.printed_once, _printed_anew),
+        (rule_plans.looked_up, lambda rule: False),  # stored plans would not be noted
         (cancellation.apart, lambda work, long=True: work()),  # a thread for each takes long
         (best_values.loose_of, lambda relation, columns: None),  # it is compiled
         (whole, lambda text: text),  # the files that it includes are noted once

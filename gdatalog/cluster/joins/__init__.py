@@ -197,8 +197,8 @@ class _Call:
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else Form(self.join.outputs)
         )
         self.joins: dict[tuple[str, ...], LocalJoins] = {}  # by the variables that cells bound
-        outputs, tuning = self.join.outputs, self.context.tuning
-        self.set = RowSet(outputs, device.ops, scope, self.limits, task.limit, tuning)
+        outputs, thresholds = self.join.outputs, self.context.thresholds
+        self.set = RowSet(outputs, device.ops, scope, self.limits, task.limit, thresholds)
         self.gathering = Gathering(task.plan.gathers, device.ops, scope, self.limits)
         self.found = CellResult(cautions=scope.cautions, gpu=device is not CPU)
 

@@ -71,11 +71,11 @@ class CellScheduler(ABC):
         self.name = self.plan.relation
         self.symbols = texts_for(self.pool, [self.plan], self.inputs.scope)
         cost = sum(join.cost for join in self.plan.joins)
-        device = self.pool.connection.device_for(cost, self.inputs.context.tuning)
+        device = self.pool.connection.device_for(cost, self.inputs.context.thresholds)
         self.device = device if isinstance(self.symbols, FewTexts) else "cpu"
         context = CallContext.of(self.inputs.context, memory, device=self.device)
-        if context.knobs.strategy == "auto" and self._compiles():
-            context = replace(context, knobs=replace(context.knobs, strategy="lftj"))
+        if context.settings.strategy == "auto" and self._compiles():
+            context = replace(context, settings=replace(context.settings, strategy="lftj"))
         known = len(self.inputs.scope.symbols)
         task = JoinTask(self.plan, number, context, mode, known, limit, self.limits.chunk)
         self.task = self.pool.broadcast(None, task)
@@ -339,7 +339,7 @@ class ClusterRun:
             inputs.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
             chosen = found.executor
-            if chosen.reason == ASKED_FOR and inputs.context.knobs.strategy == "auto":
+            if chosen.reason == ASKED_FOR and inputs.context.settings.strategy == "auto":
                 chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
             inputs.chose(number, chosen)
         if inputs.report is not None:
@@ -397,7 +397,9 @@ class Collector:
         if distinct and len(blocks) > 1:
             return DistinctBlocks(blocks, sum(len(block[0]) for block in blocks))
         context = self.context
-        sink = RowSet(self.plan.head, CPU.ops, context.scope, context.limits, None, context.tuning)
+        sink = RowSet(
+            self.plan.head, CPU.ops, context.scope, context.limits, None, context.thresholds
+        )
         sink.add_blocks(blocks)
         return sink.finish()
 

@@ -31,9 +31,9 @@ from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.effects import falls, rises
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass, replace
+from gdatalog.settings import Thresholds
 from gdatalog.storage import remote
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.relation import Relation
@@ -347,7 +347,7 @@ class KeyRangeFixpoint:
 
     def _device(self) -> str:
         splits = self.splits
-        return device_for(self.pool, splits.later, splits.read_rows, splits.context.tuning)
+        return device_for(self.pool, splits.later, splits.read_rows, splits.context.thresholds)
 
     def _ended(self, stage: TaskStage) -> Iterator[tuple[Call, Any]]:
         """The results of calls. If not even one value's rows fit into memory, the error names the
@@ -415,9 +415,9 @@ def memory_of(pool: Pool, context: ExecutionContext, threads: int = 1) -> int:
     return min(pool.connection.budget * threads, context.memory)
 
 
-def device_for(pool: Pool, plans: Sequence[RulePlan], rows: int, tuning: Tuning) -> str:
+def device_for(pool: Pool, plans: Sequence[RulePlan], rows: int, thresholds: Thresholds) -> str:
     """The device for a fixpoint's values, whose rules read this many rows: the CPU if they read
     texts."""
     if any(map(reads_texts, plans)):
         return "cpu"
-    return pool.connection.device_for(OFTEN * rows, tuning)
+    return pool.connection.device_for(OFTEN * rows, thresholds)

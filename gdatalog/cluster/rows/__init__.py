@@ -165,7 +165,7 @@ class OwnedRows:
 
 def stays_remote(nbytes: int, context: ExecutionContext) -> bool:
     """Whether results of so many bytes stay on the workers."""
-    return nbytes > min(context.tuning.fetched_bytes, context.memory // FETCHED)
+    return nbytes > min(context.thresholds.fetched_bytes, context.memory // FETCHED)
 
 
 def by_place(pool: Pool, parts: Sequence[object]) -> list[tuple[str | None, list[object]]]:

@@ -24,15 +24,14 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import OpenDevice, open_device
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.metrics import Metrics
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.own_files import open_own
 from gdatalog.plan import RulePlan, TrieRef
-from gdatalog.plan.tuning import Tuning
 from gdatalog.records import dataclass, replace
+from gdatalog.settings import Settings
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
@@ -83,8 +82,7 @@ class CallContext:
 
     params: Mapping[str, Value]
     memory: int
-    knobs: Knobs
-    tuning: Tuning
+    settings: Settings
     counted: bool
     device: str
 
@@ -92,14 +90,14 @@ class CallContext:
     def of(
         context: ExecutionContext, memory: int, threads: int = 1, device: str = "cpu"
     ) -> CallContext:
-        knobs, counted = replace(context.knobs, threads=threads), context.metrics.lasting
-        return CallContext(context.scope.params, memory, knobs, context.tuning, counted, device)
+        settings, counted = replace(context.settings, threads=threads), context.metrics.lasting
+        return CallContext(context.scope.params, memory, settings, counted, device)
 
     def here(self, symbols: SymbolTable, device: Device = CPU) -> ExecutionContext:
         """The context of a call on this worker."""
         limits, scope = Limits(memory=self.memory), Scope(symbols, self.params)
         metrics = Metrics(self.counted)
-        return ExecutionContext(limits, scope, metrics, self.knobs, device, tuning=self.tuning)
+        return ExecutionContext(limits, scope, metrics, self.settings, device)
 
 
 UNLIMITED = 4 << 30  # a worker's memory if it has no limit

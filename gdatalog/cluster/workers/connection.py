@@ -22,12 +22,11 @@ from weakref import finalize
 from gdatalog.cancellation import PATIENCE
 from gdatalog.cluster.workers import gpus
 from gdatalog.distribution import VERSION, install
-from gdatalog.engine.knobs import cores
 from gdatalog.engine.nvidia import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError, meant
-from gdatalog.plan.tuning import Tuning
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
+from gdatalog.settings import Thresholds, cores
 
 PORT = 8786  # the default port of Dask schedulers
 ANSWER_TIME = 10.0  # seconds to wait for an answer
@@ -224,9 +223,9 @@ class Connection:
         """Whether each worker should have a GPU; only opening one tells for sure."""
         return self.device != "cpu" and all(worker.gpu for worker in self.workers)
 
-    def device_for(self, rows: float, tuning: Tuning) -> str:
+    def device_for(self, rows: float, thresholds: Thresholds) -> str:
         """The workers' device for work that looks at so many rows; with "auto", the CPU for few."""
-        return "cpu" if self.device == "auto" and rows < tuning.gpu_from else self.device
+        return "cpu" if self.device == "auto" and rows < thresholds.gpu_from else self.device
 
     def again(self) -> None:
         """Looks at the workers again."""

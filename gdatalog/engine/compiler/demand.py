@@ -9,12 +9,11 @@ from gdatalog.account import spending
 from gdatalog.cancellation import current_watch
 from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.plans import RelationOf
-from gdatalog.engine.knobs import Knobs
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.rewrite.magic_sets import magic_program
 from gdatalog.planner.rewrite.recursion_cost import World
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass
+from gdatalog.settings import Settings, Thresholds
 from gdatalog.storage.relation import Relation
 
 
@@ -24,7 +23,7 @@ class Demand:
     derived relations below it that are evaluated, or will be; `data`: those that have data."""
 
     name: str
-    knobs: Knobs
+    settings: Settings
     there: frozenset[str]
     data: frozenset[str]
 
@@ -36,7 +35,7 @@ def demanded(
     measurable: Callable[[str], bool],
     limit_sizes: Mapping[str, int],
     worklists: bool,
-    tuning: Tuning,
+    thresholds: Thresholds,
 ) -> Demanded:
     """A program rewritten for a demand, once while the relations stay the same whose statistics
     decide. `measurable`: whether a relation has statistics without an evaluation."""
@@ -59,9 +58,9 @@ def demanded(
         looked_at[name] = relation(name)
         return looked_at[name].statistics
 
-    world = World(is_here, demand.data.__contains__, size, limit_sizes, worklists, tuning)
+    world = World(is_here, demand.data.__contains__, size, limit_sizes, worklists, thresholds)
     with spending("planning"):
-        always = demand.knobs.magic_sets == "always"
+        always = demand.settings.magic_sets == "always"
         made = magic_program(program.checked, demand.name, world, always)
     planned = None if made.checked is None else PlannedProgram(made.checked)
     held = {name: ref(relation) for name, relation in looked_at.items()}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from gdatalog.engine.catalog.texts import FactList
-from gdatalog.engine.compiler.compiled import PlannedProgram
-from gdatalog.engine.compiler.demand import Demand, Demanded, demanded
+from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
+from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
@@ -91,7 +91,7 @@ class PartOf:
         for magic in program.measured:
             with speaking_plainly():
                 count = part.relation(magic.magic).length
-            if count > context.tuning.magic_sets_share_found * magic.values:
+            if count > context.thresholds.magic_sets_share_found * magic.values:
                 self.demanded.covered = (
                     f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} "
                     "values would be asked for"
@@ -133,9 +133,9 @@ def part_of(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -> Eva
 
 def demanded_for(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -> Demanded | None:
     """The program for a relation, rewritten or not, and why; None where there is no choice."""
-    context, knobs = evaluator.context, evaluator.context.knobs
+    context, settings = evaluator.context, evaluator.context.settings
     # cached relations are evaluated in full, once
-    if knobs.magic_sets == "never" or name in evaluator.known or evaluator.keep([name]):
+    if settings.magic_sets == "never" or name in evaluator.known or evaluator.keep([name]):
         return None
     below = derived_below(evaluator.program, name)
     if not below:
@@ -147,10 +147,10 @@ def demanded_for(evaluator: Evaluator, name: str, whole: Collection[str] = ()) -
     def measurable(own: str) -> bool:
         return own not in whole and own in schemas and (own not in homes or own in there)
 
-    allowed = knobs.split != "never" and knobs.strategy != "levelwise"
+    allowed = settings.split != "never" and settings.strategy != "levelwise"
     return demanded(
-        evaluator.program, Demand(name, knobs, there, data), evaluator.relation, measurable,
-        context.limit_sizes, allowed and context.device is CPU, context.tuning,
+        evaluator.program, Demand(name, settings, there, data), evaluator.relation, measurable,
+        context.limit_sizes, allowed and context.device is CPU, context.thresholds,
     )  # fmt: skip
 
 

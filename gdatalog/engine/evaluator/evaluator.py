@@ -239,8 +239,8 @@ class Evaluator:
         found = self.results.get((name,))
         if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        tuning = self.context.tuning
-        news = None if found is None else news_since(found, made_of, below, tuning)
+        thresholds = self.context.thresholds
+        news = None if found is None else news_since(found, made_of, below, thresholds)
         if not facts and stored is not None:
             relation = stored.renamed(schema.columns)
         elif found is not None and news is not None and found.relations[name].store.on_host:
@@ -321,7 +321,9 @@ class Evaluator:
         found = self.results.get(stratum.relations)
         if found is None:
             return None
-        news = news_since(found, self._made_of(stratum), self._below(stratum), self.context.tuning)
+        news = news_since(
+            found, self._made_of(stratum), self._below(stratum), self.context.thresholds
+        )
         if not news:
             return news
         if self.context.device is not CPU or any(map(lies_away, found.relations.values())):
@@ -413,7 +415,7 @@ class Evaluator:
         """Evaluates a stratum that reads counts; on the CPU if they are few."""
         inputs, context = self.inputs(), self.context
         read = {atom.name for rule in reader.rules for atom in atoms_of(rule)}
-        few = context.tuning.device_from
+        few = context.thresholds.device_from
         here = context.device is CPU or not read <= self._counts.keys()
         if here or any(self.known[name].length > few for name in read):
             return run(plan_stratum(reader, inputs), inputs)

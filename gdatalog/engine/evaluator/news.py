@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from gdatalog.engine.evaluator.results import MadeOf, Read, StratumResult
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
+from gdatalog.settings import Thresholds
 from gdatalog.storage.relation import Relation
 
 Item = TypeVar("Item")
@@ -29,7 +29,7 @@ class News:
 
 
 def news_since(
-    before: StratumResult, made_of: MadeOf, below: Mapping[Read, Relation], tuning: Tuning
+    before: StratumResult, made_of: MadeOf, below: Mapping[Read, Relation], thresholds: Thresholds
 ) -> News | None:
     """What was added since a stratum was evaluated; None if anything else has changed, or too much
     was added."""
@@ -52,7 +52,7 @@ def news_since(
         if relation is None or since is None:
             return None
         count = sum(part.at_most for part in since)
-        if count > max(tuning.news_most, tuning.news_share * relation.at_most):
+        if count > max(thresholds.news_most, thresholds.news_share * relation.at_most):
             return None
         if count:
             rows[read] = since

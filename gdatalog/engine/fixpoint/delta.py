@@ -21,10 +21,9 @@ from gdatalog.cancellation import current_watch, working_space
 from gdatalog.engine.derived import laid
 from gdatalog.engine.fixpoint.row_sets import SEARCH, Hashed, RowBitmap, SortedRows
 from gdatalog.engine.fixpoint.runs import HashIndexes, Runs
-from gdatalog.engine.knobs import Dedup
 from gdatalog.executors import Ops
-from gdatalog.plan.tuning import DEFAULT, Tuning
 from gdatalog.records import dataclass
+from gdatalog.settings import Dedup, Thresholds
 from gdatalog.storage.keys import KeySpace
 from gdatalog.storage.loop_tables import HashTrie
 from gdatalog.storage.relation import Relation
@@ -60,7 +59,7 @@ class DeltaRelation:
     dedup: Dedup = "auto"
     spare: Callable[[], int] = lambda: 1 << 40
     hold: Callable[[int], None] = not_held
-    tuning: Tuning = DEFAULT
+    thresholds: Thresholds = Thresholds()
     length: int = 0
     indexed: bool = False  # whether plans read its indexes
     passing: bool = False  # whether only rules that process new rows read it
@@ -214,15 +213,15 @@ class DeltaRelation:
                 found = self.space.joined(found)
             self.space, self._scattered = found, found is None
         count = self.length + len(rows[0])
-        few = self.dedup == "auto" and count < self.tuning.new_rows_sorted
+        few = self.dedup == "auto" and count < self.thresholds.new_rows_sorted
         if self.dedup != "sort" and not few and self.space is not None:
             self._switch(self._best(self.space, count, self.dedup == "hash"))
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
         """The best dedup index for this many rows; `hashing`: whether a hash set is allowed."""
-        spare, tuning = self.spare() // 2, self.tuning
+        spare, thresholds = self.spare() // 2, self.thresholds
         marks, slots = RowBitmap.bytes_for(space), Hashed.bytes_for(count)
-        cheap = marks <= max(tuning.bitmap_bytes, tuning.bitmap_bytes_each * count, slots)
+        cheap = marks <= max(thresholds.bitmap_bytes, thresholds.bitmap_bytes_each * count, slots)
         wanted = cheap if self.dedup == "auto" else self.dedup == "bitmap"
         spill = current_watch().account.spill
         always = spill if spill is not None and spill.always else None

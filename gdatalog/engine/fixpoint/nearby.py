@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gdatalog.plan import JoinPlan, Seek, Slot, TrieRef
-from gdatalog.plan.tuning import Tuning
+from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.on_device import rows_among
 from gdatalog.storage.relation import Relation
@@ -37,11 +37,11 @@ def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
 
 
 def nearby(
-    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, tuning: Tuning
+    relation: Relation, ref: TrieRef, bits: RowBits | None, values: Array, thresholds: Thresholds
 ) -> Relation | None:
     """The rows that hold one of the values in the first column of a trie; None if an index of all
     rows is better, or exists."""
-    if relation.at_most < tuning.narrowed_from or ref.ranked or ref.weighted:
+    if relation.at_most < thresholds.narrowed_from or ref.ranked or ref.weighted:
         return None
     large = relation.parts[0]
     if large.indexed(ref.columns, ref.tests) or (ref.columns[0] == 0 and large.sorted):
@@ -49,7 +49,7 @@ def nearby(
     wanted = sorted_set(values)
     rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
     if rows is None:
-        few = len(wanted) * tuning.looked_up_share <= relation.at_most
+        few = len(wanted) * thresholds.looked_up_share <= relation.at_most
         if ref.columns in large.narrowed or not few:
             return None
         large.narrowed.add(ref.columns)

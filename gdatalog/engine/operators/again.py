@@ -6,7 +6,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.facts.unions import settled
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
-from gdatalog.plan.tuning import CONDITIONS, When
+from gdatalog.plan.conditions import CONDITIONS, When
 from gdatalog.planner.check import Stratum
 from gdatalog.records import dataclass
 

@@ -33,8 +33,8 @@ from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan import Compact, JoinPlan, RulePlan
+from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.plan.placement import ExecutorChoice
-from gdatalog.plan.tuning import Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import KeySpace
@@ -131,8 +131,12 @@ class BitmapRounds(LeafOperator):
 def applies(rounds: SemiNaive, inputs: StratumInputs) -> BitmapRounds | None:
     """If no rule reads a growing relation but for its new rows, and the device runs all rules."""
     context, stratum = inputs.context, rounds.of.stratum
-    knobs, device = context.knobs, context.device
-    if device is CPU or knobs.strategy == "levelwise" or knobs.dedup not in ("auto", "bitmap"):
+    settings, device = context.settings, context.device
+    if (
+        device is CPU
+        or settings.strategy == "levelwise"
+        or settings.dedup not in ("auto", "bitmap")
+    ):
         return None
     schemas = {**inputs.schemas, **{schema.name: schema for schema in rounds.of.schemas}}
     if not all(schemas[name].types for name in stratum.relations):
@@ -150,10 +154,10 @@ def applies(rounds: SemiNaive, inputs: StratumInputs) -> BitmapRounds | None:
 
 def starts_small(draft: StratumDraft) -> bool:
     """Whether the fixpoint starts with few rows, and no setting forces bitmaps."""
-    knobs = draft.context.knobs
-    if knobs.strategy == "lftj" or knobs.dedup == "bitmap":
+    settings = draft.context.settings
+    if settings.strategy == "lftj" or settings.dedup == "bitmap":
         return False
-    return draft.read_rows < draft.context.tuning.bitmap_rounds_from
+    return draft.read_rows < draft.context.thresholds.bitmap_rounds_from
 
 
 class MarkedRounds(StratumRun):
@@ -256,7 +260,7 @@ class MarkedRounds(StratumRun):
             if name not in spaces or not spaces[name].spans:
                 return None
         room, _ = device.room(self.context.memory)
-        share = self.context.tuning.bitmap_room_share
+        share = self.context.thresholds.bitmap_room_share
         if sum(space.size for space in spaces.values()) // 8 > room // share:
             return None
         found = {}

@@ -10,7 +10,7 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.again import Again
 from gdatalog.errors import EvaluationError
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import CONDITIONS, When
+from gdatalog.plan.conditions import CONDITIONS, When
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.records import dataclass
 

@@ -8,7 +8,7 @@ from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.parser.syntax import Atom, Const, Param, Var
-from gdatalog.plan.tuning import Unsuited, When
+from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.rewrite.adornments import asked_for
 from gdatalog.records import dataclass

@@ -14,7 +14,7 @@ from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.partitioned import Partitioned, PartitionedStratum
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import Unsuited, When
+from gdatalog.plan.conditions import Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.columns_read import counts_of
 from gdatalog.records import dataclass

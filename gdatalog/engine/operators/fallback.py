@@ -9,7 +9,7 @@ from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import CONDITIONS, Bytes, NoRoom, TooManyRows, Unsuited, When
+from gdatalog.plan.conditions import CONDITIONS, Bytes, NoRoom, TooManyRows, Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 

@@ -9,7 +9,7 @@ from gdatalog.engine.context import Operator, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.operators import Relations
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import When
+from gdatalog.plan.conditions import When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass, replace
 

@@ -31,15 +31,15 @@ from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.semi_naive import Rounds
 from gdatalog.engine.planned_rules import PlannedRules
+from gdatalog.engine.rule_plans import plan_rule
 from gdatalog.engine.stratum_run import NO_PARTS, Parts
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import Branch, Guard, RulePlan, Step, TrieRef, Version
+from gdatalog.plan.conditions import Grown, When
 from gdatalog.plan.effects import participants
-from gdatalog.plan.tuning import Grown, When
 from gdatalog.planner.check import CheckedRule, Stratum
 from gdatalog.planner.order.search import PlanInputs
-from gdatalog.planner.rule import plan_rule
 from gdatalog.planner.statistics import Alike, Assumed, RelationStatistics, Statistics
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
@@ -67,7 +67,7 @@ class Incremental(LeafOperator):
 def of_news(stratum: Stratum, inputs: StratumInputs) -> Operator:
     """The maintenance of a stratum; if too many rows follow, it is evaluated again."""
     assert inputs.since is not None
-    grown = Grown(inputs.context.tuning.news_derived_most)
+    grown = Grown(inputs.context.thresholds.news_derived_most)
     first = Incremental(stratum, tuple(sorted(inputs.since.rows)))
     return WithFallback(first, (grown,), Again(stratum, "news"))
 
@@ -139,7 +139,7 @@ class Maintenance(Rounds):
     def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
         """All new rows of a rule."""
         inputs = self.inputs
-        given = PlanInputs(self._sizes_of, inputs.plans.orders, self.context.tuning)
+        given = PlanInputs(self._sizes_of, inputs.plans.orders, self.context.thresholds)
         plan = plan_rule(rule, inputs.param_types, given)
         for join in range(len(plan.joins)):
             yield from self._by_parts(alone(plan, join), True)
@@ -150,11 +150,11 @@ class Maintenance(Rounds):
 
         def make(sizes: Statistics) -> RulePlan:
             """One join for each atom that may have new rows, with all rows of the other atoms."""
-            given = PlanInputs(sizes, inputs.plans.orders, self.context.tuning)
+            given = PlanInputs(sizes, inputs.plans.orders, self.context.thresholds)
             return plan_rule(rule, inputs.param_types, given, read, first=False, old="full")
 
         plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
-        most = self.context.tuning.news_breadth_first
+        most = self.context.thresholds.news_breadth_first
         for number, join in enumerate(plan.joins):
             assert join.given is not None
             delta = self.deltas.get(join.given.relation)
@@ -167,7 +167,7 @@ class Maintenance(Rounds):
         Negations and counts need all rows at once and are not split.
         """
         (join,) = plan.joins
-        whole, tuning = _asked_as_a_whole(join.steps), self.context.tuning
+        whole, thresholds = _asked_as_a_whole(join.steps), self.context.thresholds
         choices: list[list[TrieRef]] = []
         led: Mapping[int, Array] = {}
         if join.given is not None and not large:
@@ -176,7 +176,7 @@ class Maintenance(Rounds):
             relation = self._relation(ref.relation)
             near = None
             if number in led and number not in whole:
-                near = nearby(relation, ref, self._bits(ref.relation), led[number], tuning)
+                near = nearby(relation, ref, self._bits(ref.relation), led[number], thresholds)
             parts = relation.parts if near is None else (near,)
             if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
@@ -186,7 +186,7 @@ class Maintenance(Rounds):
             choices.append([replace(ref, relation=name) for name in names])
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
-            forced = self.context.knobs.strategy
+            forced = self.context.settings.strategy
             quick = "levelwise" if forced == "auto" and not large else forced
             yield self.run_plan(chosen, None, strategy=quick)
         self.parts.clear()
@@ -223,7 +223,7 @@ class Maintenance(Rounds):
         if table is None:
             relation = self.inputs.relation(name)
             return Alike(relation.parts[0].statistics, relation.at_most)
-        if table.length > self.context.tuning.news_statistics_most:
+        if table.length > self.context.thresholds.news_statistics_most:
             return Assumed(table.length, isqrt(table.length), self.inputs.schemas[name].arity)
         return Alike(table.known.parts[0].statistics, table.length)
 

@@ -31,8 +31,8 @@ from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.executors.lftj import JoinWorker, LoopCall, run_workers, tallied
 from gdatalog.executors.sinks import StepCounts
+from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import all_steps, expressions, participants
-from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.check.lattice import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer import layouts_of
@@ -85,7 +85,7 @@ class InPlaceLattice(LeafOperator):
 def applies(draft: StratumDraft) -> InPlaceLattice | None:
     """If every relation has one min or max, and every rule one recursive atom."""
     context, stratum = draft.context, draft.stratum
-    if context.device is not CPU or context.knobs.strategy == "levelwise" or draft.limited:
+    if context.device is not CPU or context.settings.strategy == "levelwise" or draft.limited:
         return None
     if not stratum.recursive or not draft.optima:
         return None
@@ -110,12 +110,12 @@ def applies(draft: StratumDraft) -> InPlaceLattice | None:
 def over(found: InPlaceLattice, draft: StratumDraft, rounds: Operator) -> Operator:
     """With rounds for what it does not suit; and first, where rules scan few rows, because rounds
     need no compilation."""
-    context, tuning = draft.context, draft.context.tuning
+    context, thresholds = draft.context, draft.context.thresholds
     suited = WithFallback(found, (Unsuited(),), rounds)
     size = scanned_rows(found.follows, draft.inputs)
-    if context.knobs.strategy == "lftj" or size >= tuning.in_place_from:
+    if context.settings.strategy == "lftj" or size >= thresholds.in_place_from:
         return suited
-    enough = TooManyRows(tuning.rounds_most), Bytes(context.memory)
+    enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
     return WithFallback(rounds, enough, suited)
 
 
@@ -190,8 +190,8 @@ class InPlace(StratumRun):
         self.known = spans.group_spans(self.kept, rows, self.follows, self._data, scope)
         # Up to so many codes are used as the groups' numbers.
         size = self.size + sum(count for _, count in rows.values())
-        spare = self.context.limits.spare() // (2 * BYTES * self.context.knobs.workers)
-        most = min(self.context.tuning.direct_groups_most, 16 * size + 4096, spare)
+        spare = self.context.limits.spare() // (2 * BYTES * self.context.settings.workers)
+        most = min(self.context.thresholds.direct_groups_most, 16 * size + 4096, spare)
         split = spans.passed_on(self.kept, self.follows)
         if split is not None and spans.group_codes(split, self.known).total <= most:
             self.kept = list(split)
@@ -262,7 +262,7 @@ class InPlace(StratumRun):
         first = np.flatnonzero(firsts(splits))
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
         call = self._loops(codes, False, {"units": units, "starts": starts})
-        threads = max(1, min(self.context.knobs.workers, len(units)))
+        threads = max(1, min(self.context.settings.workers, len(units)))
         limits.charge("best values", BYTES * codes.total * threads)
         call.control[UNITS] = len(units)
         all_values = [

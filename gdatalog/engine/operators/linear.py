@@ -9,7 +9,7 @@ from gdatalog.engine.draft import StratumDraft
 from gdatalog.engine.operators import Relations
 from gdatalog.engine.operators.once import Once
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import When
+from gdatalog.plan.conditions import When
 from gdatalog.planner.check import CheckedRule, Schema, Stratum
 from gdatalog.planner.rewrite.linear_recursion import LinearStratum, made_linear
 from gdatalog.records import dataclass, replace
@@ -55,7 +55,7 @@ class Linear:
 
 def applies(stratum: Stratum, inputs: StratumInputs) -> tuple[Once, LinearStratum] | None:
     """The strata that replace a closure, cached together with their plans."""
-    never = inputs.context.knobs.split == "never"
+    never = inputs.context.settings.split == "never"
     if never or not stratum.recursive or len(stratum.relations) != 1:
         return None
     (name,) = stratum.relations

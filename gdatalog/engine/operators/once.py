@@ -11,7 +11,7 @@ from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.planned_rules import PlannedRules
 from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import When
+from gdatalog.plan.conditions import When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 

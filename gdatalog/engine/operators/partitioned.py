@@ -44,9 +44,9 @@ from gdatalog.engine.stratum_run import StratumRun
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.lftj import ListRoom
 from gdatalog.plan import Join, RulePlan, Slot, TrieRef
+from gdatalog.plan.conditions import Bytes, TooManyRows, Unsuited, When
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.placement import Shared
-from gdatalog.plan.tuning import Bytes, TooManyRows, Unsuited, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.linear_recursion import partitioning_of, two_atoms_of
 from gdatalog.records import dataclass
@@ -106,7 +106,7 @@ class Partitioned(LeafOperator):
 def applies(draft: StratumDraft) -> Partitioned | None:
     """If every recursive rule passes a column of its recursive atom on unchanged."""
     context, stratum = draft.context, draft.stratum
-    if context.knobs.split == "never" or context.knobs.strategy == "levelwise":
+    if context.settings.split == "never" or context.settings.strategy == "levelwise":
         return None
     if not stratum.recursive or draft.limited or draft.optima:
         return None
@@ -125,24 +125,24 @@ def applies(draft: StratumDraft) -> Partitioned | None:
 def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     """With rounds for what it does not suit; and first, where the stratum reads few rows, because
     rounds need no compilation."""
-    context, tuning = draft.context, draft.context.tuning
+    context, thresholds = draft.context, draft.context.thresholds
     suited = WithFallback(found, (Unsuited(),), rounds)
-    if is_forced(context) or draft.read_rows >= tuning.partitioned_from:
+    if is_forced(context) or draft.read_rows >= thresholds.partitioned_from:
         return suited
-    enough = TooManyRows(tuning.rounds_most), Bytes(context.memory)
+    enough = TooManyRows(thresholds.rounds_most), Bytes(context.memory)
     return WithFallback(SemiNaive(draft.planned), enough, suited)
 
 
 def is_forced(context: ExecutionContext) -> bool:
     """Whether settings ask for compiled fixpoints."""
-    return context.knobs.split == "always" or context.knobs.strategy == "lftj"
+    return context.settings.split == "always" or context.settings.strategy == "lftj"
 
 
 def _shared(draft: StratumDraft, columns: Mapping[str, int]) -> Shared | None:
     """The devices that share the values, if there are several and sharing pays."""
-    context, tuning = draft.context, draft.context.tuning
+    context, thresholds = draft.context, draft.context.thresholds
     members, rows = context.device.members, draft.read_rows
-    if len(members) < 2 or rows < tuning.shared_inputs_from:
+    if len(members) < 2 or rows < thresholds.shared_inputs_from:
         return None
     found = 0.0  # how many values are expected to have rows before recursion
     for name, column in columns.items():
@@ -154,7 +154,11 @@ def _shared(draft: StratumDraft, columns: Mapping[str, int]) -> Shared | None:
             levels = [step for step in join.steps if isinstance(step, Join)]
             expected = [step.estimate for step in levels if step.variable == bound]
             found += expected[0] if expected else join.cost
-    return shared_by(members, OFTEN * rows, tuning) if found >= tuning.shared_values_from else None
+    return (
+        shared_by(members, OFTEN * rows, thresholds)
+        if found >= thresholds.shared_values_from
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +256,9 @@ class PartitionedStratum(StratumRun):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
-            stamps = stamps_for([own[column] for column in others], context.tuning.stamps_most)
+            stamps = stamps_for([own[column] for column in others], context.thresholds.stamps_most)
             rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
-            bytes_ = "uint8" if stamps <= context.tuning.byte_stamps_most else "int32"
+            bytes_ = "uint8" if stamps <= context.thresholds.byte_stamps_most else "int32"
             written = tuple(np.dtype(rows[column]).name for column in sorted(rows))
             read = _dtypes(group, len(rows))
             stamp = bytes_ if stamps else None
@@ -275,13 +279,13 @@ class PartitionedStratum(StratumRun):
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether the values keep a GPU's tiles busy; long runs of few values would be slow."""
-        context, tuning = self.context, self.context.tuning
+        context, thresholds = self.context, self.context.thresholds
         if context.device is CPU:
             return True
         free, _ = context.device.room(context.memory)
         most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
-        small = is_forced(self.context) or self.read_rows <= tuning.tiles_from
-        return most > 0 and (small or min(values, most) >= tuning.tiles_busy)
+        small = is_forced(self.context) or self.read_rows <= thresholds.tiles_from
+        return most > 0 and (small or min(values, most) >= thresholds.tiles_busy)
 
     def _printed(
         self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
@@ -289,8 +293,12 @@ class PartitionedStratum(StratumRun):
         kind = "int32" if values.dtype == np.int32 else "int64"
         from gdatalog.printer import layouts_of
 
-        knobs, rules, counted = self.context.knobs, self.recursions, self.context.metrics.lasting
-        intersect, tile = knobs.intersect, self.context.device.tile(knobs)
+        settings, rules, counted = (
+            self.context.settings,
+            self.recursions,
+            self.context.metrics.lasting,
+        )
+        intersect, tile = settings.intersect, self.context.device.tile(settings)
         own = (kind, counts, intersect)
         layouts = layouts_of(tries)
         key = (tuple(rules), tuple(lists), *own, tile, counted, layouts)
@@ -336,7 +344,7 @@ class PartitionedStratum(StratumRun):
         if task is None or self._follow(task) is None:
             return None
         found = {}
-        few = len(task.values) <= self.context.tuning.device_from
+        few = len(task.values) <= self.context.thresholds.device_from
         values = brought(task.values) if few else task.values
         for at, name in enumerate(self.stratum.relations):
             counts = task.beside[f"counts_{at}"]
@@ -356,9 +364,17 @@ class PartitionedStratum(StratumRun):
             total = len(task.values) if len(task.values) > 1 else None
             with limits.watch.work("joining", self.name, total, "values"):
                 cost = OFTEN * sum(trie.total for trie in task.tries)
-                name, scope, knobs = self.name, context.scope, context.knobs
+                name, scope, settings = self.name, context.scope, context.settings
                 run = LoopRun(
-                    task.run, task.tries, scope, limits, name, knobs, task.beside, cost, self.shared
+                    task.run,
+                    task.tries,
+                    scope,
+                    limits,
+                    name,
+                    settings,
+                    task.beside,
+                    cost,
+                    self.shared,
                 )
                 found = context.device.follow(run, task.rooms, context.force_chunk)
         except GiveUp:
@@ -387,7 +403,7 @@ class PartitionedStratum(StratumRun):
         """Reports to a profile. `started`: the start time, and the costs up to then."""
         context = self.context
         seconds = perf_counter() - started[0]
-        name, threads = self.description, min(context.knobs.workers, len(task.values))
+        name, threads = self.description, min(context.settings.workers, len(task.values))
         if context.device is not CPU:
             name += f", by tiles {self.shared or f'of {context.device.name}'}"
             threads = 0

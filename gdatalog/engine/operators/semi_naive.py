@@ -26,7 +26,7 @@ from gdatalog.engine.stratum_run import StratumRun, placed
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.plan import RulePlan, TrieRef
-from gdatalog.plan.tuning import LargeTurns, SmallRounds, When
+from gdatalog.plan.conditions import LargeTurns, SmallRounds, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.planner.rewrite.dead_variables import split_at_dead_variables
 from gdatalog.records import dataclass, field

@@ -10,8 +10,8 @@ from gdatalog.engine.operators.fallback import attempt
 from gdatalog.engine.operators.partitioned import Partitioned
 from gdatalog.engine.operators.semi_naive import SemiNaive
 from gdatalog.plan import RulePlan
+from gdatalog.plan.conditions import CONDITIONS, When
 from gdatalog.plan.placement import WorkerPlacement
-from gdatalog.plan.tuning import CONDITIONS, When
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 

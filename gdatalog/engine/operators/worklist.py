@@ -18,7 +18,7 @@ from gdatalog.engine.operators import Relations, partitioned
 from gdatalog.engine.operators.base import LeafOperator
 from gdatalog.engine.operators.fallback import WithFallback
 from gdatalog.engine.operators.partitioned import PartitionedStratum, is_forced
-from gdatalog.plan.tuning import SmallRounds, Unsuited, When
+from gdatalog.plan.conditions import SmallRounds, Unsuited, When
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.planner.rewrite.linear_recursion import with_key
 from gdatalog.records import dataclass, replace
@@ -53,7 +53,11 @@ def applies(draft: StratumDraft) -> Worklist | None:
         return None
     if names & {*(context.limits.most_rows or ())[:1]}:
         return None
-    if draft.limited or context.knobs.split == "never" or context.knobs.strategy == "levelwise":
+    if (
+        draft.limited
+        or context.settings.split == "never"
+        or context.settings.strategy == "levelwise"
+    ):
         return None
     inputs = draft.inputs
     make = partial(with_key, draft.stratum, inputs.schemas)
@@ -63,11 +67,11 @@ def applies(draft: StratumDraft) -> Worklist | None:
 
 def over(found: Operator, draft: StratumDraft, rounds: Operator) -> Operator:
     """With rounds for what it does not suit; and first, until they are many and small."""
-    tuning = draft.context.tuning
+    thresholds = draft.context.thresholds
     suited = WithFallback(found, (Unsuited(),), rounds)
     if is_forced(draft.context):
         return suited
-    small = SmallRounds(tuning.worklist_rounds, tuning.worklist_round_rows)
+    small = SmallRounds(thresholds.worklist_rounds, thresholds.worklist_round_rows)
     return WithFallback(rounds, (small,), suited)
 
 

@@ -12,7 +12,7 @@ from gdatalog.engine.rules.on_host import RuleOnHost
 from gdatalog.engine.rules.operator import Refusal, RuleOperator
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.plan import RulePlan
-from gdatalog.plan.tuning import NoRoom, Unsuited
+from gdatalog.plan.conditions import NoRoom, Unsuited
 
 
 def run_rule(plan: RulePlan, inputs: RuleInputs) -> Derived:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gdatalog.calls import NotOnDevice
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.rules.operator import Outcome, Refusal, RuleOperator
-from gdatalog.plan.tuning import NoRoom, Unsuited
+from gdatalog.plan.conditions import NoRoom, Unsuited
 from gdatalog.records import dataclass, replace
 
 

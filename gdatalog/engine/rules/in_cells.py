@@ -100,8 +100,8 @@ class CellJoins:
     pages: InPages | None = None
 
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> SpillingSet:
-        inputs, tuning = self.inputs, self.inputs.context.tuning
-        like = outputs, inputs.ops, inputs.scope, inputs.limits, limit, tuning
+        inputs, thresholds = self.inputs, self.inputs.context.thresholds
+        like = outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds
         return SpillingSet(*like, room=self.room)
 
     def room(self) -> int:
@@ -241,7 +241,7 @@ class RuleInCells:
         plan, context, limits = self.plan, inputs.context, inputs.limits
         assert inputs.resident is not None
         # Slices are on one device, so other devices cannot share its cells.
-        context = replace(context, tuning=replace(context.tuning, shared_from=inf))
+        context = replace(context, settings=context.settings.tuned(shared_from=inf))
         own = replace(inputs, context=context, lasting=None)
         joins = CellJoins(plan, own, host_tries.HostTries(inputs.resident, limits))
         context.device.make_room(limits)

@@ -43,8 +43,8 @@ class JoinRun:
     def nest(self, form: Form) -> JoinNest:
         """The join's loops, which are printed if they are to run."""
         inputs, context = self.inputs, self.inputs.context
-        if inputs.lasting is not None and context.knobs.strategy == "auto":  # rounds are small
-            context = replace(context, knobs=replace(context.knobs, strategy="levelwise"))
+        if inputs.lasting is not None and context.settings.strategy == "auto":  # rounds are small
+            context = context.forced("levelwise")
         counted = inputs.report is not None
         return JoinNest(self.join, form, inputs.sources, context, counted=counted)
 
@@ -75,7 +75,9 @@ class JoinRun:
             except OverBudget as error:
                 if error.budget is not budget:
                     raise
-                remember(nest, max(nest.tuning.overrun_counted, limits.looked - before))
+                remember(
+                    nest, max(inputs.context.thresholds.overrun_counted, limits.looked - before)
+                )
             except GiveUp as reason:
                 # Only the other executor distinguishes errors from rows that do not matter.
                 message = str(reason) or "a computation failed, or a number left 62 bits"
@@ -102,7 +104,7 @@ class JoinRun:
         made = {ref: inputs.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, StepCounts] | None = None if inputs.report is None else {}
-        beside = inputs.scope, limits, seen, inputs.lasting, context.tuning
+        beside = inputs.scope, limits, seen, inputs.lasting, context.thresholds
         walk = Levelwise(tries, ops, *beside)
         here = context.device is CPU
         most = _rows_at_hand(join, tries, limits.chunk) if here else 0
@@ -113,7 +115,7 @@ class JoinRun:
                 pass  # all devices have run it
             elif join.scan is not None:
                 rows, count = inputs.sources.rows_of(join)
-                workers = context.knobs.workers if here else 1
+                workers = context.settings.workers if here else 1
                 scan = Scan(join, rows, count, tries, ops, inputs.scope, limits, workers, seen)
                 scan.run(sink)
                 if inputs.report is not None:

@@ -31,8 +31,8 @@ class LocalJoins:
         return JoinRun(self.plan, number, self.inputs, self.loops)
 
     def set_of(self, outputs: Sequence[Expr], limit: int | None) -> RowSet:
-        inputs, tuning = self.inputs, self.inputs.context.tuning
-        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, tuning)
+        inputs, thresholds = self.inputs, self.inputs.context.thresholds
+        return RowSet(outputs, inputs.ops, inputs.scope, inputs.limits, limit, thresholds)
 
     def distinct(self, sink: RowSet) -> derived.Derived:
         """The rows of a join whose loops output no duplicates: none are compared."""
@@ -60,12 +60,12 @@ class LocalJoins:
         """The distinct rows of loops, sorted if that is cheap."""
         count = sum(len(block[0]) for block in blocks)
         hashed = nest.grouped is not None and nest.grouped.hashed
-        tuning, here = self.inputs.context.tuning, self.inputs.context.device is CPU
-        if here and count >= tuning.sorted_from and not hashed and ascends(nest.join):
+        thresholds, here = self.inputs.context.thresholds, self.inputs.context.device is CPU
+        if here and count >= thresholds.sorted_from and not hashed and ascends(nest.join):
             size = sum(column.nbytes for block in blocks for column in block)
             if size <= self.inputs.limits.spare() // 2:
                 with self.inputs.limits.account.working("answers", size):
-                    rows = derived.one_after_another(blocks, tuning.sorted_stretch)
+                    rows = derived.one_after_another(blocks, thresholds.sorted_stretch)
                 if rows is not None:
                     return rows
         return derived.DistinctBlocks(blocks, count)

@@ -10,7 +10,7 @@ from gdatalog.engine.derived import Derived
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan import Expr
-from gdatalog.plan.tuning import NoRoom, Unsuited
+from gdatalog.plan.conditions import NoRoom, Unsuited
 from gdatalog.records import dataclass
 
 TURN = 10_000  # fixed cost of a rule's turn, in rows

@@ -11,7 +11,7 @@ from gdatalog.engine.rules.operator import TURN
 from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.engine.rules.signed_sum import Sum
 from gdatalog.plan import RulePlan, TrieRef
-from gdatalog.plan.tuning import Unsuited
+from gdatalog.plan.conditions import Unsuited
 from gdatalog.records import dataclass, replace
 
 

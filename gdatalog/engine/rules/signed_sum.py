@@ -33,18 +33,18 @@ from gdatalog.engine.exact_counts import (
     scanned,
     times_each,
 )
-from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.rules.join import JoinRun
 from gdatalog.engine.rules.operator import TURN, Refusal
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import Bag
 from gdatalog.plan import Gather, JoinPlan, RulePlan, Slot, Tally, Term, TrieRef
+from gdatalog.plan.conditions import Unsuited
 from gdatalog.plan.nest import entries
 from gdatalog.plan.placement import Shared
-from gdatalog.plan.tuning import Unsuited
 from gdatalog.planner.rewrite.algebra import SURE, WORD_APART, Algebra
 from gdatalog.records import dataclass, replace
+from gdatalog.settings import Settings
 from gdatalog.storage.loop_tables import EdgeCounts, Tallied
 from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
@@ -59,12 +59,12 @@ LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enume
 TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
-def algebra_of(knobs: Knobs, here: bool, limits: Limits) -> Algebra:
+def algebra_of(settings: Settings, here: bool, limits: Limits) -> Algebra:
     """The settings for signed sums; only compiled loops keep tables of counts. `here`: on the CPU,
     each of whose workers has its own table by edges or vertices."""
-    entries = limits.spare() // TALLY_SHARE // (8 * (knobs.workers if here else 1))
+    entries = limits.spare() // TALLY_SHARE // (8 * (settings.workers if here else 1))
     sure, word = (1.0, 1.0) if here else (SURE, WORD_APART)
-    return Algebra(knobs.algebra, knobs.strategy != "levelwise", entries, sure, word)
+    return Algebra(settings.algebra, settings.strategy != "levelwise", entries, sure, word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +432,7 @@ def _kept_bytes(nest: JoinNest) -> int:
     tries = [nest.tries[at] for at in nest.plain.which]
     here = nest.context.device is CPU
     kinds = TABLES_OF_LOOPS if here else TABLES_OF_TILES
-    each_worker = nest.knobs.workers if here else LEAST_TILES
+    each_worker = nest.settings.workers if here else LEAST_TILES
     of_local = each_worker + 2 if here else 2  # with the sums and a copy
     return 8 * sum(
         (of_local if each.kind == LOCAL else each_worker) * scratch_length(each, tries)

@@ -1,7 +1,7 @@
 """Search for the cheapest order of variables, as a tree.
 
-Up to `Tuning.ordered_exactly` variables, the search is exhaustive. A single atom needs no search
-(`planner/order/atoms.py`).
+Up to `Thresholds.ordered_exactly` variables, the search is exhaustive. A single atom needs no
+search (`planner/order/atoms.py`).
 
 Beyond, a beam search extends the best prefixes by each variable that can come next. Of prefixes
 that lead to the same state only the cheapest is kept. The number of extensions of a level falls
@@ -22,7 +22,7 @@ from heapq import nsmallest
 from math import frexp, inf
 
 from gdatalog.plan import Expr
-from gdatalog.plan.tuning import DEFAULT, Tuning
+from gdatalog.planner.observed import Observed, Question
 from gdatalog.planner.order.atoms import FEW, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
@@ -39,6 +39,7 @@ from gdatalog.planner.order.steps import Steps
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.statistics import Looked, Statistics, known_value
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Thresholds
 from gdatalog.values import Value
 
 # Costs of a row, in values tried: deduplicating against all rows, or within its group; and sorting,
@@ -49,8 +50,10 @@ ALL, GROUP, SORTED = 25.0, 1.0, 3.0
 class Search(SearchSpace):
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
-        super().__init__(pattern, sampler, tuning)
+    def __init__(
+        self, pattern: QueryPattern, sampler: Sampler | None, thresholds: Thresholds
+    ) -> None:
+        super().__init__(pattern, sampler, thresholds)
         self._found: dict[SearchState, VariableChoice] = {}
         self._sketched: dict[SearchState, VariableChoice] = {}
         self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
@@ -149,20 +152,20 @@ class Search(SearchSpace):
             ]
 
 
-def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
+def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
     """The best order by formulas; by samples, if the work is large and sampling is possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
     if len(pattern.atoms) == 1 and variables > FEW:
         alone = single_order(pattern, rows)
         if alone is not None:
             return alone
-    search = Search(pattern, None, tuning)
-    always, mixed = tuning.walked_from <= 0, tuning.walked_from < 0
+    search = Search(pattern, None, thresholds)
+    always, mixed = thresholds.walked_from <= 0, thresholds.walked_from < 0
     few = search.variables <= 2 and not any(cut.ranks for cut in pattern.ranges.values())
     if not search.exact or (few and not mixed):
         return search.order(rows)
     # From this many rows on, sampling pays without a search by formulas first.
-    enough = tuning.walked_from << search.variables
+    enough = thresholds.walked_from << search.variables
     order = None
     if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
@@ -170,25 +173,25 @@ def best_order(pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
             return order
     sampler = Sampler(pattern, always, mixed)
     if sampler.usable:
-        return Search(pattern, sampler, tuning).order(rows)
+        return Search(pattern, sampler, thresholds).order(rows)
     return order or search.order(rows)
 
 
 def group(search: Search, place: SearchState, scale: float) -> None:
     """Chooses a variable of the head as the first, if that pays."""
-    pattern, tuning = search.pattern, search.tuning
+    pattern, thresholds = search.pattern, search.thresholds
     if pattern.bag or not pattern.compacts or not pattern.live or pattern.outer:
         return
     found = search.best(place)
     if found.variable < 0 or pattern.live >> found.variable & 1:
         return
     rows, groups = _given(search, place, found.variable, scale)
-    if not groups or rows < tuning.grouped_from:
+    if not groups or rows < thresholds.grouped_from:
         return
     least = found.cost * scale + found.indexes + ALL * rows
     different = search.estimates.whole(pattern.live) * scale
     for at in search.candidates(place):
-        few = search.estimates.rows(1 << at) < tuning.grouped_least
+        few = search.estimates.rows(1 << at) < thresholds.grouped_least
         if few or not pattern.live >> at & 1:
             continue
         choice = search.choice(at, place, inf)
@@ -196,7 +199,7 @@ def group(search: Search, place: SearchState, scale: float) -> None:
         total = choice.cost * scale + choice.indexes + GROUP * rows
         if pattern.outputs[:1] != (at,):
             total += SORTED * min(rows, different)
-        if rows <= tuning.grouped_rows_most * groups and total < least:
+        if rows <= thresholds.grouped_rows_most * groups and total < least:
             least = total
             search.begin(place, choice)
 
@@ -339,25 +342,58 @@ class Orders:
 
     def __init__(self) -> None:
         self.searched = 0  # number of searches
-        self._found: dict[Hashable, tuple[list[str], Order]] = {}
+        self._found: dict[Hashable, FoundOrder] = {}
 
-    def best(self, pattern: QueryPattern, rows: float, tuning: Tuning) -> Order:
-        """The cheapest order, for `rows` outer rows."""
+    def best(
+        self,
+        pattern: QueryPattern,
+        rows: float,
+        thresholds: Thresholds,
+        observed: Observed | None = None,
+    ) -> Order:
+        """The cheapest order, for `rows` outer rows. `observed`: what planning looks at."""
         if len(pattern.atoms) < 2:
-            return best_order(pattern, rows, tuning)  # hardly slower than a look-up
-        key = shape_of(pattern, rows), tuning
+            return best_order(pattern, rows, thresholds)  # hardly slower than a look-up
+        key = shape_of(pattern, rows), thresholds
         found = self._found.pop(key, None)
         if found is None:
             self.searched += 1
-            found = pattern.names, best_order(pattern, rows, tuning)
+            found = _searched(pattern, rows, thresholds, observed)
             while len(self._found) >= MOST:
                 del self._found[next(iter(self._found))]
+        elif observed is not None:
+            if found.asked is None or found.numbers != _numbers(pattern, rows):
+                observed.whole = False  # another search might find another order
+            else:
+                observed.add(found.asked)
         self._found[key] = found
-        first, order = found
-        names = dict(zip(first, pattern.names, strict=True))
+        order = found.order
+        names = dict(zip(found.names, pattern.names, strict=True))
         ranks = {names[name]: rank for name, rank in order.rank.items()}
         estimates = {names[name]: count for name, count in order.estimates.items()}
         return Order(ranks, estimates, order.work)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOrder:
+    """An order, with the names of the pattern that was searched. `numbers`: the exact sizes that
+    the search knew; `asked`: its questions about relations, if they were noted."""
+
+    names: list[str]
+    order: Order
+    numbers: Hashable = None
+    asked: Mapping[Question, int] | None = None
+
+
+def _searched(
+    pattern: QueryPattern, rows: float, thresholds: Thresholds, observed: Observed | None
+) -> FoundOrder:
+    if observed is None:
+        return FoundOrder(pattern.names, best_order(pattern, rows, thresholds))
+    numbers = _numbers(pattern, rows)
+    with observed.apart() as inner:
+        order = best_order(pattern, rows, thresholds)
+    return FoundOrder(pattern.names, order, numbers, inner.asked if inner.whole else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,16 +402,18 @@ class PlanInputs:
 
     `orders`: variable orders found before. `values`: those of parameters. `looked`: the
     selectivities that depend on these, which planning adds. `notes`: what the passes make of a
-    rule, if somebody wants to see it. `steps`: those of a rewriting.
+    rule, if somebody wants to see it. `steps`: those of a rewriting. `observed`: notes what is
+    looked at, if the plan is to be stored.
     """
 
     sizes: Statistics
     orders: Orders = field(default_factory=Orders)
-    tuning: Tuning = DEFAULT
+    thresholds: Thresholds = Thresholds()
     values: Mapping[str, Value] = field(default_factory=dict)
     looked: list[Looked] = field(default_factory=list)
     notes: PassNotes | None = None
     steps: Steps = field(default_factory=Steps, compare=False)
+    observed: Observed | None = field(default=None, compare=False)
 
     def value(self, bound: Expr) -> Value | None:
         """The value of a constant or a parameter, if it is known."""
@@ -425,6 +463,18 @@ def _atom(atom: PatternAtom, numbers: dict[object, int]) -> Hashable:
         (_power(size.rows), *(_power(powers[0]) for powers in degrees)),
         tuple(_power(powers[2] / max(1.0, powers[1])) for powers in degrees),
         tuple(size.sorting(column, atom.tests, ranked) > FREE for column in columns),
+    )
+
+
+def _numbers(pattern: QueryPattern, rows: float) -> Hashable:
+    """The numbers of which a shape has the powers, and all that is known of assumed relations.
+    Statistics of other relations are noted when they are read."""
+    return (
+        rows,
+        tuple(given.values for given in pattern.given),
+        tuple(each.cost for each in pattern.aggregates.values()),
+        tuple((cut.values, cut.rows) for cut in pattern.ranges.values()),
+        tuple(atom.size if atom.size.assumed else atom.size.rows for atom in pattern.atoms),
     )
 
 

@@ -16,12 +16,12 @@ from operator import or_
 from typing import NamedTuple
 
 from gdatalog.cancellation import current_watch
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.order.cost import NONE, Estimates, Made
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import QueryPattern, bits
 from gdatalog.planner.order.sampling import Sampler
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Thresholds
 
 # Costs, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
@@ -33,11 +33,13 @@ SORT, FREE = 3.0, 1000  # building a missing index: for each row, after so many 
 class SearchSpace(ABC):
     """The states of the search for one conjunction's order."""
 
-    def __init__(self, pattern: QueryPattern, sampler: Sampler | None, tuning: Tuning) -> None:
+    def __init__(
+        self, pattern: QueryPattern, sampler: Sampler | None, thresholds: Thresholds
+    ) -> None:
         self.pattern = pattern
-        self.tuning = tuning
+        self.thresholds = thresholds
         self.variables = (pattern.everything & ~pattern.outer).bit_count()
-        self.exact = self.variables <= tuning.ordered_exactly
+        self.exact = self.variables <= thresholds.ordered_exactly
         self.estimates = Estimates(pattern, sampler, self.exact)
         self.watch = current_watch()
         self._turns: dict[tuple[int, SearchState], Extension] = {}

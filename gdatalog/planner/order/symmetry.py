@@ -23,12 +23,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from gdatalog.plan import Slot
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import items as n
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.order import edges as e
 from gdatalog.planner.order.search import PlanInputs
 from gdatalog.planner.statistics import RelationStatistics, Statistics
+from gdatalog.settings import Thresholds
 from gdatalog.values import TypeName
 
 
@@ -106,7 +106,7 @@ def _ranked(
     if not all(_can_wait(item, near, size, inputs.sizes) for item in late) or not e.rankable(size):
         return None
     assert size.graph is not None
-    if size.graph.skew < inputs.tuning.degree_skew:
+    if size.graph.skew < inputs.thresholds.degree_skew:
         return None
     unequal = [item for item in tests if e.operator(item) == "!="]
     rest: list[n.Item] = [*atoms, *unequal]
@@ -165,7 +165,7 @@ def _can_wait(item: n.Item, names: e.Names, graph: RelationStatistics, sizes: St
 
 
 def one_of_each(
-    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning, fixed: Collection[str] = ()
+    items: Sequence[n.Item], sizes: Statistics, thresholds: Thresholds, fixed: Collection[str] = ()
 ) -> tuple[tuple[n.Item, ...], int]:
     """Items with fewer solutions, and the number of original solutions that each stands for.
 
@@ -175,7 +175,7 @@ def one_of_each(
     counted = any(isinstance(item, n.AtomItem) and item.counted for item in items)
     if any(map(n.item_may_fail, items)) or (len(n.variables_of(items)) < 3 and not counted):
         return tuple(items), 1
-    by_degree = None if fixed else _by_degree(items, sizes, tuning)
+    by_degree = None if fixed else _by_degree(items, sizes, thresholds)
     return by_degree or _by_value(items, sizes, fixed)
 
 
@@ -192,7 +192,7 @@ def _by_value(
 
 
 def _by_degree(
-    items: Sequence[n.Item], sizes: Statistics, tuning: Tuning
+    items: Sequence[n.Item], sizes: Statistics, thresholds: Thresholds
 ) -> tuple[tuple[n.Item, ...], int] | None:
     """For a body of one graph's edges and comparisons: in degree order.
 
@@ -235,7 +235,7 @@ def _by_degree(
     if (
         share is None
         or not found.pairs
-        or not _degrees_help(found.pairs, near, atoms, size, tuning)
+        or not _degrees_help(found.pairs, near, atoms, size, thresholds)
     ):
         return None
     tests = [*unequal, *(e.comparison("<", a, b) for a, b in found.pairs)]
@@ -247,7 +247,7 @@ def _degrees_help(
     near: Collection[e.Names],
     atoms: Sequence[n.AtomItem],
     size: RelationStatistics,
-    tuning: Tuning,
+    thresholds: Thresholds,
 ) -> bool:
     """Whether degree order is better than the order of values."""
     if "symbol" in e.types_of(atoms).values():
@@ -256,5 +256,5 @@ def _degrees_help(
     compared = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
-    skewed = size.graph.skew >= tuning.degree_skew
+    skewed = size.graph.skew >= thresholds.degree_skew
     return skewed and e.has_triangle(names, {pair for pair in near if pair in compared})

@@ -81,7 +81,7 @@ def signed_sum(
     `live`: the variables that group the count, and those whose values are summed.
     """
     inputs = replace(inputs, steps=Steps(MOST_STEPS))
-    sizes, tuning = inputs.sizes, inputs.tuning
+    sizes, thresholds = inputs.sizes, inputs.thresholds
     forced = algebra.mode != "auto"
     if not _rewritable(items, sizes):
         return None
@@ -90,25 +90,25 @@ def signed_sum(
     most = max(rows, default=0)
 
     def found(enough: float) -> Found | None:
-        if not forced and enough < tuning.algebra_from:
+        if not forced and enough < thresholds.algebra_from:
             return None
         return _cheaper(items, enough, inputs, algebra, live)
 
     mixed = are_mixed(items) and is_cyclic(items)
-    fewest = tuning.algebra_walks - mixed
-    if most < tuning.algebra_rows or len(n.variables_of(items)) < fewest:
+    fewest = thresholds.algebra_walks - mixed
+    if most < thresholds.algebra_rows or len(n.variables_of(items)) < fewest:
         return found(enough)
     # Formulas do not see correlations such as clustering, and none between relations: sample walks
     # instead. A sum that costs less than the formulas' estimate does not need them.
-    inputs = replace(inputs, tuning=replace(tuning, walked_from=-1 if mixed else 0))
-    first = found(enough) if enough >= tuning.algebra_halves else None
+    inputs = replace(inputs, thresholds=replace(thresholds, walked_from=-1 if mixed else 0))
+    first = found(enough) if enough >= thresholds.algebra_halves else None
     if first is not None:
         return first
-    body, orbit = (items, 1) if live else one_of_each(items, sizes, inputs.tuning)
+    body, orbit = (items, 1) if live else one_of_each(items, sizes, inputs.thresholds)
     walked = PlanBuilder(inputs).counting(body, frozenset(live), orbit)
     work = work_of(walked, sizes, live)
     other = found(max(enough, work))
-    if other is None and not forced and mixed and work >= tuning.algebra_from:
+    if other is None and not forced and mixed and work >= thresholds.algebra_from:
         return (walked,), (Term(label_of(items), 1),), work
     return other
 
@@ -118,7 +118,7 @@ def _cheaper(
 ) -> Found | None:
     """The cheapest signed sum, if it costs less than `enough`."""
     forced = algebra.mode != "auto"
-    large = forced or enough >= inputs.tuning.algebra_halves
+    large = forced or enough >= inputs.thresholds.algebra_halves
     tables = algebra.tables, live, algebra.entries, algebra.word
     none = Elimination(inputs, *tables)
     sums = _sums(items, inputs, live, large) if algebra.mode != "suffixes" else ()
@@ -151,7 +151,7 @@ def _cheapest(
             merged = found.isomorphic.merged(terms, found.live)
             for coefficient, term in _large_first(merged):
                 found.term(times * coefficient, term, label_of(term))
-                found.cost += found.inputs.tuning.algebra_term
+                found.cost += found.inputs.thresholds.algebra_term
                 if found.cost >= (least if best is None else best.cost) and not forced:
                     break
             else:
@@ -172,7 +172,7 @@ def _split(
     light and those in which it is heavy; None if it does not cost much less than the best sum,
     `whole`. If it is still expensive, the light ones are split by another variable."""
     least = enough if whole is None else whole.cost
-    if least < none.inputs.tuning.algebra_split and not forced:
+    if least < none.inputs.thresholds.algebra_split and not forced:
         return None
     bodies = orbits.bodies_to_split(items, none.inputs.sizes)
     if not bodies:
@@ -195,7 +195,7 @@ def _split_bodies(
         if start is not None:
             found = _halved(term, times, start, most, forced) or found
     best = None if found is None else found.both
-    while found is not None and found.both.cost >= none.inputs.tuning.algebra_split:
+    while found is not None and found.both.cost >= none.inputs.thresholds.algebra_split:
         most = found.both.cost / AGAIN
         found = _halved(found.light, found.times, found.heavy, most, False)
         best = best if found is None else found.both
@@ -330,7 +330,7 @@ def tabled(
         atoms = (i for i in body if isinstance(i, n.AtomItem))
         rows = max((sizes(i.relation, i.version).rows for i in atoms), default=0)
         found = None
-        if name in types and (rows >= inputs.tuning.algebra_rows or algebra.mode != "auto"):
+        if name in types and (rows >= inputs.thresholds.algebra_rows or algebra.mode != "auto"):
             whole = plan_join(body, item.reads)
             found = signed_sum(body, whole, inputs, algebra, (name,))
         if found is None:

@@ -19,8 +19,8 @@ bindings as before. Rules with aggregates, and strata with lattice aggregates, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, combinations, permutations
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 
 from gdatalog.parser import format_node
 from gdatalog.parser import syntax as s
@@ -79,10 +79,12 @@ class RuleSplitting:
     notes: list[str] = field(default_factory=list)
     # New relations by the signature of their part, and the numbers of their columns' variables.
     known: dict[Signature, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    # By the ids of rules, which are held.
+    cuts: dict[int, tuple[CheckedRule, list[Cut]]] = field(default_factory=dict)
 
     def result(self) -> SplitStratum | None:
         rules = [part for rule in self.stratum.rules for part in self._alternatives(rule)]
-        if not any(cuts_of(rule, self._recursive) for rule in rules):
+        if not any(map(self._cuts, rules)):
             return None
         arities = {name: self.schemas[name].arity for name in self.stratum.relations}
         self.estimates.recursive(rules, arities)
@@ -103,7 +105,14 @@ class RuleSplitting:
             replace(rule, body=w.conjunction(parts, rule.span))
             for parts in alternatives_of(rule.body)
         ]
-        return rules if any(cuts_of(part, self._recursive) for part in rules) else [rule]
+        return rules if any(map(self._cuts, rules)) else [rule]
+
+    def _cuts(self, rule: CheckedRule) -> list[Cut]:
+        """The ways to split a rule, which stay the same."""
+        found = self.cuts.get(id(rule))
+        if found is None:
+            found = self.cuts[id(rule)] = rule, cuts_of(rule, self._recursive)
+        return found[1]
 
     def _recursive(self, name: str) -> bool:
         return name in self.stratum.relations or name in self.made or name == PART
@@ -145,7 +154,7 @@ class RuleSplitting:
 
     def _best(self, rule: CheckedRule) -> Cut | None:
         """The cheapest cut, if it is cheap enough."""
-        cuts = list(map(self._with_witnesses, cuts_of(rule, self._recursive)))
+        cuts = list(map(self._with_witnesses, self._cuts(rule)))
         if not cuts or rule.body is None:
             return None
         work = [self._work(rule, cut) for cut in cuts]
@@ -156,8 +165,8 @@ class RuleSplitting:
 
     def _work(self, rule: CheckedRule, cut: Cut) -> float:
         """The cost of the two rules of a cut; a part that exists already is free."""
-        signature, _ = signature_of(cut.part, cut.live)
-        first = 0.0 if signature in self.known else self._cost(cut.part, frozenset(cut.live))
+        there = bool(self.known) and signature_of(cut.part, cut.live)[0] in self.known
+        first = 0.0 if there else self._cost(cut.part, frozenset(cut.live))
         self.estimates.made[PART] = self._estimate(cut)
         rest = (_atom(PART, cut.live, rule), *cut.rest)
         # A part wider than the head can have more rows than the rule derives, and its estimate
@@ -211,7 +220,7 @@ def _atom(name: str, args: Iterable[str], rule: CheckedRule) -> s.Atom:
 # Signatures: conjunctions that are equal up to the names of variables share a relation.
 
 
-ORDERS = 5  # most literals whose orders are all tried; more are sorted by their texts
+ORDERS = 5  # most literals whose orders are compared; more are sorted by their texts
 
 # Texts of literals with numbered variables, and the numbers of the live ones.
 Signature = tuple[tuple[str, ...], tuple[int, ...]]
@@ -219,29 +228,76 @@ Signature = tuple[tuple[str, ...], tuple[int, ...]]
 
 def signature_of(
     part: Sequence[s.Literal], live: Collection[str]
-) -> tuple[Signature, dict[str, int]]:
+) -> tuple[Signature, Mapping[str, int]]:
     """The signature of a part, independent of names, and the number of each variable."""
-    blank = sorted(part, key=lambda literal: format_node(_renamed(literal, {})))
-    orders = permutations(blank) if len(blank) <= ORDERS else [blank]
-    return min((_numbered(order, live) for order in orders), key=lambda found: found[0])
+    blank = sorted(map(LiteralText.of, part), key=lambda literal: literal.format({}))
+    orders = _least_texts(blank, {}) if len(blank) <= ORDERS else [_in_turn(blank)]
+    signatures = (
+        ((texts, tuple(sorted(numbers[name] for name in live))), numbers)
+        for texts, numbers in orders
+    )
+    return min(signatures, key=lambda found: found[0])
 
 
-def _numbered(
-    order: Sequence[s.Literal], live: Collection[str]
-) -> tuple[Signature, dict[str, int]]:
+@dataclass(frozen=True, slots=True)
+class LiteralText:
+    """The text of a literal, cut at its variables. `order`: each of these once."""
+
+    pieces: tuple[str, ...]  # in turns with the variables
+    names: tuple[str, ...]
+    order: tuple[str, ...]
+
+    @staticmethod
+    def of(literal: s.Literal) -> LiteralText:
+        order = tuple(w.variables(literal))
+        marks = {name: f"\0{number}\0" for number, name in enumerate(order)}
+        pieces = format_node(_renamed(literal, marks)).split("\0")
+        names = tuple(order[int(number)] for number in pieces[1::2])
+        return LiteralText(tuple(pieces[::2]), names, order)
+
+    def numbered(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """The numbers of variables, with those of this literal."""
+        more = dict(numbers)
+        for name in self.order:
+            more.setdefault(name, len(more))
+        return more
+
+    def format(self, numbers: Mapping[str, int]) -> str:
+        """The text with numbers for names; "v" for a variable without one."""
+        first, *others = self.pieces
+        texts = [first]
+        for name, piece in zip(self.names, others, strict=True):
+            texts += (f"v{numbers[name]}" if name in numbers else "v", piece)
+        return "".join(texts)
+
+
+def _in_turn(literals: Sequence[LiteralText]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The texts of literals in this order, and the number of each variable."""
     numbers: dict[str, int] = {}
-    for literal in order:
-        for name in w.variables(literal):
-            numbers.setdefault(name, len(numbers))
-    names = {name: f"v{number}" for name, number in numbers.items()}
-    texts = tuple(format_node(_renamed(literal, names)) for literal in order)
-    return (texts, tuple(sorted(numbers[name] for name in live))), numbers
+    for literal in literals:
+        numbers = literal.numbered(numbers)
+    return tuple(literal.format(numbers) for literal in literals), numbers
+
+
+def _least_texts(
+    left: Sequence[LiteralText], numbers: Mapping[str, int], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, int]]]:
+    """The same for the orders of literals whose texts come first, beginning with `before`."""
+    if not left:
+        yield before, numbers
+        return
+    numbered = [literal.numbered(numbers) for literal in left]
+    texts = [literal.format(more) for literal, more in zip(left, numbered, strict=True)]
+    least = min(texts)
+    for at, text in enumerate(texts):
+        if text == least:
+            yield from _least_texts((*left[:at], *left[at + 1 :]), numbered[at], (*before, text))
 
 
 def _renamed(node: w.N, names: Mapping[str, str]) -> w.N:
-    """The node with renamed variables; "v" for those without a new name."""
+    """The node with renamed variables."""
     if isinstance(node, s.Var):
-        return replace(node, name=names.get(node.name, "v"))
+        return replace(node, name=names[node.name])
     return w.rebuild(node, lambda part: _renamed(part, names))
 
 
@@ -274,46 +330,58 @@ def cuts_of(rule: CheckedRule, recursive: Callable[[str], bool]) -> list[Cut]:
         return []
     if any(isinstance(part, (s.Aggregate, s.Or)) for part in w.walk(rule.body)):
         return []
+    cutting = Cutting(rule, literals, recursive)
     sizes = range(1, len(atoms))
     plain_ones = [atom for atom in atoms if plain(atom)]
     cuts = (
-        _cut(rule, literals, chosen, recursive)
+        cutting.cut(chosen)
         for chosen in chain.from_iterable(combinations(plain_ones, size) for size in sizes)
         if any(recursive(atom.name) for atom in chosen)
-        and len(w.connected(map(names_of, chosen))) == 1
+        and len(w.connected([cutting.names[id(atom)] for atom in chosen])) == 1
     )
     return [cut for cut in cuts if cut is not None]
 
 
-def _cut(
-    rule: CheckedRule,
-    literals: Sequence[s.Literal],
-    chosen: Sequence[s.Atom],
-    recursive: Callable[[str], bool],
-) -> Cut | None:
-    head, bound = names_in(rule.head.args), names_in(chosen)
-    own = set(map(id, chosen))
-    inside = [each for each in literals if id(each) in own or _tests(rule, each, bound)]
-    own.update(map(id, inside))
-    rest = [each for each in literals if id(each) not in own]
-    needed = head | names_in(rest)
-    live = tuple(name for name in _in_order(rule) if name in bound & needed)
-    uses = Counter(name for part in inside for name in names_in([part]))
-    others = names_in(atom for atom in chosen if not recursive(atom.name))
-    once = {name for name in others if uses[name] == 1}
-    dead = tuple(name for name in _in_order(rule) if name in bound - needed - once)
-    # If the rest binds no variable of the head, it only filters rows.
-    if not live or not dead or head <= bound:
-        return None
-    return Cut(tuple(inside), live, dead, tuple(rest))
+class Cutting:
+    """Cuts one rule in several ways: the names in its head and literals are looked up once."""
 
+    def __init__(
+        self, rule: CheckedRule, literals: Sequence[s.Literal], recursive: Callable[[str], bool]
+    ) -> None:
+        self.literals = literals
+        self.recursive = recursive
+        self.names = {id(each): names_in([each]) for each in literals}
+        self.head = names_in(rule.head.args)
+        self.order = _in_order(rule)
+        # The tests that may be evaluated early, with the variables that they share with others.
+        self.tests: dict[int, frozenset[str]] = {}
+        for each in literals:
+            if isinstance(each, TESTS) and plain(each):
+                others = (self.names[id(part)] for part in literals if part is not each)
+                self.tests[id(each)] = self.names[id(each)] & self.head.union(*others)
 
-def _tests(rule: CheckedRule, literal: s.Literal, bound: frozenset[str]) -> bool:
-    """Whether a literal only tests variables that atoms bind; its other variables are local."""
-    if not isinstance(literal, TESTS) or not plain(literal):
-        return False
-    outside = [*rule.head.args, *(p for p in w.conjuncts(rule.body) if p is not literal)]
-    return names_in([literal]) & (names_in(outside) | bound) <= bound
+    def cut(self, chosen: Sequence[s.Atom]) -> Cut | None:
+        names, literals = self.names, self.literals
+        bound = frozenset[str]().union(*(names[id(atom)] for atom in chosen))
+        own = set(map(id, chosen))
+        inside = [each for each in literals if id(each) in own or self._tests(each, bound)]
+        own.update(map(id, inside))
+        rest = [each for each in literals if id(each) not in own]
+        needed = self.head.union(*(names[id(each)] for each in rest))
+        live = tuple(name for name in self.order if name in bound & needed)
+        uses = Counter(name for part in inside for name in names[id(part)])
+        others = (names[id(atom)] for atom in chosen if not self.recursive(atom.name))
+        once = {name for name in frozenset[str]().union(*others) if uses[name] == 1}
+        dead = tuple(name for name in self.order if name in bound - needed - once)
+        # If the rest binds no variable of the head, it only filters rows.
+        if not live or not dead or self.head <= bound:
+            return None
+        return Cut(tuple(inside), live, dead, tuple(rest))
+
+    def _tests(self, literal: s.Literal, bound: frozenset[str]) -> bool:
+        """Whether a literal only tests variables that atoms bind; its other variables are local."""
+        shared = self.tests.get(id(literal))
+        return shared is not None and shared <= bound
 
 
 def plain(literal: s.Literal) -> bool:

@@ -50,9 +50,9 @@ class Elimination(CountJoins):
         best = self.copied()
         rests = [best._without_hanging(items)]
         best._add(best._cheapest(rests[0]), term)
-        alike = items if self.live else orbits.in_ranks(items, self.sizes, self.inputs.tuning)
+        alike = items if self.live else orbits.in_ranks(items, self.sizes, self.inputs.thresholds)
         for cycles, peaked in ((False, False), (True, False), (True, True)) if self.tally else ():
-            if peaked and best.cost - self.cost < self.inputs.tuning.algebra_peaks:
+            if peaked and best.cost - self.cost < self.inputs.thresholds.algebra_peaks:
                 break
             way = replace(self.copied(), peaked=peaked)
             rest = way._without_hanging(way._without_parts_of_edges(alike), cycles)

@@ -22,7 +22,6 @@ from itertools import combinations, permutations
 
 from gdatalog.plan import Apply, Constant, JoinPlan, Slot
 from gdatalog.plan.nest import entries
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner import items as n
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.order import edges as e
@@ -31,6 +30,7 @@ from gdatalog.planner.order.symmetry import without_implied
 from gdatalog.planner.rewrite.quotients import Isomorphic, Signed, merged
 from gdatalog.planner.statistics import Statistics
 from gdatalog.records import dataclass
+from gdatalog.settings import Thresholds
 from gdatalog.storage.graph import RankedEdges
 
 # Least degrees of heavy vertices: the square root of the number of edges divided by these.
@@ -198,13 +198,13 @@ class Peak:
     images: tuple[tuple[str, ...], ...]
 
 
-def in_ranks(items: n.Conjunction, sizes: Statistics, tuning: Tuning) -> n.Conjunction:
+def in_ranks(items: n.Conjunction, sizes: Statistics, thresholds: Thresholds) -> n.Conjunction:
     """The items with ranks in place of values, if degrees are skewed enough for that to help."""
     if not has_ranks(items, sizes):
         return items
     graphs = [sizes(i.relation, i.version).graph for i in items if isinstance(i, n.AtomItem)]
     symbols = "symbol" in e.types_of(items).values()  # symbols have no order that can cut lists
-    helps = all(g is not None and (symbols or g.skew >= tuning.degree_skew) for g in graphs)
+    helps = all(g is not None and (symbols or g.skew >= thresholds.degree_skew) for g in graphs)
     return tuple(map(e.ranked, items)) if helps else items
 
 

@@ -138,7 +138,7 @@ class CountJoins:
         """The cheapest join of a body without hanging parts."""
         if self.live:
             return self._by_value(items)
-        restricted, orbit = one_of_each(items, self.sizes, self.inputs.tuning)
+        restricted, orbit = one_of_each(items, self.sizes, self.inputs.thresholds)
         best = self._builder().counting(restricted, orbit=orbit)
         core = sorted(parts.shared_variables(items))
         if not self.tally or not 4 <= len(core) <= MOST_CORE or len(components(items, ())) > 1:
@@ -163,7 +163,7 @@ class CountJoins:
 
     def _by_value(self, items: Conjunction) -> JoinPlan:
         """The same grouped by live variables, which can be the outer loop."""
-        restricted, orbit = one_of_each(items, self.sizes, self.inputs.tuning, self.live)
+        restricted, orbit = one_of_each(items, self.sizes, self.inputs.thresholds, self.live)
         bodies = [(items, 1)] if orbit == 1 else [(items, 1), (restricted, orbit)]
         best, least = None, inf
         for joins in self._joins_by_value, self._joins_by_others:

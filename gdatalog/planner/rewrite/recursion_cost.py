@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import prod
 
 from gdatalog.parser import syntax as s
-from gdatalog.plan.tuning import Tuning
 from gdatalog.planner.check import Checked, CheckedRule, Stratum
 from gdatalog.planner.check.scopes import neighbours
 from gdatalog.planner.check.walk import atoms_in, conjuncts, reached
@@ -26,6 +25,7 @@ from gdatalog.planner.rewrite.adornments import BindingSource, Columns, asked_fo
 from gdatalog.planner.rewrite.passing import branches, read_by
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field
+from gdatalog.settings import Thresholds
 
 Seen = Collection[tuple[str, int]]  # columns under estimation, to detect recursion
 
@@ -40,7 +40,7 @@ class World:
     size: Callable[[str], RelationStatistics | None]
     limited: Collection[str] = ()
     worklists: bool = False  # whether fixpoints of one value run as worklists
-    tuning: Tuning = Tuning()
+    thresholds: Thresholds = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,19 @@ class Worth:
         `inside`: the demand comes from a recursive rule, in each of its rounds.
         """
         self._look_below(name)
-        below, tuning = self.below[name], self.world.tuning
-        if not below.recursive and (inside or below.rows < tuning.magic_sets_from):
+        below, thresholds = self.below[name], self.world.thresholds
+        if not below.recursive and (inside or below.rows < thresholds.magic_sets_from):
             return ""
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
             asked = self._values(arg, source.body, ())
             there = self.domain(name, column)
-            few = tuning.magic_sets_values if there is None else tuning.magic_sets_share * there
+            few = (
+                thresholds.magic_sets_values
+                if there is None
+                else thresholds.magic_sets_share * there
+            )
             if asked is not None and asked <= few:
                 return None
         shown = [f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, s.Var)]

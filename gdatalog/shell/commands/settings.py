@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.knobs import STRATEGIES
-from gdatalog.engine.options import parse_seconds, parse_threads
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass, replace
@@ -17,13 +15,14 @@ from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.program import read_parameters
 from gdatalog.storage import options_of_text
 from gdatalog.storage.remote import RemoteRows
+from gdatalog.user_settings import AT_START, all_settings, parse_settings
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PromptSetting:
     """A setting; without `values`, as help shows them, it is read-only. `trusted`: it cannot be
     changed with --untrusted."""
 
@@ -32,40 +31,53 @@ class Setting:
     trusted: bool = False
 
 
-SETTINGS: dict[str, Setting] = {
-    "mode": Setting("|".join(FORMATS), "format of answers"),
-    "maxrows": Setting("N|auto", "maximum rows of a box"),
-    "limit": Setting("N|off", "maximum rows of an answer"),
-    "timer": Setting("on|off", "whether times are printed"),
-    "strategy": Setting("|".join(STRATEGIES), "how rules are run", trusted=True),
-    "threads": Setting("N|auto", "threads of compiled loops", trusted=True),
-    "timeout": Setting("SECONDS|off", "time limit of a statement", trusted=True),
-    "device": Setting("", "where queries run: set by --device"),
-    "memory": Setting("", "memory limit of a query: set by --memory-limit"),
-    "temp": Setting("", "limit of temporary files: set by --temp-limit"),
+OUTPUT: dict[str, PromptSetting] = {
+    "mode": PromptSetting("|".join(FORMATS), "Format of answers."),
+    "maxrows": PromptSetting("N|auto", "Maximum rows of a box."),
+    "limit": PromptSetting("N|off", "Maximum rows of an answer."),
+    "timer": PromptSetting("on|off", "Whether times are printed."),
 }
+
+
+@cache
+def prompt_settings() -> Mapping[str, PromptSetting]:
+    """The settings that `.set` lists: of the prompt, and of the database."""
+    found = dict(OUTPUT)
+    for name, each in all_settings().items():
+        values = "" if name in AT_START else each.forms
+        found[name] = PromptSetting(values, each.meaning, trusted=True)
+    found["device"] = PromptSetting("", "Where queries run.")
+    return found
 
 
 def _values(repl: Conversation) -> dict[str, str]:
     """The values of the settings, as they are shown."""
     output, db, workspace = repl.output, repl.db, repl.db.workspace
-    timeout = workspace.timeout
     return {
         "mode": output.format,
         "maxrows": str(output.max_rows or "auto"),
         "limit": "off" if output.limit is None else f"{output.limit:,}",
         "timer": "on" if repl.timer else "off",
-        "strategy": workspace.knobs.strategy,
-        "threads": str(workspace.knobs.threads or "auto"),
-        "timeout": "off" if timeout is None else f"{timeout:g} s",
+        **shown_settings(db),
         "device": f"{db.device} ({workspace.why})",
-        "memory": format_bytes(db.memory_limit),
-        "temp": "none" if workspace.spill is None else format_bytes(workspace.spill.limit),
+    }
+
+
+def shown_settings(db: Database) -> dict[str, str]:
+    """The values of a database's settings, as they are shown."""
+    workspace = db.workspace
+    spill = workspace.spill
+    found = {
+        name: each.show(getattr(workspace.settings, name)) for name, each in all_settings().items()
+    }
+    return found | {
+        "memory_limit": format_bytes(db.memory_limit),
+        "temp_limit": "none" if spill is None else format_bytes(spill.limit),
     }
 
 
 def _change(repl: Conversation, name: str, value: str) -> None:
-    output, workspace = repl.output, repl.db.workspace
+    output = repl.output
     match name:
         case "mode":
             output.format, output.given = chosen(value, FORMATS, "mode"), True
@@ -77,12 +89,8 @@ def _change(repl: Conversation, name: str, value: str) -> None:
             output.limit = None if value == "off" else _rows(value, 0, hint)
         case "timer":
             repl.timer = chosen(value, ("on", "off"), "timer") == "on"
-        case "strategy":
-            workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
-        case "threads":
-            workspace.force(threads=parse_threads(value) or 0)
-        case "timeout":
-            workspace.timeout = parse_seconds(value)
+        case _:
+            repl.db.workspace.force(**parse_settings([f"{name}={value}"]))
 
 
 def _rows(value: str, least: int, hint: str) -> int:
@@ -93,8 +101,9 @@ def _rows(value: str, least: int, hint: str) -> int:
 
 def _setting(repl: Conversation, words: list[str], name: str) -> None:
     """Changes a setting if a value is given, then shows it."""
-    if words and SETTINGS[name].values:
-        if SETTINGS[name].trusted:
+    setting = prompt_settings()[name]
+    if words and setting.values:
+        if setting.trusted:
             repl.check_trusted(f"a change of {name}")
         _change(repl, name, words[0])
     say(f"{name}: {_values(repl)[name]}")
@@ -153,17 +162,20 @@ def _set(repl: Conversation, words: list[str]) -> None:
     words = replace(COMMANDS["set"], raw=False).words(words[0])
     if not words:
         shown = _values(repl)
-        rows = [(own, shown[own], s.values or s.summary) for own, s in SETTINGS.items()]
+        known = prompt_settings().items()
+        rows = [(own, shown[own], s.values or "set at the start") for own, s in known]
         for own in sorted(repl.params):
             rows.append((f"${own}", parameter_text(repl.params[own]), "a parameter"))
         repl.output.text(aligned(rows))
         return
-    setting = SETTINGS[chosen(words[0], SETTINGS, "setting")]
+    name = chosen(words[0], prompt_settings(), "setting")
+    setting = prompt_settings()[name]
     if words[1:] and not setting.values:
-        raise UsageError(
-            f"{words[0]} cannot be changed here", hint=f"{setting.summary}, when gdatalog starts"
-        )
-    _setting(repl, words[1:], words[0])
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{name} cannot be changed here", hint=f"gdatalog {option} sets it")
+    _setting(repl, words[1:], name)
+    if not words[1:]:
+        say(f"  {setting.summary}" + f"\n  values: {setting.values}" * bool(setting.values))
 
 
 def _set_parameter(repl: Conversation, name: str, value: str) -> None:
@@ -200,7 +212,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
             )
         new = None
         if where != "off":
-            new = spread_over(where, db.memory_limit, workspace.knobs.threads, "auto")
+            new = spread_over(where, db.memory_limit, workspace.settings.threads, "auto")
         options = {name: dict(loaded[name].options) for name in files}
         workspace.move_to(
             new, {name: (path, options_of_text(options[name])) for name, path in files.items()}

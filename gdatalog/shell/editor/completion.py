@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from gdatalog.errors import SourceText
 from gdatalog.parser.failure import FORMS
 from gdatalog.parser.scanner import scan
-from gdatalog.parser.tokens import ENDS_OPERAND, Token
+from gdatalog.parser.tokens import Token
 from gdatalog.parser.words import (
     DIRECTIVE_TYPES,
     DIRECTIVES,
@@ -294,6 +294,8 @@ def _in_string(tokens: list[Token], path: str, files: Files) -> Found:
 def _in_statement(
     tokens: list[Token], head: str, begins: int, text: str, cursor: int, known: KnownNames
 ) -> list[Completion]:
+    from gdatalog.parser.grammar import operand_can_follow
+
     typed = _WORD.search(head)
     word = typed[0] if typed is not None else ""
     if word and tokens and tokens[-1].end == len(head):
@@ -303,7 +305,7 @@ def _in_statement(
         return _completions(params, word, cursor)
     if tokens and tokens[0].type in DIRECTIVE_TYPES:
         found = list(_in_directive(tokens, word, known))
-    elif not word and tokens and tokens[-1].type in ENDS_OPERAND:
+    elif not word and tokens and not operand_can_follow(tokens):
         return []
     else:
         variables = _variables(text, begins, cursor - len(word))

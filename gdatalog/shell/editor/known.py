@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Columns = tuple[tuple[str, str], ...]  # names and types
 
-STAND_INS = ("", "N", "SECONDS")  # placeholders for values that users choose
+STAND_INS = ("", "N", "SECONDS", "SIZE")  # placeholders for values that users choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
     from gdatalog.engine.devices import PLAIN
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell import memory_used
-    from gdatalog.shell.commands.settings import SETTINGS
+    from gdatalog.shell.commands.settings import prompt_settings
     from gdatalog.shell.conversation import COMMANDS
 
     workspace = db.workspace
@@ -80,7 +80,7 @@ def look(db: Database) -> tuple[KnownNames, Status]:
             {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
             {
                 name: tuple(value for value in setting.values.split("|") if value not in STAND_INS)
-                for name, setting in SETTINGS.items()
+                for name, setting in prompt_settings().items()
                 if setting.values
             },
         )

@@ -1,19 +1,46 @@
-"""When a plan switches: thresholds of planner and engine, and conditions checked in runs."""
+"""The settings: what users may choose, and the thresholds by which the engine decides.
+
+`python -m tests.settings_page --write` makes docs/settings.md of this file.
+"""
 
 from __future__ import annotations
 
-from gdatalog.records import dataclass
+import os
+from typing import Annotated, Any, Literal
+
+from gdatalog.records import dataclass, replace
+
+Strategy = Literal["auto", "lftj", "levelwise"]
+Applied = Literal["auto", "always", "never"]
+Algebra = Literal["auto", "always", "never", "quotients", "suffixes", "split"]
+Dedup = Literal["auto", "sort", "bitmap", "hash"]
+Intersect = Literal["auto", "leapfrog", "merge", "mark", "recode", "plain"]
+Lanes = Literal[0, 1, 2, 4, 8, 16, 32]
+HostIndexes = Literal["auto", "cells", "pages"]
+Spreading = Literal["auto", "never", "replicate", "partition"]
+Seconds = float | None  # None: no limit
+Size = int | None  # bytes; None: the default
+Threads = int  # 0: one per core
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
-    """Thresholds, in rows unless stated otherwise. Tests override them, to reach every branch.
+class Thresholds:
+    """Numbers by which the engine decides, in rows unless stated otherwise. Tests override them, to
+    reach every branch.
 
     A number belongs here if it chooses a strategy, an executor, a plan, an index, or a way to
-    deduplicate. Other constants stay in their modules: costs of operations, rows that a kernel
-    takes at once, sizes of buffers, limits of formats, when the runs of a growing relation are
-    merged, and time-outs. So do thresholds of `storage`, `cpu_ops` and `gpu_ops`, which work on
-    arrays and know no query.
+    deduplicate. Other constants stay in their modules: costs of operations, limits on the effort of
+    a search, rows that a kernel takes at once, sizes of buffers and caches, limits of formats, when
+    the runs of a growing relation are merged, and time-outs. So do thresholds of `storage`,
+    `codegen` and `cpu_ops`, which work on arrays and know no query.
     """
 
     # The executor of a join. Loops pay from the device's `worth` on.
@@ -68,6 +95,15 @@ class Tuning:
     bitmap_room_share: int = 4  # the device's memory divided by this: room for bitmaps
     tiles_from: int = 50_000  # smaller partitioned fixpoints run on the device in any case
     tiles_busy: int = 128  # larger ones if this many tiles have work
+
+    # How tiles of a GPU, groups of its threads, share the work of compiled loops.
+    # Nanoseconds after which a tile checks whether others wait for a part of its task. 0: it shares
+    # whenever it can; negative: never.
+    tile_shares_after: int = 250_000
+    tile_grain: int = 0  # units that a tile takes at once; 0: depends on their total
+    pool_rows: int = 1 << 22  # rows of the pool of results at first
+    pool_rows_most: int = 1 << 28  # greatest number of them, since draining it takes memory, too
+    grid_blocks: int = 0  # blocks of threads; 0: as many as are resident
 
     # What a GPU runs under device="auto", which opens it when the first work pays there.
     gpu_from: float = 1e7  # rows that compiled loops expect to look at
@@ -124,85 +160,88 @@ class Tuning:
     degree_skew: float = 1.2  # least skew (`EdgeStatistics.skew`) for degree order
 
 
-DEFAULT = Tuning()
-
-
-# Conditions on which a plan switches to another strategy or place: counts, never times.
-
-
 @dataclass(frozen=True, slots=True)
-class TooManyRows:
-    """The strategy has read more than `most` rows."""
+class Settings:
+    """The settings of a database.
 
-    most: int
+    "auto" leaves a choice to the engine, by expected cost; "always" applies an optimisation
+    wherever it is possible, "never" disables it.
 
-    def __str__(self) -> str:
-        return f"after {self.most:,} rows"
+    >>> import gdatalog as gd
+    >>> gd.connect(settings={"magic_sets": "never", "timeout": 30}).settings
+    Settings(timeout=30.0, magic_sets='never')
+    """
 
+    strategy: Annotated[
+        Strategy,
+        "How rules run: depth-first in compiled loops (lftj), or breadth-first, one variable at a "
+        "time, with array operations (levelwise).",
+    ] = "auto"
+    threads: Annotated[Threads, "Threads of compiled loops. auto: one for each core."] = 0
+    timeout: Annotated[Seconds, "Time limit of a call, in seconds."] = None
+    memory_limit: Annotated[Size, "Memory limit of a query. auto: most of the machine's."] = None
+    temp_limit: Annotated[
+        Size,
+        "Limit of all temporary files. auto: 16 times the memory limit, at most half of the "
+        "free space.",
+    ] = None
+    magic_sets: Annotated[
+        Applied, "Evaluate only the part of a view that the constants of a query need."
+    ] = "auto"
+    algebra: Annotated[
+        Algebra,
+        "Rewrite counts and sums as signed sums of cheaper ones. quotients, suffixes and split "
+        "force one kind.",
+    ] = "auto"
+    split: Annotated[
+        Applied,
+        "Evaluate a recursion separately for each value of a column that its rules leave "
+        "unchanged, in compiled loops.",
+    ] = "auto"
+    dead_variables: Annotated[
+        Applied, "Split a recursive rule where a variable is used for the last time."
+    ] = "auto"
+    dedup: Annotated[
+        Dedup,
+        "How a recursion finds which derived rows are new: sorted runs, a bitmap, a hash set.",
+    ] = "auto"
+    encode: Annotated[
+        Applied, "Evaluate rules on dictionary codes, if keys are spread over a wide range."
+    ] = "auto"
+    scans: Annotated[
+        Applied, "Scan the relation of a rule with a single atom, without an index."
+    ] = "auto"
+    intersect: Annotated[
+        Intersect,
+        "How compiled loops intersect lists. plain: leapfrog or merge, as fits.",
+    ] = "auto"
+    tile: Annotated[
+        Lanes, "Lanes of a GPU that share a subtree of a join. auto: by the lengths of lists."
+    ] = 0
+    host_indexes: Annotated[
+        HostIndexes,
+        "How a GPU reads indexes that do not fit its memory: cell by cell, or in place, page by "
+        "page.",
+    ] = "auto"
+    spread: Annotated[
+        Spreading,
+        "Run on the workers of a cluster: with a copy of each relation on each worker (replicate), "
+        "or a part (partition).",
+    ] = "auto"
+    thresholds: Thresholds = Thresholds()
 
-@dataclass(frozen=True, slots=True)
-class Bytes:
-    """More than `most` bytes would be allocated: the memory limit."""
+    def __repr__(self) -> str:
+        """The settings that differ from their defaults."""
+        usual = Settings()
+        own = {name: getattr(self, name) for name in self.__match_args__ if name != "thresholds"}
+        changed = [f"{name}={v!r}" for name, v in own.items() if v != getattr(usual, name)]
+        return f"Settings({', '.join(changed)})"
 
-    most: int
+    def tuned(self, **thresholds: Any) -> Settings:
+        """The same with other thresholds."""
+        return replace(self, thresholds=replace(self.thresholds, **thresholds))
 
-    def __str__(self) -> str:
-        return "at the memory limit"
-
-
-@dataclass(frozen=True, slots=True)
-class SmallRounds:
-    """After `count` rounds, or that times a power of two, the average round has fewer than `rows`
-    rows."""
-
-    count: int
-    rows: int
-
-    def __str__(self) -> str:
-        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
-
-
-@dataclass(frozen=True, slots=True)
-class LargeTurns:
-    """Rules have read `least` rows, and `each` rows on average for each run; and the allocated
-    memory fits the `most` bytes of the device that takes over."""
-
-    least: int
-    each: int
-    most: int
-
-    def __str__(self) -> str:
-        rows = f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
-        return f"{rows} and the device has room"
-
-
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """A relation has derived more than `least` rows, and more than it had before."""
-
-    least: int
-
-    def __str__(self) -> str:
-        return f"if a relation gets more than {self.least:,} rows, and more than it had"
-
-
-@dataclass(frozen=True, slots=True)
-class NoRoom:
-    """The device has no room. `given`: what this depends on, beside the relations that are read."""
-
-    given: tuple[object, ...] = ()
-
-    def __str__(self) -> str:
-        return "where the device has no room"
-
-
-@dataclass(frozen=True, slots=True)
-class Unsuited:
-    """Compiled loops cannot compute some expression, or have no room for their state."""
-
-    def __str__(self) -> str:
-        return "where compiled loops do not suit"
-
-
-When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited
-CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, NoRoom, Unsuited)
+    @property
+    def workers(self) -> int:
+        """The number of threads."""
+        return self.threads or cores()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
-from gdatalog.engine.knobs import STRATEGIES, Strategy
 from gdatalog.errors import UsageError, meant
+from gdatalog.settings import Strategy
 
 FORMS = ("text", "json", "mermaid", "html")  # formats of plans
 MOST_THREADS = 1024
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

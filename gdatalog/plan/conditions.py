@@ -1,0 +1,83 @@
+"""Conditions on which a plan switches to another operator or place: counts, never times."""
+
+from __future__ import annotations
+
+from gdatalog.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyRows:
+    """The strategy has read more than `most` rows."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"after {self.most:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """More than `most` bytes would be allocated: the memory limit."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return "at the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRounds:
+    """After `count` rounds, or that times a power of two, the average round has fewer than `rows`
+    rows."""
+
+    count: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"after {self.count:,} rounds of fewer than {self.rows:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class LargeTurns:
+    """Rules have read `least` rows, and `each` rows on average for each run; and the allocated
+    memory fits the `most` bytes of the device that takes over."""
+
+    least: int
+    each: int
+    most: int
+
+    def __str__(self) -> str:
+        rows = f"after {self.least:,} rows, if a rule looks at {self.each:,} at a time"
+        return f"{rows} and the device has room"
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A relation has derived more than `least` rows, and more than it had before."""
+
+    least: int
+
+    def __str__(self) -> str:
+        return f"if a relation gets more than {self.least:,} rows, and more than it had"
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The device has no room. `given`: what this depends on, beside the relations that are read."""
+
+    given: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return "where the device has no room"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuited:
+    """Compiled loops cannot compute some expression, or have no room for their state."""
+
+    def __str__(self) -> str:
+        return "where compiled loops do not suit"
+
+
+When = TooManyRows | Bytes | SmallRounds | LargeTurns | Grown | NoRoom | Unsuited
+CONDITIONS = (TooManyRows, Bytes, SmallRounds, LargeTurns, Grown, NoRoom, Unsuited)

@@ -1,0 +1,301 @@
+"""What planning looks at: the questions that it asks about relations and parameters.
+
+Planning depends on nothing else but its rule and settings. So a stored plan is the one that
+planning again would give if all of its questions have the same answers as then. They are asked in
+the same order, up to the first answer that differs, so that none is asked that planning would not
+ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+from zlib import crc32
+
+import numpy as np
+
+from gdatalog.plan import Version
+from gdatalog.planner.statistics import (
+    Assumed,
+    Bound,
+    ColumnTest,
+    RelationStatistics,
+    Statistics,
+)
+from gdatalog.storage.degrees import AdjacencyLists, Degrees
+from gdatalog.storage.table import Array
+from gdatalog.values import Value
+
+# A relation, the version of its rows, the statistic, and its arguments; or a parameter's name.
+Question = tuple[Any, ...]
+MOST_READ = 1 << 20  # entries of lists: more are not read just to compare them
+KIND, PARAMETER, EDGES = "kind", "$", "edges"
+_PROPERTIES = frozenset({"rows", "rises", "balanced", "symmetric", "loopless"})
+_OF_GRAPHS = frozenset({"symmetric", "loops", "mirrored", "skew", "paths", "list_length"})
+
+
+class Observed:
+    """The questions of one planning, with numbers that stand for their answers. `whole`: planning
+    has looked at nothing else."""
+
+    __slots__ = ("asked", "whole")
+
+    def __init__(self) -> None:
+        self.asked: dict[Question, int] = {}
+        self.whole = True
+
+    def note(self, question: Question, answer: object) -> None:
+        if question not in self.asked:
+            self.asked[question] = _number(answer)
+
+    def add(self, asked: Mapping[Question, int]) -> None:
+        """Adds the questions of an earlier search whose result is used again."""
+        for question, answer in asked.items():
+            self.asked.setdefault(question, answer)
+
+    @contextmanager
+    def apart(self) -> Iterator[Observed]:
+        """Within this context, the questions of a part of planning are also kept separately."""
+        before, inner = self.asked, Observed()
+        self.asked = inner.asked
+        try:
+            yield inner
+        finally:
+            self.asked = before
+            self.add(inner.asked)
+            inner.whole = self.whole
+
+
+def observing(sizes: Statistics, observed: Observed) -> Statistics:
+    """The same statistics; what is asked of them is noted."""
+    found: dict[tuple[str, Version], RelationStatistics] = {}
+
+    def look(name: str, version: Version) -> RelationStatistics:
+        key = name, version
+        size = found.get(key)
+        if size is None:
+            size = sizes(name, version)
+            observed.note((name, version, KIND), _kind_of(size))
+            if not isinstance(size, Assumed):
+                size = cast(RelationStatistics, ObservedStatistics(size, key, observed))
+            found[key] = size
+        return size
+
+    return look
+
+
+def same_answers(
+    asked: Sequence[tuple[Question, int]], sizes: Statistics, values: Mapping[str, Value]
+) -> bool:
+    """Whether all questions have these answers now."""
+    return all(_number(_answer(question, sizes, values)) == number for question, number in asked)
+
+
+def _answer(question: Question, sizes: Statistics, values: Mapping[str, Value]) -> object:
+    name, version, what, *args = question
+    if version == PARAMETER:
+        return values.get(name)
+    size = sizes(name, version)
+    if what == KIND:
+        return _kind_of(size)
+    if what in _PROPERTIES:
+        return getattr(size, what)
+    if what == "graph":
+        return size.graph is not None
+    if what == EDGES:
+        return _edges(size)
+    of = size.graph if what in _OF_GRAPHS else size
+    found = getattr(of, what)
+    return found(*args) if callable(found) else found
+
+
+def _kind_of(size: RelationStatistics) -> object:
+    if isinstance(size, Assumed):
+        known = size.rows, size.values, size.arity, size.balanced, size.each
+        return (*known, tuple(sorted(size.rises)))
+    return type(size).__name__
+
+
+def _edges(size: Any) -> object:
+    """The rows of a binary relation; None if they are too many to compare, or not on the host."""
+    left = getattr(size.graph, "left", None)
+    if left is None or len(left) > MOST_READ:
+        return None
+    return left, size.graph.right
+
+
+def _number(answer: object) -> int:
+    """A number that is the same in each process, and differs for answers that differ."""
+    if answer is None:
+        return 0
+    if isinstance(answer, Degrees):
+        return hash((answer.most, *answer.powers))
+    if isinstance(answer, str):
+        return crc32(answer.encode("utf-8", "surrogatepass"))
+    if isinstance(answer, tuple):
+        return hash((-1, *map(_number, answer)))
+    if isinstance(answer, frozenset):
+        return hash((-2, *sorted(map(_number, answer))))
+    if isinstance(answer, AdjacencyLists):
+        return _of_lists(answer)
+    if isinstance(answer, (bool, int, float)):
+        return hash((type(answer) is bool, answer))
+    return hash((-3, *_of_arrays([cast(Array, answer)])))
+
+
+def _of_lists(lists: AdjacencyLists) -> int:
+    """The number of lists, which keep it: many rules walk them."""
+    found: int | None = lists.picked.get("number")
+    if found is None:
+        arrays = [lists.values, lists.starts, lists.ends, lists.children]
+        found = lists.picked["number"] = hash((-4, *_of_arrays(arrays)))
+    return found
+
+
+def _of_arrays(arrays: Sequence[Array]) -> Iterator[int]:
+    for array in arrays:
+        yield len(array)
+        yield crc32(np.ascontiguousarray(array).data)
+
+
+class ObservedStatistics:
+    """The statistics of a relation; what is asked of them is noted."""
+
+    __slots__ = ("_key", "_observed", "_of")
+    assumed = False
+
+    def __init__(self, of: Any, key: tuple[str, Version], observed: Observed) -> None:
+        self._of = of
+        self._key = key
+        self._observed = observed
+
+    def _ask(self, what: str, *args: Any) -> Any:
+        answer = getattr(self._of, what)(*args)
+        self._observed.note((*self._key, what, *args), answer)
+        return answer
+
+    def _look(self, what: str) -> Any:
+        answer = getattr(self._of, what)
+        self._observed.note((*self._key, what), answer)
+        return answer
+
+    @property
+    def rows(self) -> int:
+        return self._look("rows")  # type: ignore[no-any-return]
+
+    @property
+    def rises(self) -> frozenset[tuple[int, int]]:
+        return self._look("rises")  # type: ignore[no-any-return]
+
+    @property
+    def balanced(self) -> bool:
+        return self._look("balanced")  # type: ignore[no-any-return]
+
+    @property
+    def symmetric(self) -> bool:
+        return self._look("symmetric")  # type: ignore[no-any-return]
+
+    @property
+    def loopless(self) -> bool:
+        return self._look("loopless")  # type: ignore[no-any-return]
+
+    @property
+    def graph(self) -> Any:
+        graph = self._of.graph
+        self._observed.note((*self._key, "graph"), graph is not None)
+        return None if graph is None else ObservedGraph(graph, self._of, self._key, self._observed)
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._ask("size", tests, ranked)  # type: ignore[no-any-return]
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self._ask("distinct", columns)  # type: ignore[no-any-return]
+
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        return self._ask("degrees", column, tests, ranked)  # type: ignore[no-any-return]
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._ask("sorting", column, tests, ranked)  # type: ignore[no-any-return]
+
+    def within(
+        self, column: int, bounds: Sequence[Bound], ranked: bool = False
+    ) -> tuple[float, float]:
+        return self._ask("within", column, tuple(bounds), ranked)  # type: ignore[no-any-return]
+
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> AdjacencyLists | None:
+        found: AdjacencyLists | None = self._of.lists(column, tests, ranked)
+        if found is not None and (ranked or len(found.children) > MOST_READ):
+            self._observed.whole = False  # such lists may exist for a while only
+        else:
+            self._observed.note((*self._key, "lists", column, tests, ranked), found)
+        return found
+
+    def set(self) -> Array | None:
+        found: Array | None = self._of.set()
+        if found is not None and len(found) > MOST_READ:
+            self._observed.whole = False
+        else:
+            self._observed.note((*self._key, "set"), found)
+        return found
+
+
+class ObservedGraph:
+    """The rows of a relation as edges; what is asked of them is noted. Who reads the edges
+    themselves has looked at all of them."""
+
+    __slots__ = ("_graph", "_key", "_observed", "_size")
+
+    def __init__(self, graph: Any, size: Any, key: tuple[str, Version], observed: Observed) -> None:
+        self._graph = graph
+        self._size = size
+        self._key = key
+        self._observed = observed
+
+    def __getattr__(self, what: str) -> Any:
+        found = getattr(self._graph, what)
+        if what not in _OF_GRAPHS:
+            edges = _edges(self._size)
+            self._observed.note((*self._key, EDGES), edges)
+            self._observed.whole &= edges is not None
+            return found
+        if not callable(found):
+            self._observed.note((*self._key, what), found)
+            return found
+
+        def ask(*args: Any) -> Any:
+            answer = found(*args)
+            self._observed.note((*self._key, what, *args), answer)
+            return answer
+
+        return ask
+
+
+class ObservedValues(Mapping[str, Value]):
+    """The values of parameters; which are read is noted."""
+
+    __slots__ = ("_observed", "_of")
+
+    def __init__(self, of: Mapping[str, Value], observed: Observed) -> None:
+        self._of = of
+        self._observed = observed
+
+    def __getitem__(self, name: str) -> Value:
+        value = self._of[name]
+        self._observed.note((name, PARAMETER, ""), value)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self._of.get(name)
+        self._observed.note((name, PARAMETER, ""), value)
+        return default if value is None else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
