@@ -129,7 +129,7 @@ ORDER = {
         over_tables evaluate
     """,
     "engine/catalog": "__init__ folders sources parameters texts snapshot",
-    "engine/compiler": "__init__ plans compiled demand compiler",
+    "engine/compiler": "__init__ plans compiled demand lifting compiler",
     "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
