@@ -32,6 +32,7 @@ from gdatalog.engine.execution import (
     begin,
     compile_text,
     scalars,
+    typed_params,
 )
 from gdatalog.engine.facts import Files, read_text
 from gdatalog.engine.facts.inputs import FileCache
@@ -42,6 +43,7 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.loading import Loader
 from gdatalog.options import strategy_of
 from gdatalog.parser import Program, format_node
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema
@@ -114,6 +116,13 @@ class Workspace:
     def auto(self) -> LaterGpu | None:
         """The GPU that "auto" may use; with a cluster none, because the workers use theirs."""
         return self.later if self.cluster is None and self.device is CPU else None
+
+    @property
+    def binds(self) -> bool:
+        """Whether queries are bound to relations: those of trusted programs on the CPU of this
+        process."""
+        elsewhere = self.device is not CPU or self.cluster is not None or self.later is not None
+        return not (elsewhere or self.untrusted) and self.chunk_rows is None
 
     @property
     def why(self) -> str:
@@ -367,7 +376,7 @@ class Workspace:
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         if self.untrusted:
             check_length(text, name)
-        program, cautions = self.compiler.parse(text, name, bare)
+        program, cautions = self.compiler.parse(text, name, bare, not self.untrusted)
         self.warn(cautions)
         return program
 
@@ -413,6 +422,7 @@ class Workspace:
         if key is not None:
             own = {key: program.statements}
         else:
+            program = Program(tuple(one_by_one(program.statements)))
             own = {format_node(s): (s,) for s in program.statements}
         # Repeated facts stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}
@@ -463,7 +473,8 @@ class Workspace:
         given = {**catalog.params, **(params or {})}
         with metrics.spending():
             folders = folders or catalog.folders
-            return begin(program, catalog, context, resources, given, folders, usage)
+            typed = typed_params(program, given)
+            return begin(program, catalog, context, resources, typed, folders, usage)
 
     def signature(
         self, program: Program, given: Mapping[str, Any]

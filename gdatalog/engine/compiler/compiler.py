@@ -35,7 +35,7 @@ from gdatalog.values import ParamType
 # The most characters of the texts of cached programs. A character takes about 40 bytes; statements
 # that the database keeps count for each text that is checked with them.
 CHECKED = 4_000_000
-MOST = 1024  # results of parsing, checking and compiling
+MOST_RESULTS = 1024  # results of parsing, checking and compiling
 LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 
@@ -59,33 +59,35 @@ class Compiler:
 
     def __init__(self) -> None:
         self.orders = Orders()  # variable orders that the planner has found
-        self._made = Recent[Any](MOST, CHECKED)
+        self._made = Recent[Any](MOST_RESULTS, CHECKED)
 
-    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """Parses a text; returns its program and warnings."""
+    def parse(
+        self, text: str, name: str, bare: bool, stored: bool
+    ) -> tuple[Program, tuple[Caution, ...]]:
+        """Parses a text; returns its program and warnings. `stored`: it may be stored on disk."""
         if len(text) > LONGEST:
             return parse_with_cautions(text, name, bare=bare)
         key = "parsed", text, name, bare
         found: tuple[Program, tuple[Caution, ...]] | None = self._made.get(key)
         if found is None:
-            found = parse_with_cautions(text, name, bare=bare)
+            found = parse_with_cautions(text, name, bare=bare, stored=stored)
             self._made.put(key, found, len(text))
         return found
 
     def query(self, text: str, name: str) -> SharedText | tuple[Program, tuple[Caution, ...]]:
-        """Parses a query's text, unless an earlier one differs from it in constants only."""
-        key = "query", text
-        found: SharedText | None = self._made.get(key)
-        if found is not None or ("parsed", text, name, True) in self._made:
-            return found or self.parse(text, name, bare=True)
+        """Parses a query's text, unless an earlier one differs from it in constants only: both are
+        trusted."""
+        parsed: tuple[Program, tuple[Caution, ...]] | None
+        parsed = self._made.get(("parsed", text, name, True))
+        if parsed is not None:
+            return parsed
         form = Form.of(text)
         shape: Shape | None = None if form is None else self._made.get(("shape", form.rest))
         if form is not None and shape is not None:
-            found = SharedText.of(shape, form, SourceText(name, text))
-            if found is not None:
-                self._made.put(key, found, len(text))
-                return found
-        parsed = self.parse(text, name, bare=True)
+            shared = SharedText.of(shape, form, SourceText(name, text))
+            if shared is not None:
+                return shared
+        parsed = self.parse(text, name, bare=True, stored=True)
         if form is not None and not parsed[1]:
             self._made.put(("shape", form.rest), Shape(form, text, parsed[0]), len(text))
         return parsed
@@ -170,10 +172,6 @@ class Compiler:
         return found
 
 
-def _length(statements: Iterable[s.Statement]) -> int:
-    return sum(each.span.end - each.span.start for each in statements)
-
-
 def _schemas_of_files(
     sources: Mapping[str, Sequence[Source]],
     said: Sequence[s.Statement],
@@ -199,6 +197,11 @@ def _schemas_of_files(
                 continue
             known[name] = replace(schema_of(name, relation), span=directive.span)
     return unread
+
+
+def _length(statements: Iterable[s.Statement]) -> int:
+    """How many characters statements have."""
+    return sum(each.span.end - each.span.start for each in statements)
 
 
 def _asks(statement: s.Statement) -> bool:

@@ -7,7 +7,7 @@ incrementally (`operators/incremental.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -15,11 +15,12 @@ from itertools import chain
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.catalog.texts import FactList
+from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
+from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
 from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
-from gdatalog.engine.derived import Derived, Rows, remote_blocks
+from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
@@ -33,13 +34,26 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Atom, Param
+from gdatalog.parser.syntax import Param
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan that serves all values of parameters, made for these numbers of rows."""
+
+    plan: StratumPlan
+    rows: Sequence[int]
+
+    def suits(self, rows: Sequence[int]) -> bool:
+        """Whether a stratum that reads so many rows may run by this plan."""
+        pairs = zip(self.rows, rows, strict=True)
+        return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
 
 
 @dataclass(slots=True)
@@ -56,6 +70,8 @@ class Evaluator:
     # Frees a relation that is not read again; None if later calls may read it.
     let_go: Callable[[str], None] | None = None
     known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
+    # The plans of strata that calls with other parameters share; None: each call plans.
+    kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
@@ -325,7 +341,7 @@ class Evaluator:
         fresh = found.fresh(self._made_of(stratum), self._below(stratum))
         return fresh or self.news(stratum) is not None
 
-    def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
+    def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
@@ -346,7 +362,18 @@ class Evaluator:
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
         inputs = self.inputs(stratum)
-        return plan_stratum(stratum, inputs), inputs
+        if self.kept_plans is None:
+            return plan_stratum(stratum, inputs), inputs
+        rows = [self.known[name].at_most for name in self.program.reads(stratum)]
+        rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
+        kept = self.kept_plans.get(stratum.relations)
+        if kept is not None and kept.suits(rows):
+            return kept.plan, inputs
+        plan = plan_stratum(stratum, inputs)
+        scans = any(join.scan for _, rule in plan.rules for join in rule.joins)
+        if not scans and not self.program.plans.by_values([rule for _, rule in plan.rules]):
+            self.kept_plans[stratum.relations] = KeptPlan(plan, rows)
+        return plan, inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
         inputs = self.inputs(stratum)
@@ -408,9 +435,9 @@ class Evaluator:
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_rows(self, name: str, facts: Collection[Atom]) -> list[Rows]:
+    def _fact_rows(self, name: str, facts: Collection[Piece]) -> list[Rows]:
         types, scope = self.checked.schemas[name].types, self.context.scope
-        looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
+        looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
 
 
