@@ -77,10 +77,8 @@ class Compiler:
     def query(self, text: str, name: str) -> SharedText | tuple[Program, tuple[Caution, ...]]:
         """Parses a query's text, unless an earlier one differs from it in constants only: both are
         trusted."""
-        parsed: tuple[Program, tuple[Caution, ...]] | None
-        parsed = self._made.get(("parsed", text, name, True))
-        if parsed is not None:
-            return parsed
+        if self._made.get(("parsed", text, name, True)) is not None:
+            return self.parse(text, name, bare=True, stored=True)
         form = Form.of(text)
         shape: Shape | None = None if form is None else self._made.get(("shape", form.rest))
         if form is not None and shape is not None:
