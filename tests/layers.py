@@ -155,7 +155,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
         cautions heads
-        inlining names types lattice program validity
+        inlining names types lattice program extending validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
