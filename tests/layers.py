@@ -125,11 +125,11 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins index_lookup rows fallback
-        on_host in_cells signed_sum over_tables evaluate
+        __init__ operator join joins index_lookup rows fallback on_host in_cells signed_sum
+        over_tables evaluate
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
-    "engine/compiler": "__init__ plans compiled demand compiler",
+    "engine/compiler": "__init__ plans compiled demand lifting compiler",
     "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
