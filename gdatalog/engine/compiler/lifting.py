@@ -35,10 +35,13 @@ class LiftedProgram:
 
 
 def lifted(program: Program, is_relation: Callable[[str], bool]) -> LiftedProgram | None:
-    """The program with parameters in place of constants; None if it has none to replace."""
+    """The program with parameters in place of constants; None if it has none to replace, or many
+    facts."""
     statement = _asking(program)
     if statement is None or statement.body is None:
         return None
+    if any(isinstance(each, s.Facts) for each in program.statements):
+        return None  # the text holds data
     body, found = statement.body, dict[str, tuple[TypeName, Value]]()
     items = body.items if isinstance(body, s.And) else (body,)
     own = {name for each in program.statements for name in names_of(each)}
