@@ -100,8 +100,8 @@ def _read(cells: Cells, kind: TypeName) -> tuple[list[Array], list[int]]:
     if found is not None:
         return [found], []
     if isinstance(cells, list):
-        only, wrong = _slow(cells, kind)
-        return [only], wrong
+        values, wrong = _slow(cells, kind)
+        return [values], wrong
     # Only the chunks that Arrow refuses are read cell by cell.
     parts = []
     start = 0
