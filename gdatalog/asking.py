@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gdatalog.engine.catalog.parameters import GivenList
+from gdatalog.engine.compiler.lifting import NO_CONSTANTS, Constants, lifted
 from gdatalog.engine.evaluator.bound import Bound, bind
 from gdatalog.engine.execution import typed_params
+from gdatalog.errors import Caution, Error, Interrupted, MemoryLimitError, TimeLimitError
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
 from gdatalog.relations import answer, limited
@@ -16,7 +18,8 @@ from gdatalog.settings import Settings
 from gdatalog.values import ParamType, Value
 from gdatalog.workspace import Workspace
 
-MOST = 256  # queries that are remembered with a catalog
+TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
+MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
 @dataclass(slots=True, eq=False)
@@ -42,16 +45,17 @@ def ask(
     """Answers the one query of a program. `warns`: about the program, and not only about its
     evaluation."""
     workspace.check_open()
-    if strategy == "auto" and max_rows is None and workspace.chunk_rows is None:
+    if strategy == "auto" and max_rows is None and workspace.binds:
         catalog = workspace.catalog
         given = {**catalog.params, **params} if catalog.params else params
         typed = typed_params(program, given)
-        asked = _asked(workspace, program, params, typed)
-        if asked is not None:
-            values = {name: value for name, (_, value) in typed.items()}
-            result = _bound_answer(workspace, asked, values, limit, warns)
-            if result is not None:
-                return result
+        result = None
+        if warns and _key(program, typed) not in catalog.bound:
+            result = _with_other_constants(workspace, program, params, typed, limit)
+        if result is None:
+            result = _asked_before(workspace, program, params, typed, limit, warns)
+        if result is not None:
+            return result
     execution = workspace.execution(program, params=params, strategy=strategy)
     result = answer(execution, execution.asked(), limit, max_rows)
     if warns:
@@ -61,43 +65,88 @@ def ask(
     return result
 
 
-def _asked(
+def _asked_before(
     workspace: Workspace,
     program: Program,
     params: Mapping[str, Any],
-    typed: Mapping[str, tuple[ParamType, Value | GivenList]],
+    typed: TypedParams,
+    limit: int | None,
+    warns: bool,
+) -> Result | None:
+    """The answer of a query that was asked before over this catalog; None if it was not."""
+    bound = _bound(workspace, program, params, typed)
+    if bound is None:
+        return None
+    found = _answer(workspace, bound, typed, limit)
+    if found is None:
+        return None
+    result, cautions = found
+    if cautions or (warns and bound.compiled.cautions):
+        workspace.warn((*(bound.compiled.cautions if warns else ()), *cautions))
+    return result
+
+
+def _with_other_constants(
+    workspace: Workspace,
+    program: Program,
+    params: Mapping[str, Any],
+    typed: TypedParams,
+    limit: int | None,
+) -> Result | None:
+    """The answer of a query that was asked before with other constants; None if it was not, or if
+    there is an error or a warning: these are about this text."""
+    lift = lifted(program, workspace.catalog.is_relation)
+    if lift is None:
+        return None
+    known, constants = workspace.compiler.known(lift.program), lift.constants
+    try:
+        bound = _bound(workspace, known, params, {**typed, **constants}, constants)
+        if bound is None or bound.compiled.cautions:
+            return None
+        found = _answer(workspace, bound, {**typed, **constants}, limit)
+    except (MemoryLimitError, TimeLimitError, Interrupted):
+        raise
+    except Error:
+        return None
+    return None if found is None or found[1] else found[0]
+
+
+def _key(program: Program, typed: TypedParams) -> tuple[object, ...]:
+    return id(program), tuple([(name, kind) for name, (kind, _) in typed.items()])
+
+
+def _bound(
+    workspace: Workspace,
+    program: Program,
+    params: Mapping[str, Any],
+    typed: TypedParams,
+    constants: Constants = NO_CONSTANTS,
 ) -> Bound | None:
     """What a query is bound to, if it has been asked before over this catalog."""
-    before, settings = workspace.catalog.bound, workspace.settings
-    key = id(program), tuple([(name, kind) for name, (kind, _) in typed.items()])
+    before, settings, key = workspace.catalog.bound, workspace.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        if len(before) >= MOST:
+        if len(before) >= MOST_QUERIES:
             before.clear()
         before[key] = AskedQuery(program, settings)
         return None
     if not asked.tried:
         asked.tried = True
-        execution = workspace.execution(program, params=params)
+        execution = workspace.execution(program, params=params, constants=constants)
         known = execution.compiled.parameters
         if all(name in known for name in params):
             asked.bound = bind(execution.evaluator, execution.compiled)
     return asked.bound
 
 
-def _bound_answer(
-    workspace: Workspace,
-    bound: Bound,
-    values: Mapping[str, Value | GivenList],
-    limit: int | None,
-    warns: bool,
-) -> Result | None:
-    compiled = bound.compiled
-    context = workspace.bound_context(compiled, values)
+def _answer(
+    workspace: Workspace, bound: Bound, typed: TypedParams, limit: int | None
+) -> tuple[Result, Collection[Caution]] | None:
+    """The answer of a bound query, and the warnings of its evaluation."""
+    values = {name: value for name, (_, value) in typed.items()}
+    context = workspace.bound_context(bound.compiled, values)
     relation = bound.relation(context, None if limit is None else max(1, limit))
     if relation is None:
         return None
-    cautions = context.scope.cautions
-    if cautions or (warns and compiled.cautions):
-        workspace.warn((*(compiled.cautions if warns else ()), *cautions.values()))
-    return limited(Result(relation, workspace.symbols), limit)
+    cautions = context.scope.cautions.values()
+    return limited(Result(relation, workspace.symbols), limit), cautions

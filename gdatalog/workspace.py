@@ -20,6 +20,7 @@ from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
 from gdatalog.engine.compiler.compiled import Compiled, parameters_in
 from gdatalog.engine.compiler.compiler import Compiler
+from gdatalog.engine.compiler.lifting import NO_CONSTANTS, Constants
 from gdatalog.engine.context import Cluster, ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
@@ -31,6 +32,7 @@ from gdatalog.engine.execution import (
     begin,
     compile_text,
     scalars,
+    typed_params,
 )
 from gdatalog.engine.facts import Files, read_text
 from gdatalog.engine.facts.inputs import FileCache
@@ -114,6 +116,13 @@ class Workspace:
     def auto(self) -> LaterGpu | None:
         """The GPU that "auto" may use; with a cluster none, because the workers use theirs."""
         return self.later if self.cluster is None and self.device is CPU else None
+
+    @property
+    def binds(self) -> bool:
+        """Whether queries are bound to relations: those of trusted programs on the CPU of this
+        process."""
+        elsewhere = self.device is not CPU or self.cluster is not None or self.later is not None
+        return not (elsewhere or self.untrusted) and self.chunk_rows is None
 
     @property
     def why(self) -> str:
@@ -367,7 +376,7 @@ class Workspace:
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         if self.untrusted:
             check_length(text, name)
-        program, cautions = self.compiler.parse(text, name, bare)
+        program, cautions = self.compiler.parse(text, name, bare, not self.untrusted)
         self.warn(cautions)
         return program
 
@@ -439,8 +448,10 @@ class Workspace:
         reports: Metrics | None = None,
         strategy: str = "auto",
         passes: PassTrace | None = None,
+        constants: Constants = NO_CONSTANTS,
     ) -> Execution:
-        """A program compiled over the kept rules and data; planned anew if `passes` are noted."""
+        """A program compiled over the kept rules and data; planned anew if `passes` are noted.
+        `constants`: those of its text that are parameters of the program."""
         self.check_open()
         catalog = catalog or self.catalog
         metrics = Metrics(lasting=False) if reports is None else reports
@@ -453,7 +464,8 @@ class Workspace:
         given = {**catalog.params, **(params or {})}
         with metrics.spending():
             folders = folders or catalog.folders
-            return begin(program, catalog, context, resources, given, folders, usage)
+            typed = {**typed_params(program, given), **constants}
+            return begin(program, catalog, context, resources, typed, folders, usage)
 
     def signature(
         self, program: Program, given: Mapping[str, Any]

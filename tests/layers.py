@@ -129,7 +129,7 @@ ORDER = {
         over_tables evaluate
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
-    "engine/compiler": "__init__ plans compiled demand compiler",
+    "engine/compiler": "__init__ plans compiled demand lifting compiler",
     "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
     "executors": "__init__ lftj fresh gather sinks expansion reduction levelwise",
@@ -140,7 +140,7 @@ ORDER = {
     "notebook": "answers options magics __init__",
     "parser": """
         syntax tokens facts heads words failure format lists
-        builder grammar mistakes scanner __init__
+        builder grammar mistakes scanner stored __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": "__init__ functions conditions effects nest cells format stored placement schedule",

@@ -48,7 +48,7 @@ def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
     monkeypatch.setattr(delimited, "PIECE", 37)
     monkeypatch.setattr(delimited, "_ROWS", 3)
-    monkeypatch.setattr(text_sets, "_FEW", 1)
+    monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 1)
 
 
 def drawn(rng: random.Random, types: tuple[str, ...], delimiter: str) -> bytes:
@@ -113,7 +113,7 @@ def test_kernels_do_what_python_does(
 ) -> None:
     """Python itself defines what the compiled functions mean."""
     rng = random.Random(3)
-    monkeypatch.setattr(text_sets, "_FEW", 2)
+    monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 2)
     with np.errstate(over="ignore"):
         sets = TextSet(kernels), TextSet(lines)  # type: ignore[arg-type]
         for _ in range(20):

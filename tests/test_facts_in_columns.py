@@ -238,6 +238,15 @@ def test_a_prompt_counts_and_saves_them(tmp_path: Any, capsys: Any) -> None:
         assert (len(other["e"]), len(other["f"]), len(other["g"])) == (30, 31, 20)
 
 
+@pytest.mark.parametrize("count", [2, 40])  # one by one, and in columns
+def test_a_file_with_a_query_says_what_was_kept(count: int, tmp_path: Any, capsys: Any) -> None:
+    file = tmp_path / "facts.dl"
+    file.write_text(f"{facts_of(count)}?- f(0).")
+    with gd.connect(device="cpu") as db:
+        Repl(db, Output(StringIO()), interactive=False).feed(f".read {file}")
+        assert "kept the rules of e, f\n" in capsys.readouterr().err
+
+
 def test_untrusted_facts_are_counted() -> None:
     wide = ", ".join(map(str, range(101)))
     with gd.connect(untrusted=True) as db:

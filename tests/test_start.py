@@ -84,6 +84,14 @@ def test_what_is_not_imported(code: str, late: set[str]) -> None:
     assert not within(modules, late)
 
 
+def test_a_text_that_came_before_needs_no_lark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    assert within(imported(CLOSURE), {"lark"})
+    assert not within(imported(CLOSURE), BESIDE)
+
+
 def test_the_names_are_those_of_modules() -> None:
     """A module that was renamed would pass for one that is not imported."""
     from importlib.util import find_spec

@@ -199,12 +199,12 @@ def begin(
     catalog: Catalog,
     context: ExecutionContext,
     resources: ExecutionResources,
-    given: Mapping[str, Any],
+    typed: Mapping[str, tuple[ParamType, Value | GivenList]],
     folders: Folders,
     usage: Usage,
 ) -> Execution:
-    """Compiles a text over a catalog. `context`: without parameters and `.limitsize`s."""
-    typed = typed_params(program, given)
+    """Compiles a text over a catalog. `context`: without parameters and `.limitsize`s. `typed`: the
+    types and values of parameters."""
     params = {name: value for name, (_, value) in typed.items()}
     types = {name: kind for name, (kind, _) in typed.items()}
     compiled = compile_text(program, catalog, context, resources, types, folders, usage)

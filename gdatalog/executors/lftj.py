@@ -365,8 +365,9 @@ def run_partitioned(
     `run.beside` has values, seeds, spans, counts; and the array that is set to the workers'
     counters, if they count. `first`: the initial number of rows of a worker's block, for tests.
     """
-    printed, limits, threads = run.printed, run.limits, run.settings.workers
+    printed, limits = run.printed, run.limits
     beside = dict(run.beside)
+    threads = max(1, min(run.settings.workers, len(beside["splits"])))  # a value is one thread's
     tally = beside.pop(calls.COUNTS, None)
     call = LoopCall.of(function, printed, run.tries, run.scope, beside)
 

@@ -17,6 +17,7 @@ from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
+from gdatalog.parser.stored import StoredText
 from gdatalog.parser.syntax import Include, Program, Statement
 from gdatalog.parser.tokens import MANY_CONSTANTS
 
@@ -46,25 +47,27 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
 
 
 def parse_with_cautions(
-    text: str, name: str = "<query>", *, bare: bool = False
+    text: str, name: str = "<query>", *, bare: bool = False, stored: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
     """Like `parse`, but many facts in a row are one statement (`Facts`). Also returns cautions:
-    valid text that is probably a mistake."""
-    program, cautions, errors = read_source(SourceText(name, text), bare)
+    valid text that is probably a mistake. `stored`: use the statements that an earlier process has
+    stored, and store them."""
+    program, cautions, errors = read_source(SourceText(name, text), bare, stored=stored)
     raise_together(errors)
     return program, cautions
 
 
 def read_source(
-    source: SourceText, bare: bool, fast: bool = True
+    source: SourceText, bare: bool, fast: bool = True, stored: bool = False
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     """Parses the valid statements, and returns them with all errors. `fast`: use the fast path for
     facts and long lists of constants."""
-    return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
+    found = StoredText(source, bare, stored)
+    return apart(lambda: _read_source(source, bare, fast, found), len(source.text) >= LONG_TEXT)
 
 
 def _read_source(
-    source: SourceText, bare: bool, fast: bool
+    source: SourceText, bare: bool, fast: bool, stored: StoredText
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # A lone surrogate cannot be printed: the error shows a replacement.
@@ -87,21 +90,28 @@ def _read_source(
         if scanned.tokens:
             wrong: list[ParseError] = []
             read = len(statements)
-            resume = _read_statement(scanned, bare, statements, wrong)
+            resume = _read_statement(scanned, bare, stored, statements, wrong)
             if wrong and any(token.type in MANY_CONSTANTS for token in scanned.tokens):
                 # Without the fast path the error has a precise place.
                 wrong = []
                 del statements[read:]
-                resume = _read_statement(scan(source, begin, False), bare, statements, wrong)
+                again = scan(source, begin, False)
+                resume = _read_statement(again, bare, stored, statements, wrong)
             errors += wrong
             if resume is not None and resumed < MOST_RESUMED:
                 at = resume
                 resumed += 1
+    if not errors:
+        stored.keep()
     return Program(tuple(statements)), tuple(cautions), errors
 
 
 def _read_statement(
-    scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
+    scanned: Scanned,
+    bare: bool,
+    stored: StoredText,
+    statements: list[Statement],
+    errors: list[ParseError],
 ) -> int | None:
     """Adds the statement or its errors; returns where to resume if that is before the statement's
     end."""
@@ -119,18 +129,21 @@ def _read_statement(
         firsts = {error.message: error for error in reversed(wrong)}  # each message once
         errors += reversed(firsts.values())
         return None
-    from gdatalog.parser.grammar import build
+    read = stored.at(tokens[0].start)
+    if read is None:
+        from gdatalog.parser.grammar import build
 
-    try:
-        built = build(tokens)
-        if isinstance(built, Failure):
-            explained, resume = explain(built)
-            errors.append(explained)
-            return resume
-        read = statement(built, bare)
-    except ParseError as error:
-        errors.append(error)
-        return None
+        try:
+            built = build(tokens)
+            if isinstance(built, Failure):
+                explained, resume = explain(built)
+                errors.append(explained)
+                return resume
+            read = statement(built, bare)
+        except ParseError as error:
+            errors.append(error)
+            return None
+        stored.add(tokens[0].start, read)
     if len(tokens) > NESTING:
         deep = _too_deep(read)
         if deep is not None:

@@ -32,7 +32,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
 
-MOST = 1000  # changes
+MOST_CHANGES = 1000  # changes
 MOST_TEXTS = 200_000  # statements held only for `.undo`, over all changes
 SHARE = 8  # one eighth of the memory limit may be held only for `.undo`
 
@@ -96,7 +96,8 @@ class History:
         self.changes.append((what, before))
         workspace = repl.db.workspace
         while len(self.changes) > 1 and (
-            len(self.changes) > MOST or self._noted_without(workspace.texts.log) > MOST_TEXTS
+            len(self.changes) > MOST_CHANGES
+            or self._noted_without(workspace.texts.log) > MOST_TEXTS
         ):
             self.changes.popleft()
         in_use = set(map(id, workspace.stored.values()))

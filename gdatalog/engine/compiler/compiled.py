@@ -125,6 +125,16 @@ class Compiled:
         return frozenset(name for each in rules for name in names_of(each))
 
     @cached_property
+    def last(self) -> str | None:
+        """The relation of the text's last rule or fact."""
+        for each in reversed(self.rules):
+            if isinstance(each, s.Facts):
+                return last_name(each)
+            if isinstance(each, s.Rule):
+                return each.heads[0].name
+        return None
+
+    @cached_property
     def kept_outline(self) -> Outline:
         """What the checks see of the statements that the database would keep."""
         return self.outline.without(self.asking)
@@ -188,10 +198,8 @@ class Compiled:
             )
         if self.queries:
             return self.queries[0].relation
-        own = [each for each in self.rules if isinstance(each, s.Rule | s.Facts)]
-        if own:
-            last = own[-1]
-            return last.heads[0].name if isinstance(last, s.Rule) else last_name(last)
+        if self.last is not None:
+            return self.last
         if self.checked.last is None or not self.rules:
             raise UsageError(
                 "this text asks for nothing",

@@ -34,7 +34,7 @@ from gdatalog.values import ParamType
 # The most characters of the texts of cached programs. A character takes about 40 bytes; statements
 # that the database keeps count for each text that is checked with them.
 CHECKED = 4_000_000
-MOST = 1024  # results of parsing, checking and compiling
+MOST_RESULTS = 1024  # results of parsing, checking and compiling
 LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 
@@ -58,18 +58,28 @@ class Compiler:
 
     def __init__(self) -> None:
         self.orders = Orders()  # variable orders that the planner has found
-        self._made = Recent[Any](MOST, CHECKED)
+        self._made = Recent[Any](MOST_RESULTS, CHECKED)
 
-    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """Parses a text; returns its program and warnings."""
+    def parse(
+        self, text: str, name: str, bare: bool, stored: bool
+    ) -> tuple[Program, tuple[Caution, ...]]:
+        """Parses a text; returns its program and warnings. `stored`: it may be stored on disk."""
         if len(text) > LONGEST:
             return parse_with_cautions(text, name, bare=bare)
         key = "parsed", text, name, bare
         found: tuple[Program, tuple[Caution, ...]] | None = self._made.get(key)
         if found is None:
-            found = parse_with_cautions(text, name, bare=bare)
+            found = parse_with_cautions(text, name, bare=bare, stored=stored)
             self._made.put(key, found, len(text))
         return found
+
+    def known(self, program: Program) -> Program:
+        """An equal program that came before, or otherwise this one: equal programs differ in their
+        places in texts."""
+        found: Program | None = self._made.get(("program", program))
+        if found is None:
+            self._made.put(("program", program), program)
+        return found or program
 
     def compile(self, program: Program, around: Surroundings) -> Compiled:
         """Checks a text together with the database's rules and schemas."""
@@ -151,10 +161,6 @@ class Compiler:
         return found
 
 
-def _length(statements: Iterable[s.Statement]) -> int:
-    return sum(each.span.end - each.span.start for each in statements)
-
-
 def _schemas_of_files(
     sources: Mapping[str, Sequence[Source]],
     said: Sequence[s.Statement],
@@ -180,6 +186,11 @@ def _schemas_of_files(
                 continue
             known[name] = replace(schema_of(name, relation), span=directive.span)
     return unread
+
+
+def _length(statements: Iterable[s.Statement]) -> int:
+    """How many characters statements have."""
+    return sum(each.span.end - each.span.start for each in statements)
 
 
 def _asks(statement: s.Statement) -> bool:

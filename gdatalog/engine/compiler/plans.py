@@ -110,11 +110,10 @@ class Plans:
         return plan
 
     def by_values(self, plans: Collection[RulePlan]) -> bool:
-        """Whether values of parameters decided one of these plans, or it is not known."""
-        steady = (
-            id(plan) for _, found in self._found.values() for plan, _, looked in found if not looked
-        )
-        return not {*map(id, plans)} <= {*steady}
+        """Whether values of parameters decided one of these plans."""
+        every = (plan for _, found in self._found.values() for plan in found)
+        decided = {id(plan) for plan, _, looked in every if looked}
+        return any(id(plan) in decided for plan in plans)
 
     def delta_plan(
         self,

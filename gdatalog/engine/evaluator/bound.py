@@ -14,7 +14,7 @@ from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
-from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.operators.once import Once
 from gdatalog.engine.rules import index_lookup
 from gdatalog.engine.rules.index_lookup import IndexLookup
@@ -23,7 +23,7 @@ from gdatalog.engine.stratum_planner import plan_stratum, run
 from gdatalog.parser.syntax import Param
 from gdatalog.plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
-from gdatalog.records import dataclass
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import TrieName
 
@@ -87,10 +87,11 @@ class BoundPart:
     name: str
     part: PartOf
     known: Mapping[str, Relation]
+    plans: dict[tuple[str, ...], KeptPlan] = field(default_factory=dict)
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation | None:
         """None: most of a relation would be evaluated."""
-        found = self.part.evaluator(context, self.known)
+        found = self.part.evaluator(context, self.known, self.plans)
         if found is None:
             return None
         with speaking_plainly():

@@ -14,7 +14,7 @@ from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext
 from gdatalog.engine.device import CPU
-from gdatalog.engine.evaluator.evaluator import Evaluator
+from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.evaluator.results import Results
 from gdatalog.errors import Error, Note
 from gdatalog.planner.rewrite.adornments import plain
@@ -75,7 +75,10 @@ class PartOf:
         return PartOf(demanded, whole.stored, whole.facts, whole.results, whole.keep, whole.asked)
 
     def evaluator(
-        self, context: ExecutionContext, known: Mapping[str, Relation]
+        self,
+        context: ExecutionContext,
+        known: Mapping[str, Relation],
+        kept_plans: dict[tuple[str, ...], KeptPlan] | None = None,
     ) -> Evaluator | None:
         """An evaluator of the part; None if it would be most of a relation. `known`: relations that
         are evaluated."""
@@ -83,7 +86,7 @@ class PartOf:
         assert planned is not None
         stored = Overlay(self.stored, program.given)
         own = context, planned, stored, self._facts, self.results, self._keep, self.asked
-        part = Evaluator(*own, known=dict(known))
+        part = Evaluator(*own, known=dict(known), kept_plans=kept_plans)
         self.demanded.covered = ""
         for magic in program.measured:
             with speaking_plainly():

@@ -7,7 +7,7 @@ incrementally (`operators/incremental.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -17,9 +17,10 @@ from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
 from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
+from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
 from gdatalog.engine.counting import Readers, count_stratum, only_count, run_on_few
-from gdatalog.engine.derived import Derived, Rows, remote_blocks
+from gdatalog.engine.derived import Derived, Rows, count_of, remote_blocks
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluator.last_use import LastUse
 from gdatalog.engine.evaluator.news import News, news_since
@@ -42,6 +43,19 @@ from gdatalog.storage.relation import Relation
 Planned = tuple[StratumPlan, StratumInputs]  # and the inputs that the plan was made for
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan that serves all values of parameters, made for these numbers of rows."""
+
+    plan: StratumPlan
+    rows: Sequence[int]
+
+    def suits(self, rows: Sequence[int]) -> bool:
+        """Whether a stratum that reads so many rows may run by this plan."""
+        pairs = zip(self.rows, rows, strict=True)
+        return all(old <= LIKE * (new + 1) and new <= LIKE * (old + 1) for old, new in pairs)
+
+
 @dataclass(slots=True)
 class Evaluator:
     """A program over stored relations; relations are evaluated on demand."""
@@ -56,6 +70,8 @@ class Evaluator:
     # Frees a relation that is not read again; None if later calls may read it.
     let_go: Callable[[str], None] | None = None
     known: dict[str, Relation] = field(default_factory=dict)  # what this call has evaluated
+    # The plans of strata that calls with other parameters share; None: each call plans.
+    kept_plans: dict[tuple[str, ...], KeptPlan] | None = None
     _counts: dict[str, Schema] = field(default_factory=dict)  # of counts
     # Strata planned ahead.
     _ready: dict[tuple[str, ...], Planned] = field(default_factory=dict)
@@ -346,7 +362,18 @@ class Evaluator:
     def planned(self, stratum: Stratum) -> Planned:
         """The plan of a stratum, and the inputs that it was made for."""
         inputs = self.inputs(stratum)
-        return plan_stratum(stratum, inputs), inputs
+        if self.kept_plans is None:
+            return plan_stratum(stratum, inputs), inputs
+        rows = [self.known[name].at_most for name in self.program.reads(stratum)]
+        rows += [sum(map(count_of, parts)) for parts in inputs.seeds.values()]
+        kept = self.kept_plans.get(stratum.relations)
+        if kept is not None and kept.suits(rows):
+            return kept.plan, inputs
+        plan = plan_stratum(stratum, inputs)
+        scans = any(join.scan for _, rule in plan.rules for join in rule.joins)
+        if not scans and not self.program.plans.by_values([rule for _, rule in plan.rules]):
+            self.kept_plans[stratum.relations] = KeptPlan(plan, rows)
+        return plan, inputs
 
     def _again(self, stratum: Stratum, excluded: str) -> tuple[Operator, StratumInputs]:
         inputs = self.inputs(stratum)

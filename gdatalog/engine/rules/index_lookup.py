@@ -1,4 +1,4 @@
-"""`IndexLookup`: the rows of one index below known values, which are distinct."""
+"""`IndexLookup`: the rows of one index below known values."""
 
 from __future__ import annotations
 
