@@ -172,7 +172,7 @@ ORDER = {
     "report": "tree passes folded rules shown plan_tree hints profile_tree __init__",
     "shell": """
         __init__ doctor options output conversation program typed statements commands editor repl
-        cli start
+        arguments pattern_commands cli start
     """,
     "shell/editor": "__init__ known completion highlighting lexer toolkit prompt",
     "storage": """
