@@ -182,6 +182,7 @@ def test_drawn_tables_with_columns_of_texts(
         return found
 
     monkeypatch.setattr(delimited, "cut_large", counted)
+    monkeypatch.setattr(delimited, "FEW_BYTES", -1)  # also small texts
     for _ in range(250):
         kinds = rng.choices(list(CELLS), [6, 2, 1, 1, 1], k=rng.choice([1, 2, 3, 4]))
         path.write_text(drawn_csv(rng, kinds))

@@ -19,6 +19,7 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import beside
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
@@ -212,7 +213,7 @@ def saved(
     statements: list[Statement] = []
     aside: list[Statement] = []
     for kept in execution.catalog.texts.values():
-        for statement in kept.statements:
+        for statement in one_by_one(kept.statements):
             found = statements if execution.validity.fits(statement) else aside
             found += _moved(statement, kept.folders, folder)
     taken = {s.path for s in statements if isinstance(s, Directive)}

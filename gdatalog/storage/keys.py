@@ -120,8 +120,7 @@ def encode_values(values: Sequence[Value], kind: TypeName, symbols: SymbolTable)
     if kind == "float":
         return float_to_key(np.array(values, dtype=np.float64))
     if kind == "symbol":
-        texts = map(str, values)
-        return np.fromiter(map(symbols.intern, texts), np.int32, len(values))
+        return symbols.intern_many(list(map(str, values)))
     return np.array(values, dtype=np.int64)
 
 

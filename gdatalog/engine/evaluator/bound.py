@@ -25,6 +25,7 @@ from gdatalog.plan import TrieRef
 from gdatalog.planner.check import Schema, Stratum
 from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import TrieName
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +156,6 @@ def _by_values(evaluator: Evaluator, names: Collection[str]) -> bool:
     return False
 
 
-def asked_as(ref: TrieRef) -> tuple[object, ...]:
+def asked_as(ref: TrieRef) -> TrieName:
     """The key of a trie in `Relation.asked`."""
     return ref.columns, ref.tests, ref.weighted, ref.ranked

@@ -1,4 +1,4 @@
-"""`IndexLookup`: the rows of one index below known values. Nothing is joined, and no row is twice."""
+"""`IndexLookup`: the rows of one index below known values, which are distinct."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from heapq import nsmallest
 from math import frexp, inf
 
 from gdatalog.plan import Expr
-from gdatalog.planner.observed import Observed, Question
+from gdatalog.planner.observed import Answer, Observed, Question
 from gdatalog.planner.order.atoms import MOST_ORDERED, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
@@ -382,7 +382,7 @@ class FoundOrder:
     names: list[str]
     order: Order
     numbers: Hashable = None
-    asked: Mapping[Question, int] | None = None
+    asked: Mapping[Question, Answer] | None = None
 
 
 def _searched(
