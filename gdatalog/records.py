@@ -169,7 +169,8 @@ def _standard(cls: type[Any]) -> Any:
 
 class _FirstInits:
     """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
-    method takes as long as a hundred calls. After `UNCOMPILED_CALLS` calls the compiled method replaces it."""
+    method takes as long as a hundred calls. After `UNCOMPILED_CALLS` the compiled method replaces
+    it."""
 
     __slots__ = ("_calls", "_made", "_parts")
 

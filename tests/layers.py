@@ -178,8 +178,8 @@ ORDER = {
     "storage": """
         __init__ table text_functions columns export spill pipes symbols threads row_groups as_text
         cells delimited raw rows data_files headers keys sorting frames on_device text_files
-        duplicates readers trie degrees facts_files row_store writers graph spilled_tries loop_tables remote
-        trie_builder statistics parts relation key_columns
+        duplicates readers trie degrees facts_files row_store writers graph spilled_tries
+        loop_tables remote trie_builder statistics parts relation key_columns
     """,
 }
 LISTED = 4  # packages of so many have an order here
