@@ -103,6 +103,8 @@ def test_facts_in_a_row_are_one_statement() -> None:
     edges, names = statements[0].relations  # type: ignore[union-attr]
     assert (edges.kinds, len(edges)) == ((("int", "int"),), 2048)
     assert len(set(map(id, names.columns[0]))) == 3  # each text once
+    again = parse_with_cautions(text)[0].statements
+    assert again == statements and hash(again) == hash(statements)
 
 
 def test_few_facts_are_a_statement_each() -> None:
