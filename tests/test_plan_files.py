@@ -160,7 +160,8 @@ def test_processes(tmp_path: Path) -> None:
     both = [start(), start()]
     first, other = (process.communicate(timeout=120)[0] for process in both)
     again = start().communicate(timeout=120)[0]
-    assert not first.endswith("planned 0 0\n") and again.endswith("planned 0 0\n")
+    nothing = "planned 0 0\n"
+    assert not (first.endswith(nothing) and other.endswith(nothing)) and again.endswith(nothing)
     rows = first.rpartition("planned")[0]
     assert rows and other.rpartition("planned")[0] == rows == again.rpartition("planned")[0]
 
