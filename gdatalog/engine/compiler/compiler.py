@@ -161,10 +161,6 @@ class Compiler:
         return found
 
 
-def _length(statements: Iterable[s.Statement]) -> int:
-    return sum(each.span.end - each.span.start for each in statements)
-
-
 def _schemas_of_files(
     sources: Mapping[str, Sequence[Source]],
     said: Sequence[s.Statement],
