@@ -206,6 +206,12 @@ def test_the_last_fact_names_the_answer() -> None:
         assert db.query(text + "e(10).").fetchall()[-1] == (10,)
 
 
+def test_a_query_with_constants_reads_facts_of_its_text() -> None:
+    with gd.connect(device="cpu") as db:
+        for at in range(4):  # a query whose constants alone differ is not compiled again
+            assert db.query(f'{facts_of(40)}?- e({at}, x), x != "t".').fetchall() == [(f"s{at}",)]
+
+
 def test_a_prompt_counts_and_saves_them(tmp_path: Any, capsys: Any) -> None:
     file = tmp_path / "facts.dl"
     file.write_text(facts_of(30))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -32,10 +32,7 @@ _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
 
 # A column: an Arrow array of strings without nulls, or a list of few strings.
-if TYPE_CHECKING:
-    Cells = pa.ChunkedArray | list[str]
-else:
-    Cells = Any
+Cells: TypeAlias = "pa.ChunkedArray | list[str]"
 
 MOST_COUNTED = 1000  # wrong cells of a column: parsing stops after so many
 _BOOLS = {"true": True, "True": True, "TRUE": True}
@@ -103,8 +100,8 @@ def _read(cells: Cells, kind: TypeName) -> tuple[list[Array], list[int]]:
     if found is not None:
         return [found], []
     if isinstance(cells, list):
-        part, wrong = _slow(cells, kind)
-        return [part], wrong
+        values, wrong = _slow(cells, kind)
+        return [values], wrong
     # Only the chunks that Arrow refuses are read cell by cell.
     parts = []
     start = 0
