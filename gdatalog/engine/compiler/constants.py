@@ -23,7 +23,7 @@ from gdatalog.planner.check.walk import reads_of as relations_read
 from gdatalog.records import dataclass, replace
 from gdatalog.values import INT_MAX, Value
 
-MOST = 64  # constants of a text; a text with more holds data
+MOST_CONSTANTS = 64  # constants of a text; a text with more holds data
 LONGEST = 4_000  # characters of a text
 
 # Constants without escapes, exponents and the like; what only looks like one is passed over.
@@ -78,7 +78,7 @@ class Form:
             if kind is None:
                 continue
             word, number = found.group(), len(words)
-            if number == MOST or (kind == "int" and int(word) > INT_MAX):
+            if number == MOST_CONSTANTS or (kind == "int" and int(word) > INT_MAX):
                 return None
             first = known.setdefault((kind, word), number)
             words.append(Word(kind, word, found.start(), first))
