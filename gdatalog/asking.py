@@ -22,8 +22,8 @@ from gdatalog.values import ParamType, Value
 from gdatalog.workspace import Workspace
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
-SHORT = 2000  # characters: longer texts are parsed in a call
-MOST = 256  # queries that are remembered with a catalog
+SHORT_TEXT = 2000  # characters: longer texts are parsed in a call
+MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ def look_up_text(
     workspace: Workspace, text: str, params: Mapping[str, Any], limit: int | None
 ) -> Result | None:
     """As `look_up`, for a text."""
-    if not isinstance(text, str) or len(text) > SHORT or not _may_look_up(workspace):
+    if not isinstance(text, str) or len(text) > SHORT_TEXT or not _may_look_up(workspace):
         return None
     try:
         program, cautions = workspace.compiler.parse(text, "<query>", True)
@@ -186,7 +186,7 @@ def _bound(
     before, settings, key = workspace.catalog.bound, workspace.settings, _key(program, typed)
     asked: AskedQuery | None = before.get(key)
     if asked is None or asked.settings is not settings:
-        if len(before) >= MOST:
+        if len(before) >= MOST_QUERIES:
             before.clear()
         before[key] = AskedQuery(program, settings)
         return None

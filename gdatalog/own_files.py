@@ -52,6 +52,17 @@ def own(path: Path) -> Path:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
+    check_owner(path)
+    if hasattr(os, "getuid"):
+        path.chmod(0o700)
+    import tempfile
+
+    tempfile.TemporaryFile(dir=path).close()
+    return path
+
+
+def check_owner(path: Path) -> None:
+    """Raises a `PermissionError` unless only this user, or root, can replace a folder."""
     if hasattr(os, "getuid"):
         above, found = path.parent.stat(), path.lstat()
         user = os.getuid()
@@ -60,8 +71,18 @@ def own(path: Path) -> Path:
             raise PermissionError(f"{path.parent} can be changed by other users")
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
             raise PermissionError(f"{path} is no folder of this user")
-        path.chmod(0o700)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file atomically, also if other processes write it."""
     import tempfile
 
-    tempfile.TemporaryFile(dir=path).close()
-    return path
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise

@@ -1,10 +1,11 @@
-"""Dataclasses whose methods are compiled on first use.
+"""Dataclasses whose methods are made on first use.
 
 The standard library compiles up to six methods per dataclass when its module is imported, which
 takes half a millisecond per class. A small query imports two hundred classes and uses few of their
-methods. Type checkers see the standard library's `dataclass`, and this one behaves the same:
-`init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, `__post_init__`, pickling. `order`,
-`kw_only`, `ClassVar` and `InitVar` are not supported.
+methods; `__init__` is compiled once a class has more than some objects. Type checkers see the
+standard library's `dataclass`, and this one behaves the same: `init`, `repr`, `eq`, hashes,
+`frozen`, `slots`, defaults, `__post_init__`, pickling. `order`, `kw_only`, `ClassVar` and `InitVar`
+are not supported.
 
 `dataclasses.fields`, `asdict` and other functions of the standard library accept these classes.
 """
@@ -12,11 +13,16 @@ methods. Type checkers see the standard library's `dataclass`, and this one beha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+FEW = 16  # calls of `__init__` before it is compiled
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
+_DEFAULTS = "__record_defaults__"
+_KIND = "__record_kind__"  # whether it is frozen, and whether it has `__eq__`
 _OPTIONS = ("default", "default_factory", "init", "repr", "compare")
 
 
@@ -55,83 +61,59 @@ def _dataclass(
     if cls is None:
         options = {"frozen": frozen, "slots": slots, "eq": eq, "weakref_slot": weakref_slot}
         return lambda given: _dataclass(given, **options)
-    done: type[Any] = cls
-    own = dict(vars(cls))
-    fields = _fields_of(cls, own)
-    names = tuple(fields)
-    late: list[_Late] = []
-
-    def add(name: str, make: Callable[[type[Any]], Any]) -> None:
-        late.append(_Late(name, make))
-        own[name] = late[-1]
-
-    def add_method(name: str, write: Callable[[type[Any]], Any]) -> None:
-        def make(cls: type[Any]) -> Any:
-            method = write(cls)
-            method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
-            return method
-
+    own = vars(cls)
+    defaults = _defaults_of(cls)
+    new: dict[str, Any] = {_DEFAULTS: defaults, _KIND: (frozen, eq)}
+    made: list[type[Any]] = []  # will hold the class
+    for name, make in _LATE:
         if name not in own:
-            add(name, make)
-
-    own[_FIELDS] = fields
-    add("__dataclass_fields__", lambda cls: _standard(cls, frozen, eq).__dataclass_fields__)
-    add("__dataclass_params__", lambda cls: _standard(cls, frozen, eq).__dataclass_params__)
-    own.setdefault("__match_args__", tuple(f.name for f in fields.values() if f.init))
-    hashes = own.get("__hash__")
-    add_method("__init__", lambda cls: _init(cls, frozen))
-    add_method("__repr__", _repr)
-    if eq:
-        add_method("__eq__", _eq)
-        if hashes is None:
-            own.pop("__hash__", None)
-            if frozen:
-                add_method("__hash__", _hash)
-            else:
-                own["__hash__"] = None
+            new[name] = _Late((name, make, made)) if make is not _init else _FirstInits(made)
+    if not eq:
+        new.pop("__eq__", None)
+    elif own.get("__hash__") is None:
+        new["__hash__"] = _Late(("__hash__", _hash, made)) if frozen else None
     if frozen:
-        own["__setattr__"], own["__delattr__"] = _refuse_to_set, _refuse_to_delete
+        new["__setattr__"], new["__delattr__"] = _refuse_to_set, _refuse_to_delete
         if slots:
-            own.setdefault("__getstate__", _getstate)
-            own.setdefault("__setstate__", _setstate)
+            new["__getstate__"] = own.get("__getstate__", _getstate)
+            new["__setstate__"] = own.get("__setstate__", _setstate)
+    done: type[Any] = cls
     if slots:
-        inherited = set(chain.from_iterable(_slots_of(base) for base in cls.__mro__[1:]))
-        for name in (*names, "__dict__", "__weakref__"):
-            own.pop(name, None)
-        new = tuple(name for name in names if name not in inherited)
-        own["__slots__"] = (*new, "__weakref__") if weakref_slot else new
+        bases = cls.__mro__[1:-1]
+        names: dict[str, None] = {}
+        for base in reversed(bases):
+            names |= dict.fromkeys(getattr(base, _FIELDS, ()))
+        names |= dict.fromkeys(cls.__annotations__)
+        rest = {name: value for name, value in own.items() if name not in names} | new
+        rest.pop("__dict__", None)
+        rest.pop("__weakref__", None)
+        inherited = set(chain.from_iterable(map(_slots_of, bases)))
+        listed = tuple(name for name in names if name not in inherited)
+        rest["__slots__"] = (*listed, "__weakref__") if weakref_slot else listed
         remade: Any = type(cls)
-        done = remade(cls.__name__, cls.__bases__, own)
+        done = remade(cls.__name__, cls.__bases__, rest)
         done.__qualname__ = cls.__qualname__
     else:
-        for name, value in own.items():
-            if name not in ("__dict__", "__weakref__") and vars(cls).get(name, own) is not value:
-                setattr(cls, name, value)
-    for each in late:
-        each.cls = done
+        for name, value in new.items():
+            setattr(cls, name, value)
+    made.append(done)
     return done
 
 
-def _fields_of(cls: type[Any], own: dict[str, Any]) -> dict[str, Field]:
-    """The fields of a class, inherited ones first. Removes `Field` objects from the class and from
-    `own`, and leaves their defaults."""
-    fields: dict[str, Field] = {}
-    for base in reversed(cls.__mro__[1:]):
-        fields.update(vars(base).get(_FIELDS, ()))
-    for name, annotation in cls.__annotations__.items():
-        given = own.get(name, _MISSING)
-        field = given if isinstance(given, Field) else Field(default=given)
-        if field.default is not _MISSING and type(field.default).__hash__ is None:
+def _defaults_of(cls: type[Any]) -> dict[str, Any]:
+    """The fields that a class declares with defaults, or as `Field`. In the class their defaults
+    replace `Field` objects."""
+    own = vars(cls)
+    defaults = {name: own[name] for name in cls.__annotations__ if name in own}
+    for name, given in defaults.items():
+        default = given.default if type(given) is Field else given
+        if type(default).__hash__ is None:
             raise ValueError(f"mutable default for field {name}: use default_factory")
-        field.name, field.type = name, annotation
-        fields[name] = field
-        if given is field:
-            del own[name]
-            if field.default is not _MISSING:
-                own[name] = field.default
-            elif vars(cls).get(name) is field:
-                delattr(cls, name)
-    return fields
+        if default is _MISSING:
+            delattr(cls, name)
+        elif default is not given:
+            setattr(cls, name, default)
+    return defaults
 
 
 def _slots_of(base: type[Any]) -> Iterator[str]:
@@ -139,49 +121,101 @@ def _slots_of(base: type[Any]) -> Iterator[str]:
     return iter((slots,) if isinstance(slots, str) else slots)
 
 
-class _Late:
-    """A descriptor that makes an attribute of a class on first use and is replaced by it."""
+class _Late(tuple[str, Callable[[type[Any]], Any], list[type[Any]]]):
+    """A descriptor that makes an attribute of a class on first use and is replaced by it: its name,
+    what makes it, and a list that holds the class."""
 
-    __slots__ = ("_make", "_name", "cls")
-
-    def __init__(self, name: str, make: Callable[[type[Any]], Any]) -> None:
-        self._name = name
-        self._make = make
-        self.cls: Any = None
+    __slots__ = ()
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        value = self._make(self.cls)
-        setattr(self.cls, self._name, value)
+        name, make, (cls,) = self
+        value = make(cls)
+        if callable(value):
+            value.__module__, value.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+        setattr(cls, name, value)
         return value.__get__(instance, owner) if callable(value) else value
 
 
-def _standard(cls: type[Any], frozen: bool, eq: bool) -> Any:
+def _fields_of(cls: type[Any]) -> dict[str, Field]:
+    """The fields of a class, inherited ones first."""
+    fields: dict[str, Field] = {}
+    for base in cls.__mro__[-2:0:-1]:
+        if _FIELDS in vars(base):
+            fields.update(getattr(base, _FIELDS))
+    for name, annotation in cls.__annotations__.items():
+        given = vars(cls)[_DEFAULTS].get(name, _MISSING)
+        field = given if type(given) is Field else Field(default=given)
+        field.name, field.type = name, annotation
+        fields[name] = field
+    return fields
+
+
+def _standard(cls: type[Any]) -> Any:
     """A class of the standard library with the same fields."""
     import dataclasses
+
+    frozen, eq = vars(cls)[_KIND]
 
     def standard(field: Field) -> Any:
         given = {name: getattr(field, name) for name in _OPTIONS}
         return dataclasses.field(**{k: v for k, v in given.items() if v is not _MISSING})
 
-    fields = [(f.name, f.type, standard(f)) for f in vars(cls)[_FIELDS].values()]
+    fields = [(f.name, f.type, standard(f)) for f in getattr(cls, _FIELDS).values()]
     return dataclasses.make_dataclass(cls.__name__, fields, frozen=frozen, eq=eq)
 
 
 # ---------------------------------------------------------------------------------- methods
 
 
-def _written(text: str, names: dict[str, Any]) -> Any:
-    """Compiles the only function that a text defines."""
-    found: dict[str, Any] = {}
-    exec(text, names, found)
-    (method,) = found.values()
-    return method
+class _FirstInits:
+    """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
+    method takes as long as a hundred calls. After `FEW` calls the compiled method replaces it."""
+
+    __slots__ = ("_calls", "_made", "_parts")
+
+    def __init__(self, made: list[type[Any]]) -> None:
+        self._made = made
+        self._calls = 0
+        # Which names are parameters, by the order of the fields; defaults and their makers.
+        self._parts: tuple[tuple[str, bool, Any, Any], ...] = ()
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        self._calls += 1
+        if instance is None or self._calls > FEW:
+            return _Late(("__init__", _init, self._made)).__get__(instance, owner)
+        if not self._parts:
+            fields = getattr(self._made[0], _FIELDS).values()
+            self._parts = tuple((f.name, f.init, f.default, f.default_factory) for f in fields)
+        return partial(self._fill, instance)
+
+    def _fill(self, record: Any, /, *args: Any, **named: Any) -> None:
+        (cls,) = self._made
+        store = object.__setattr__ if vars(cls)[_KIND][0] else setattr
+        at, rest = 0, dict(named)
+        for name, given, value, make in self._parts:
+            if given and at < len(args):
+                value, at = args[at], at + 1
+            elif given and name in rest:
+                value = rest.pop(name)
+            elif make is not _MISSING:
+                value = make()
+            if value is not _MISSING:
+                store(record, name, value)
+            elif given:
+                break
+        else:
+            if at == len(args) and not rest:
+                if hasattr(cls, "__post_init__"):
+                    record.__post_init__()
+                return
+        _init(cls)(record, *args, **named)  # raises the error that Python gives
 
 
-def _init(cls: type[Any], frozen: bool) -> Any:
+def _init(cls: type[Any]) -> Any:
+    frozen, _ = vars(cls)[_KIND]
     names: dict[str, Any] = {"_MISSING": _MISSING, "_set": object.__setattr__}
     parameters, lines = ["self"], []
-    for field in vars(cls)[_FIELDS].values():
+    for field in getattr(cls, _FIELDS).values():
         name = value = field.name
         made = field.default_factory is not _MISSING
         if field.default is not _MISSING:
@@ -202,8 +236,10 @@ def _init(cls: type[Any], frozen: bool) -> Any:
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     body = "\n ".join(lines or ["pass"])
-    method = _written(f"def __init__({', '.join(parameters)}):\n {body}", names)
-    method.__annotations__ = {f.name: f.type for f in vars(cls)[_FIELDS].values() if f.init}
+    found: dict[str, Any] = {}
+    exec(f"def __init__({', '.join(parameters)}):\n {body}", names, found)
+    method = found["__init__"]
+    method.__annotations__ = {f.name: f.type for f in getattr(cls, _FIELDS).values() if f.init}
     method.__annotations__["return"] = None
     return method
 
@@ -211,28 +247,57 @@ def _init(cls: type[Any], frozen: bool) -> Any:
 def _repr(cls: type[Any]) -> Any:
     from reprlib import recursive_repr
 
-    fields = vars(cls)[_FIELDS].values()
-    shown = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in fields if f.repr)
-    text = f'def __repr__(self):\n return self.__class__.__qualname__ + f"({shown})"'
-    return recursive_repr()(_written(text, {}))
+    names = [field.name for field in getattr(cls, _FIELDS).values() if field.repr]
+
+    def __repr__(self: Any) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({shown})"
+
+    return recursive_repr()(__repr__)
 
 
-def _compared(cls: type[Any], of: str) -> str:
-    """The compared fields as a tuple expression."""
-    return f"({''.join(f'{of}.{f.name}, ' for f in vars(cls)[_FIELDS].values() if f.compare)})"
+def _compared(cls: type[Any]) -> Callable[[Any], Any]:
+    """Returns the compared fields of a record as a tuple."""
+    names = [field.name for field in getattr(cls, _FIELDS).values() if field.compare]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _eq(cls: type[Any]) -> Any:
-    same = f"{_compared(cls, 'self')} == {_compared(cls, 'other')}"
-    return _written(
-        "def __eq__(self, other):\n if other.__class__ is self.__class__:\n"
-        f"  return {same}\n return NotImplemented",
-        {},
-    )
+    compared = _compared(cls)
+
+    def __eq__(self: Any, other: object) -> Any:
+        if other.__class__ is self.__class__:
+            return compared(self) == compared(other)
+        return NotImplemented
+
+    return __eq__
 
 
 def _hash(cls: type[Any]) -> Any:
-    return _written(f"def __hash__(self):\n return hash({_compared(cls, 'self')})", {})
+    compared = _compared(cls)
+
+    def __hash__(self: Any) -> int:
+        return hash(compared(self))
+
+    return __hash__
+
+
+def _match_args(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in getattr(cls, _FIELDS).values() if field.init)
+
+
+# What a class has on first use.
+_LATE: tuple[tuple[str, Callable[[type[Any]], Any]], ...] = (
+    (_FIELDS, _fields_of),
+    ("__init__", _init),
+    ("__repr__", _repr),
+    ("__eq__", _eq),
+    ("__match_args__", _match_args),
+    ("__dataclass_fields__", lambda cls: _standard(cls).__dataclass_fields__),
+    ("__dataclass_params__", lambda cls: _standard(cls).__dataclass_params__),
+)
 
 
 def _refuse_to_set(self: Any, name: str, value: Any) -> None:

@@ -17,6 +17,7 @@ from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.on_device import DeviceStore, Lying, device_values
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
+from gdatalog.storage.row_groups import made_ahead, rows_at_once
 from gdatalog.storage.rows import (
     Columns,
     Order,
@@ -407,8 +408,6 @@ class Result:
 
     def tables(self) -> Iterator[Table]:
         """The rows for a writer: decoded block by block, at least one block."""
-        from gdatalog.storage.writers import made_ahead, rows_at_once
-
         tables = self._tables(rows_at_once(self._relation.types))
         here = self._far is None and self._lying()[1] is None
         return made_ahead(tables) if here and len(self) >= LONG else tables

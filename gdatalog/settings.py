@@ -43,9 +43,12 @@ class Thresholds:
     `codegen` and `cpu_ops`, which work on arrays and know no query.
     """
 
-    # The executor of a join. Loops pay from the device's `worth` on.
+    # The executor of a join.
+    loops_worth: float = 50_000.0  # expected rows from which compiled loops pay, after some 40 ms
+    kernels_worth: float = 1e6  # the same for kernels of a GPU, after some 400 ms
     overrun: float = 10  # breadth-first stops at this multiple of the rows from which loops pay
     overrun_counted: int = 50_000  # shorter breadth-first runs do not count towards that
+    scanned_from: int = 1 << 14  # a rule of one atom scans larger relations, without an index
     index_scans: int = 32  # scans of a column before it gets an index
     narrowed_from: int = 100_000  # larger relations are filtered by a join before they are indexed
     narrowed_share: float = 0.5  # greatest share of a relation's rows that a filter may leave
@@ -55,6 +58,7 @@ class Thresholds:
     groups_from: int = 64  # groups, from which on duplicates are eliminated group by group
     group_bitmap_bits: int = 23  # bits of a group's keys: wider keys are hashed
     step_bitmap_bits: int = 20  # bits of the keys that are made distinct before the last step
+    unmarked_most: int = 4096  # so many rows of a level are made distinct without a bitmap
     marked_from: int = 1 << 20  # rows of a breadth-first answer, from which on a bitmap is used
     marked_bytes: int = 1 << 27  # ... and the greatest size of the bitmap, in bytes
     sorted_from: int = 1 << 14  # rows of sorted blocks that are merged at once
@@ -79,6 +83,10 @@ class Thresholds:
     replanned_from: float = 1e6  # rows that a rule looks at before it is planned again
     replanned_shift: float = 16.0  # ... if a relation has grown or shrunk by this factor
     replanned_times: float = 3  # ... and at most so often in an evaluation
+
+    # Recursive rules that are split at a dead variable.
+    dead_variables_share: float = 0.75  # greatest expected share of the work that remains
+    dead_variables_left: float = 0.9  # greatest share of a variable's values that a test leaves
 
     # Deduplication of new rows in a fixpoint.
     new_rows_sorted: int = 1 << 13  # smaller relations are sorted
@@ -155,6 +163,12 @@ class Thresholds:
     algebra_halves: float = 1e9  # rows read by a count that may become two equal halves
     algebra_peaks: float = 2e8  # rows read by a count that may have tables by peaks
     algebra_split: float = 1e10  # rows read by a sum that may be split by degree
+    algebra_split_gain: float = 3.0  # ... if it costs this many times more than the split one
+    algebra_split_again: float = 1.5  # ... and again if it costs this many times more than that
+    algebra_beside: float = 1e9  # values tried by a count that may have tables for pairs of values
+    algebra_loops: float = 1e8  # values tried by a count by key that may loop over other variables
+    tally_share: int = 4  # tables of counts take at most the free memory divided by this
+    tally_tiles: int = 256  # tiles of a GPU that must have room for tables
     algebra_walks: int = 5  # variables, from which on samples estimate a count's rows
     algebra_rows: int = 1_000  # ... if a relation has this many rows
     degree_skew: float = 1.2  # least skew (`EdgeStatistics.skew`) for degree order

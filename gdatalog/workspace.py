@@ -43,6 +43,7 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.loading import Loader
 from gdatalog.options import strategy_of
 from gdatalog.parser import Program, format_node
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.parser.words import check_relation_name
 from gdatalog.planner.check import Schema
@@ -386,7 +387,7 @@ class Workspace:
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         if self.untrusted:
             check_length(text, name)
-        program, cautions = self.compiler.parse(text, name, bare)
+        program, cautions = self.compiler.parse(text, name, bare, not self.untrusted)
         self.warn(cautions)
         return program
 
@@ -421,6 +422,7 @@ class Workspace:
         if key is not None:
             own = {key: program.statements}
         else:
+            program = Program(tuple(one_by_one(program.statements)))
             own = {format_node(s): (s,) for s in program.statements}
         # Repeated facts stay where they are.
         same = {name for name, text in own.items() if before.repeats(name, text)}

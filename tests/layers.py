@@ -128,7 +128,7 @@ ORDER = {
         __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
         over_tables evaluate
     """,
-    "engine/catalog": "__init__ folders sources parameters texts snapshot",
+    "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",
     "engine/compiler": "__init__ plans compiled demand lifting compiler",
     "engine/evaluator": "__init__ last_use upcoming results news evaluator demanded bound",
     "engine/facts": "__init__ rows unions lists reading_ahead inputs",
@@ -139,8 +139,8 @@ ORDER = {
     """,
     "notebook": "answers options magics __init__",
     "parser": """
-        syntax tokens heads words failure format lists
-        builder grammar mistakes scanner __init__
+        syntax tokens facts heads words failure format lists
+        builder grammar mistakes scanner stored __init__
     """,
     "patterns": "pattern suites orbits queries __init__",
     "plan": "__init__ functions conditions effects nest cells format stored placement schedule",
@@ -155,7 +155,7 @@ ORDER = {
     "planner/check": """
         walk wording checked invalid scopes __init__ rule_text reach catalog lists safety strata
         cautions heads
-        inlining names types lattice program validity
+        inlining names types lattice program extending validity
     """,
     "planner/order": """
         __init__ steps edges pattern formula sampling cost search_space atoms search pattern_maker
@@ -176,8 +176,8 @@ ORDER = {
     """,
     "shell/editor": "__init__ known completion highlighting lexer toolkit prompt",
     "storage": """
-        __init__ table columns export spill pipes symbols threads as_text cells delimited raw rows
-        data_files headers keys sorting frames on_device text_files duplicates readers trie
+        __init__ table columns export spill pipes symbols threads row_groups as_text cells delimited
+        raw rows data_files headers keys sorting frames on_device text_files duplicates readers trie
         degrees facts_files row_store writers graph spilled_tries loop_tables remote trie_builder
         statistics parts relation key_columns
     """,

@@ -20,7 +20,6 @@ from gdatalog.parser import parse
 from gdatalog.plan import Branch, Join, RulePlan, Tally
 from gdatalog.planner.order.cost import work_of
 from gdatalog.planner.rewrite import algebra as planned
-from gdatalog.planner.rewrite import outer_loops
 from gdatalog.planner.rewrite.quotients import partitions
 from tests.draw_patterns import Pattern, drawn_pattern
 from tests.interpreted import interpreted
@@ -410,9 +409,8 @@ def test_counts_are_twice_those_of_one_order(
             ]
 
 
-def test_tables_below_the_ends_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_below_the_ends_of_an_edge() -> None:
     """A wheel: below its hub and a vertex of the rim, the paths along the rim to each third one."""
-    monkeypatch.setattr(outer_loops, "BESIDE_FROM", 0)
     rim = "E(b, c), E(c, d), E(d, e), E(b, e)"
     body = f"E(a, b), E(a, c), E(a, d), E(a, e), {rim}, distinct(a, b, c, d, e)"
     found = []
@@ -420,6 +418,7 @@ def test_tables_below_the_ends_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> No
         with gd.connect(device="cpu") as db:
             db["E"] = skewed(300, 9000, seed=3, power=0.2)
             db.workspace.force(algebra=way)
+            db.workspace.tune(algebra_beside=0)
             (rule,) = db.explain(f"n(count()) <- {body}.").strata[-1].rules
             steps = [step for join in rule.plan.joins for step in join.steps]
             pairs = [step for step in steps if isinstance(step, Tally) and len(step.reads) == 2]

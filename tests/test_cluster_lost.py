@@ -39,7 +39,7 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
     tune(monkeypatch, fetched_bytes=1 << 12)
-    monkeypatch.setattr(bucket_store, "FEW", 64)
+    monkeypatch.setattr(bucket_store, "ONE_BLOCK_BELOW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["B"] = pd.DataFrame({"x": range(N)})

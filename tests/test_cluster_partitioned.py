@@ -41,7 +41,7 @@ def in_parts(census: Shares, memory: int, workers: int, threads: int) -> ShareCh
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows are many: they are several blocks and are cut into cells."""
-    monkeypatch.setattr(bucket_store, "FEW", 16)
+    monkeypatch.setattr(bucket_store, "ONE_BLOCK_BELOW", 16)
     monkeypatch.setattr(partitioned, "choose", in_parts)
 
 

@@ -19,9 +19,11 @@ from gdatalog.storage import (
     Findings,
     LoadOptions,
     TypedColumns,
+    delimited,
     readers,
     text_files,
 )
+from gdatalog.storage.delimited import Delimited
 from gdatalog.storage.readers import read_tables
 from gdatalog.storage.table import Table, TextColumn
 
@@ -75,6 +77,40 @@ def told_of(path: str, options: LoadOptions, declared: Declared | None) -> Any:
         for column in whole.columns
     ]
     return (whole.names, whole.types, values, findings), len(told)
+
+
+def test_small_files_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python splits a small file, and Arrow says the same of it."""
+    read, few = 0, Delimited.few_columns
+
+    def counted(text: Delimited, width: int) -> Any:
+        nonlocal read
+        found = few(text, width)
+        read += found is not None
+        return found
+
+    monkeypatch.setattr(Delimited, "few_columns", counted)
+    for seed in range(400):
+        draw = random.Random(seed)
+        text = drawn_csv(draw)
+        if draw.random() < 0.3:
+            text = text.replace("2026", draw.choice(["1999", "NA", " ", "0x1f", "x\ty", "1e999"]))
+        Path("f.csv").write_bytes(text.encode(errors="surrogateescape"))
+        options = draw.choice([PLAIN, LoadOptions(header=True), LoadOptions(header=False)])
+        width = text.split("\n")[0].count(",") + 1
+        if draw.random() < 0.4:
+            how: list[Any] = [{"nulls": "drop"}, {"fill": {"c0": "7"}, "fill_is_text": True}]
+            options = replace(options, **draw.choice(how))
+        declared: Declared | None = None
+        if draw.random() < 0.4:
+            kinds = ["symbol", "int", "float", "bool", "timestamp"]
+            types: Any = tuple(draw.choice(kinds) for _ in range(width))
+            declared = TypedColumns(tuple(f"c{at}" for at in range(width)), types)
+        found = told_of("f.csv", options, declared)
+        with monkeypatch.context() as patch:
+            patch.setattr(delimited, "FEW_BYTES", -1)
+            assert told_of("f.csv", options, declared) == found, text
+    assert read > 150
 
 
 @pytest.mark.parametrize("seed", range(80))

@@ -48,7 +48,7 @@ def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
     monkeypatch.setattr(delimited, "PIECE", 37)
     monkeypatch.setattr(delimited, "_ROWS", 3)
-    monkeypatch.setattr(text_sets, "_FEW", 1)
+    monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 1)
 
 
 def drawn(rng: random.Random, types: tuple[str, ...], delimiter: str) -> bytes:
@@ -113,7 +113,7 @@ def test_kernels_do_what_python_does(
 ) -> None:
     """Python itself defines what the compiled functions mean."""
     rng = random.Random(3)
-    monkeypatch.setattr(text_sets, "_FEW", 2)
+    monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 2)
     with np.errstate(over="ignore"):
         sets = TextSet(kernels), TextSet(lines)  # type: ignore[arg-type]
         for _ in range(20):
@@ -182,6 +182,7 @@ def test_drawn_tables_with_columns_of_texts(
         return found
 
     monkeypatch.setattr(delimited, "cut_large", counted)
+    monkeypatch.setattr(delimited, "FEW_BYTES", -1)  # also small texts
     for _ in range(250):
         kinds = rng.choices(list(CELLS), [6, 2, 1, 1, 1], k=rng.choice([1, 2, 3, 4]))
         path.write_text(drawn_csv(rng, kinds))

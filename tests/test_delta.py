@@ -43,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "AT_ONCE", 3)
     monkeypatch.setattr(delta, "PIECE", 3)
     monkeypatch.setattr(delta, "LEAST", 3)
-    monkeypatch.setattr(runs, "FEW", 4)
+    monkeypatch.setattr(runs, "MERGED_BELOW", 4)
 
 
 def grown(way: Dedup, spare: int, indexed: bool, bitmap: int = 64) -> DeltaRelation:

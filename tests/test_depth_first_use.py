@@ -24,6 +24,7 @@ from gdatalog.cancellation import CancellableThread
 from gdatalog.codegen import cache, machine, native
 from gdatalog.engine import choose, device
 from gdatalog.options import STRATEGIES
+from gdatalog.settings import Thresholds
 from tests.terminal import CTRL_C, Terminal
 
 HERE = Path(__file__).resolve().parent.parent
@@ -310,7 +311,7 @@ def test_many_rows_are_worth_compiled_loops() -> None:
         (planned,) = re.findall(r"\w+-first: about [\d,]+", str(db.explain(TRIANGLES.format(name))))
         assert planned.startswith(kind)
         rows = int(re.sub(r"\D", "", chosen[0][0]))
-        assert (rows >= device.WORTH) == (kind == "depth-first")
+        assert (rows >= Thresholds().loops_worth) == (kind == "depth-first")
 
 
 @pytest.mark.parametrize("allowed", [20, 0.1])

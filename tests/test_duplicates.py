@@ -177,7 +177,9 @@ def test_drawn_rows(found: list[tuple[int, ...]]) -> None:
 def test_tries_of_few_rows_are_those_of_many(found: list[tuple[int, ...]], few: bool) -> None:
     columns = [narrow(np.array(column)) for column in zip(*found, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trie_builder, "FEW", trie_builder.FEW if few else 0)
+        patch.setattr(
+            trie_builder, "SORTED_BY_ONE_BELOW", trie_builder.SORTED_BY_ONE_BELOW if few else 0
+        )
         trie = trie_of_rows(columns, len(found), weighted=False)
     assert trie.total == len(set(found))
     assert [level.values.dtype for level in trie.levels] == [column.dtype for column in columns]

@@ -46,7 +46,7 @@ def encoded(text: str, data: Data, defined: set[str], number: Any = 0) -> Relati
 def kept_as_codes(text: str, data: Data, defined: set[str], number: Any = 0) -> Relations:
     """The same, where the rows of all relations stay codes until somebody reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gdatalog.storage.relation.FEW", 1)
+        patch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
         return encoded(text, data, defined)
 
 
@@ -141,7 +141,7 @@ def test_rows_stay_codes_until_keys_are_asked_for() -> None:
         return Relation.of_codes(names, types, rows, (dictionary, None))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gdatalog.storage.relation.FEW", 1)
+        patch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
         relation, unordered = made(), made((2**62,))
         assert relation.length == 4 and relation.spans == [(-5, 2**62), (0, 2)]
         assert relation.width(0) == 8 and relation.statistics.distinct(frozenset((0,))) == 3
@@ -225,7 +225,7 @@ def test_keys_that_a_large_relation_has_nearly_all_of_stay(monkeypatch: pytest.M
 
 def test_rules_hand_on_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     tune(monkeypatch, coded_from=1000)
-    monkeypatch.setattr("gdatalog.storage.relation.FEW", 1000)
+    monkeypatch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1000)
     encode = Dictionary.encode
     looked_up: list[int] = []
 
@@ -323,9 +323,9 @@ QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
 
 @pytest.mark.parametrize("seed", range(4))
 def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.storage.relation.FEW", 1)
-    monkeypatch.setattr("gdatalog.storage.parts.FEW", 8)
-    monkeypatch.setattr("gdatalog.storage.keys.FEW", 2000)  # that is 6 keys or so
+    monkeypatch.setattr("gdatalog.storage.relation.SORTED_BELOW", 1)
+    monkeypatch.setattr("gdatalog.storage.parts.APART_FROM", 8)
+    monkeypatch.setattr("gdatalog.storage.keys.UNORDERED_SHARE", 2000)  # that is 6 keys or so
     random = np.random.default_rng(seed)
     keys = random.integers(-(2**62), 2**62, 16).tolist()
     held: dict[str, Pairs] = {}

@@ -267,7 +267,7 @@ def mixed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "_loops", lambda plan, context: placing._cost(plan))
         patch.setattr(statistics, "FETCHED", 0)
-        patch.setattr(row_store, "FEW", 0)
+        patch.setattr(row_store, "SORTED_BELOW", 0)
         with auto([], gpu_from=least, gpu_bytes=most) as db:
             return oracle.answers(db, text, data, defined)
 

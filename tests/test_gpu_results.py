@@ -202,7 +202,7 @@ def test_examples_that_never_leave_the_device(
 ) -> None:
     """However few the rows are; and nothing is kept longer than it is used."""
     monkeypatch.setattr(statistics, "FETCHED", 0)
-    monkeypatch.setattr(row_store, "FEW", 0)
+    monkeypatch.setattr(row_store, "SORTED_BELOW", 0)
     monkeypatch.setattr(trie_cache, "LONG", 0)
     monkeypatch.setattr(levelwise.DEVICE.kept, "limit", 1)
     names = oracle._heads(example)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.engine.exact_counts import CountOverflow
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.planner.rewrite import outer_loops
 from tests import test_engine_oracle as oracle
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.oracle_values import canonical
 from tests.test_algebra import drawn_count
 from tests.test_keyed_counts import FAN, HEADS, WHEEL, answered, two_ways
+from tests.tuned import tune
 
 pytestmark = [
     needs_compiler,
@@ -76,7 +76,7 @@ def test_chains(head: str, strategy: str) -> None:
 @pytest.mark.parametrize("head", HEADS)
 def test_keys_inside_cycles(head: str, algebra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are filled below a variable that is no key; or lists are counted last."""
-    monkeypatch.setattr(outer_loops, "LOOPS_FROM", 0)
+    tune(monkeypatch, algebra_loops=0)
     body = FAN if algebra == "quotients" else WHEEL
     text, data = head.format(body) + ".", two_ways(Random(5), 12, 0.5)
     found = run(text, data, "lftj", 3, algebra=algebra)

@@ -283,13 +283,13 @@ def test_beyond_64_bits_the_cpu_counts(parts: int) -> None:
     assert found == 2 * pages**parts + 4 * pages
 
 
-def test_what_does_not_fit_is_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signed_sum, "LEAST_TILES", 1 << 60)
+def test_what_does_not_fit_is_enumerated() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = skewed(150)
         expected = db.query(SQUARES).fetchall()
         onto(db, 16)
         db.workspace.force(algebra="quotients")
+        db.workspace.tune(tally_tiles=1 << 60)
         assert "table '" in str(db.explain(SQUARES))
         told = db.profile(SQUARES)
         assert told.result.fetchall() == expected

@@ -49,7 +49,7 @@ def test_rows_are_those_of_a_filter(
     scale: int, few: bool, found: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if few:  # as if two rows were too many for it
-        monkeypatch.setattr(index_lookup, "MOST", 1)
+        monkeypatch.setattr(index_lookup, "MOST_FOUND", 1)
     random = Random(scale)
     rows: set[Row] = {
         (random.randrange(5) * scale, random.randrange(5) * scale, random.randrange(5) * scale)

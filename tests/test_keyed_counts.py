@@ -17,7 +17,6 @@ import gdatalog as gd
 from gdatalog import calls
 from gdatalog.parser import parse
 from gdatalog.plan import Branch, Join, RulePlan, Tally, nest
-from gdatalog.planner.rewrite import outer_loops
 from tests.interpreted import interpreted
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import canonical
@@ -183,7 +182,7 @@ def test_tables_below_a_variable_that_is_no_key(
     head: str, plans: list[RulePlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key is inside cycles, and tables are filled below a vertex beside it."""
-    monkeypatch.setattr(outer_loops, "LOOPS_FROM", 0)
+    tune(monkeypatch, algebra_loops=0)
     text, data = head.format(FAN) + ".", two_ways(Random(5), 30, 0.4)
     assert answered(text, data, "quotients") == answered(text, data, "never")
     loops = [
@@ -209,7 +208,7 @@ def test_keys_before_last_lists(head: str, plans: list[RulePlan]) -> None:
 @given(st.integers(0, 2**32))
 def test_drawn_loops_beside_keys(number: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outer_loops, "LOOPS_FROM", 0)
+        tune(patch, algebra_loops=0)
         agree(*drawn_sum(number), {"n"})
 
 

@@ -32,6 +32,7 @@ from tests.interpreted import interpreted
 from tests.plan_check import check_rule_plan
 from tests.test_algebra import agrees
 from tests.test_engine_oracle import Data
+from tests.tuned import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -331,7 +332,7 @@ def test_sums_of_products_take_no_loops(shape: str, monkeypatch: pytest.MonkeyPa
 def test_tables_that_would_not_fit_are_not_planned(
     terms: list[Term], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signed_sum, "TALLY_SHARE", 1 << 40)
+    tune(monkeypatch, tally_share=1 << 40)
     for shape in ("diamond", "bowtie"):
         assert counted(shape, skewed(40), "quotients") == counted(shape, skewed(40), "never")
     assert terms and not any(term.images for term in terms)

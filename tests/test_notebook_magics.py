@@ -68,6 +68,10 @@ def test_a_cell_is_a_program(notebook: Cells) -> None:
     # a body is a question, facts are rules; what is declared only is not shown
     assert len(notebook.run("%%datalog\nfrom_bob(x), follows(x, y)")) == 5
     assert notebook.run("%%datalog\nage(1, 2). age(2, 3).").columns == ("c0", "c1")
+    many = "".join(f"n({at}). b({at}).\n" for at in range(20))
+    assert notebook.run(f"%%datalog\n{many}").fetchall() == [(at,) for at in range(20)]
+    assert notebook.run(f"%%datalog\n{many}n(20).").columns == ("c0",)
+    assert len(notebook.variables["_"]) == 21
     assert notebook.run("%%datalog\n.decl nothing(x: int)") is None
     assert notebook.displayed == [] and notebook.error is None
 

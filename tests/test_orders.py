@@ -118,7 +118,7 @@ def test_sizes_count_in_powers_of_four() -> None:
 
 
 def test_what_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.planner.order.search.MOST", 2)
+    monkeypatch.setattr("gdatalog.planner.order.search.MOST_KEPT_ORDERS", 2)
     orders = Orders()
     sizes: dict[str, RelationStatistics] = {
         name: Assumed(600, 100, arity) for name, arity in ARITIES.items()

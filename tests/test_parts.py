@@ -46,7 +46,7 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert set(found[column].tolist()) == {7, 9}
         wanted = [range(100), range(-50, 50)][column]
         assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
-    monkeypatch.setattr(row_store, "MOST", 10)
+    monkeypatch.setattr(row_store, "MOST_TESTED_BITS", 10)
     assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(row_store, "MANY", 1 << 40)
     assert row_store.RowBits.of(relation.store) is None

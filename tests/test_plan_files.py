@@ -23,7 +23,9 @@ from gdatalog.engine import plan_files, rule_plans
 from gdatalog.plan import RulePlan
 from gdatalog.plan.stored import CLASSES, Places, UnknownFormat, packed, unpacked
 from gdatalog.planner import rule as planner
+from gdatalog.planner.observed import Observed, observing, same_answers
 from gdatalog.records import is_dataclass
+from gdatalog.storage.degrees import Degrees
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.test_engine_oracle import frame
@@ -215,6 +217,44 @@ def test_a_stored_plan_is_the_one_that_planning_anew_gives(
             another_process(patch)
             # `repr` has the estimates, too.
             assert list(map(repr, plans_of(drawn, data))) == list(map(repr, plans))
+
+
+class Rows:
+    """Statistics of some rows."""
+
+    assumed = False
+
+    def __init__(self, rows: int, values: int) -> None:
+        self.rows = rows
+        self.values = values
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self.values
+
+    def degrees(self, column: int, tests: Any, ranked: bool) -> Degrees:
+        return Degrees(7, (float(self.values), float(self.rows), 3.0 * self.rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "other", "alike"),
+    [
+        ((1000, 100), (1000, 100), True),
+        ((1000, 100), (1000, 101), False),
+        ((1000, 100), (1001, 100), False),
+        ((10**6, 100), (10**6, 120), True),  # estimated from some rows
+        ((10**6, 100), (10**6, 170), False),
+        ((10**6, 100), (10**6 + 1, 100), False),
+    ],
+)
+def test_answers_that_are_alike(rows: tuple[int, int], other: tuple[int, int], alike: bool) -> None:
+    observed = Observed()
+    size = observing(lambda name, version: Rows(*rows), observed)("E", "full")  # type: ignore[arg-type,return-value]
+    assert size.rows == rows[0] and size.distinct(frozenset({0})) == rows[1]
+    assert size.degrees(0).powers[0] == rows[1]
+    asked = [*observed.asked.items()]
+    for sizes, same in ((rows, True), (other, alike)):
+        now = Rows(*sizes)
+        assert same_answers(asked, lambda name, version: now, {}) == same  # type: ignore[arg-type,return-value]  # noqa: B023
 
 
 # ------------------------------------------------------------------------------- the format

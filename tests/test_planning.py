@@ -74,9 +74,9 @@ def patterns_of(text: str) -> list[tuple[QueryPattern, float]]:
     found: list[tuple[QueryPattern, float]] = []
     choose = Orders.best
 
-    def noting(orders: Orders, pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
+    def noting(orders: Orders, pattern: QueryPattern, rows: float, *others: Any) -> Order:
         found.append((pattern, rows))
-        return choose(orders, pattern, rows, thresholds)
+        return choose(orders, pattern, rows, *others)
 
     with patch.object(Orders, "best", noting), gd.connect() as db:
         for name, table in DATA.items():

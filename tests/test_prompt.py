@@ -219,7 +219,7 @@ def test_history_is_bounded_and_survives_what_others_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 50
-    monkeypatch.setattr("gdatalog.shell.editor.toolkit.MOST", most)
+    monkeypatch.setattr("gdatalog.shell.editor.toolkit.MOST_ENTRIES", most)
     path = tmp_path / "deep" / "history"
     first = KeptHistory(path)
     assert list(first.load_history_strings()) == []

@@ -122,11 +122,11 @@ LATE: set[str] = set()  # functions that were asked for, and were not there
 ROUNDS = {"split": "never", "dead_variables": "never"}
 SMALL = {"new_rows_sorted": 4, "bitmap_bytes": 16, "loops_given_each": 3}
 AT_ONCE = {**SMALL, "loops_from": 0.0}
-SHORT = ((runs, "FEW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
+SHORT = ((runs, "MERGED_BELOW", 2), (runs, "LONG", 3), (runs, "MANY", 2))
 SHORT += ((loop_tables, "LEAST", 2), (loop_tables, "DENSE", 4), (loop_tables, "DENSE_EACH", 0))
 IN_RUNS = ((runs, "ROW_BYTES", 1 << 60),)  # no memory for hash tries
 WAYS |= {
-    "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "FEW", 0),)),
+    "rounds, sorted": Way("lftj", {**ROUNDS, "dedup": "sort"}, {}, ((runs, "MERGED_BELOW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, SHORT),
     "rounds, in runs": Way("lftj", {**ROUNDS, "dedup": "bitmap"}, SMALL, (*SHORT, *IN_RUNS)),
     "rounds, hashed": Way("lftj", {**ROUNDS, "dedup": "hash"}, SMALL, SHORT),

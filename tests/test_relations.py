@@ -45,7 +45,7 @@ Row = tuple[int, ...]
 @pytest.fixture
 def as_if_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (keys, relation, row_store, rows, threads, threads, trie_builder):
-        for name in ("LONG", "FEW"):
+        for name in ("LONG", "SORTED_BELOW", "SORTED_BY_COLUMN_BELOW", "SORTED_BY_ONE_BELOW"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(threads, "_STRETCH", 3)

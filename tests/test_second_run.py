@@ -19,7 +19,7 @@ from gdatalog.engine.compiler import compiler
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
-from gdatalog.planner.check import validity
+from gdatalog.planner.check import extending, validity
 from gdatalog.settings import Strategy
 from tests.data import needs
 
@@ -102,6 +102,7 @@ def test_what_was_planned_is_not_planned_again(path: Path, monkeypatch: pytest.M
     for module, name in (
         (compiler, "parse_with_cautions"),
         (validity, "examine"),
+        (extending, "examine"),
         (draft, "plan_rule"),
         (replanning, "plan_rule"),
         (incremental, "plan_rule"),

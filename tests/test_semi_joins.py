@@ -30,8 +30,8 @@ PLAIN = [example for example in CORNERS + EXAMPLES if not example.fails]
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few rows there are, and however few are left out."""
     tune(monkeypatch, narrowed_from=0, narrowed_share=1.0)
-    monkeypatch.setattr(relation, "FEW", 0)
-    monkeypatch.setattr(row_store, "FEW", 0)
+    monkeypatch.setattr(relation, "SORTED_BELOW", 0)
+    monkeypatch.setattr(row_store, "SORTED_BELOW", 0)
     yield
 
 

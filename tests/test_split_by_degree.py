@@ -15,7 +15,7 @@ from gdatalog import patterns
 from gdatalog.cancellation import current_watch
 from gdatalog.parser import parse
 from gdatalog.plan import RulePlan, Term
-from gdatalog.planner.rewrite import algebra, orbits
+from gdatalog.planner.rewrite import orbits
 from gdatalog.storage.graph import RankedEdges
 from tests.cuda_host import needs_compiler
 from tests.draw_patterns import drawn_pattern
@@ -86,8 +86,7 @@ def test_any_degree_splits(divisor: float, monkeypatch: pytest.MonkeyPatch) -> N
 def test_light_halves_split_again(
     shape: str, terms: list[Term], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(algebra, "AGAIN", 1e-9)
-    tune(monkeypatch, algebra_split=0)
+    tune(monkeypatch, algebra_split=0, algebra_split_again=1e-9)
     rows = core(30, 9)
     expected = counted(shape, rows, "never")
     terms.clear()
@@ -130,8 +129,7 @@ def test_on_a_device(
     shape: str, number: int, again: bool, terms: list[Term], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if again:  # light halves are split again
-        monkeypatch.setattr(algebra, "AGAIN", 1e-9)
-        tune(monkeypatch, algebra_split=0)
+        tune(monkeypatch, algebra_split=0, algebra_split_again=1e-9)
     rows = core(40, 10)
     expected = counted(shape, rows, "never")
     terms.clear()

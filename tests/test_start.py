@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # What only its own users import. A folder stands for all that is in it.
 BESIDE = {
@@ -40,11 +43,20 @@ CLOSURE = (
     "?- p(1, y).'; assert len(db.query(text)) == 2"
 )
 COMMAND = "from gdatalog.shell import cli; assert cli.run(['-c', '?- 1 < 2.']) == 0"
+FIVE = (
+    "from gdatalog.shell import cli; text = 'edge(1, 2). edge(2, 3). edge(3, 4). edge(4, 5). "
+    "edge(5, 6). path(x, y) <- edge(x, y). path(x, z) <- path(x, y), edge(y, z). ?- path(1, y).'; "
+    "assert cli.run(['-c', text]) == 0"
+)
+FILE = (
+    "import gdatalog; db = gdatalog.connect(); db.load('wrote', 'queries/data/coauthors.csv'); "
+    "assert len(db['wrote'])"
+)
 
 
 def imported(code: str) -> set[str]:
     run = [sys.executable, "-c", code + TOLD]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.rpartition("modules: ")[2].split())
 
 
@@ -61,13 +73,23 @@ def within(modules: set[str], names: set[str]) -> set[str]:
         (RULE, (BESIDE | FIXPOINTS) - LARK),
         (COMMAND, (BESIDE | FIXPOINTS) - LARK),
         (CLOSURE, BESIDE - LARK),
+        (FIVE, BESIDE - LARK),
+        (FILE, {"pandas", "pyarrow"}),
     ],
-    ids=["connect", "facts", "a rule", "a command", "a closure"],
+    ids=["connect", "facts", "a rule", "a command", "a closure", "a closure on stdout", "a file"],
 )
 def test_what_is_not_imported(code: str, late: set[str]) -> None:
     modules = imported(code)
     assert "gdatalog.database" in modules
     assert not within(modules, late)
+
+
+def test_a_text_that_came_before_needs_no_lark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    assert within(imported(CLOSURE), {"lark"})
+    assert not within(imported(CLOSURE), BESIDE)
 
 
 def test_the_names_are_those_of_modules() -> None:

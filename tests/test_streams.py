@@ -20,13 +20,14 @@ import gdatalog as gd
 from gdatalog import result as result_module
 from gdatalog.errors import DataError
 from gdatalog.result import Result
-from gdatalog.storage import writers
+from gdatalog.storage import row_groups, writers
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_groups import rows_at_once
 from gdatalog.storage.rows import cut
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table
-from gdatalog.storage.writers import rows_at_once, write_tables
+from gdatalog.storage.writers import write_tables
 
 ROWS = 1000
 PLAIN = ["r.csv", "r.tsv", "r.facts", "r.json", "r.jsonl", "r.parquet", "r.arrow"]
@@ -41,7 +42,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are decoded at a time, and few stand in a file of a folder."""
-    monkeypatch.setattr(writers, "GROUP", 64)
+    monkeypatch.setattr(row_groups, "GROUP", 64)
     monkeypatch.setattr(result_module, "FILE", 300)
     monkeypatch.setattr(result_module, "LONG", 200)
 

@@ -26,7 +26,7 @@ from time import time
 from types import ModuleType
 
 from gdatalog import distribution
-from gdatalog.own_files import home, open_own, own
+from gdatalog.own_files import home, open_own, own, write_whole
 from gdatalog.records import dataclass
 
 MOST_BYTES, MOST_FILES = 64 << 20, 8000
@@ -79,11 +79,11 @@ def keep(name: str, code: bytes) -> None:
     data = _sum(name, code) + code
     with contextlib.suppress(OSError):
         try:
-            _write(folder() / (name + _SUFFIX), data)
+            write_whole(folder() / (name + _SUFFIX), data)
         except OSError as problem:
             if _place.trouble is not None:
                 return
-            _write(_elsewhere(problem) / (name + _SUFFIX), data)
+            write_whole(_elsewhere(problem) / (name + _SUFFIX), data)
         count()
 
 
@@ -100,19 +100,6 @@ def _sum(name: str, code: bytes) -> bytes:
     digest = hashlib.sha256(name.encode() + b"\0")
     digest.update(code)
     return digest.digest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Writes a file atomically, also if other processes write it."""
-    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(made, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(made)
-        raise
 
 
 # ----------------------------------------------------------------------------------- folders

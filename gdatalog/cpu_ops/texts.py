@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
-from re import _constants as sre  # type: ignore[attr-defined]  # private: the parser of re
-from re import _parser  # type: ignore[attr-defined]  # private: the parser of re
+from re import _constants as sre  # private: the parser of re
+from re import _parser  # private: the parser of re
 from typing import Any
 
 import numpy as np

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gdatalog.engine.depth import Form, JoinNest, form_of_bag
-from gdatalog.engine.device import WORTH, shared_by
+from gdatalog.engine.device import shared_by
 from gdatalog.engine.parallel import cut_at_first
 from gdatalog.plan import Apply, Constant, Expr, Filter, JoinPlan, Parameter, RulePlan, Tally
 from gdatalog.plan.effects import all_steps, expressions, widens
@@ -22,7 +22,6 @@ from gdatalog.plan.placement import ExecutorChoice, Shared
 from gdatalog.records import dataclass
 from gdatalog.settings import Settings
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import FEW
 
 MOST_REMEMBERED = 1000
 
@@ -33,15 +32,18 @@ _looked: dict[object, int] = {}  # rows looked at, by join and output
 
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
-    """A join whose indexes are not built yet. `reason`: why it cannot be printed; `worth`: the
-    expected rows from which compiling pays; `shared`: the devices that run its loops together."""
+    """A join whose indexes are not built yet. `reason`: why it cannot be printed; `shared`:
+    the devices that run its loops together."""
 
     join: JoinPlan
     form: Form
     settings: Settings
     reason: str | None
-    worth: float = WORTH
     shared: Shared | None = None
+
+    @property
+    def worth(self) -> float:
+        return self.settings.thresholds.loops_worth
 
 
 def remember(nest: JoinNest, rows: int) -> None:
@@ -117,7 +119,7 @@ def least_scanned(settings: Settings) -> int | None:
     indexing them costs almost nothing. None: no scans."""
     if settings.strategy != "auto" or settings.scans == "never":
         return None
-    return 0 if settings.scans == "always" else FEW
+    return 0 if settings.scans == "always" else settings.thresholds.scanned_from
 
 
 def indexed(plan: RulePlan, relation_of: Callable[[str], Relation], scans: int) -> bool:

@@ -223,7 +223,8 @@ class JoinNest:
     @property
     def worth(self) -> float:
         """Compiling pays from this many expected rows."""
-        return self.context.device.worth
+        thresholds, here = self.context.thresholds, self.context.device is CPU
+        return thresholds.loops_worth if here else thresholds.kernels_worth
 
     @cached_property
     def shared(self) -> Shared | None:

@@ -28,21 +28,15 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 
-# Compiling a join's loops takes some 40 ms: it pays from this many expected rows.
-WORTH = 50_000.0
-
-
 class Cpu:
     """NumPy arrays in main memory, and compiled loops on all cores.
 
     `name`: what users write: "cpu", "cuda:0". `members`: the names of the devices that work
-    together as this one. `worth`: compiling a join's loops pays from this many expected rows.
-    `ops`: the verbs of `executors`; their `xp` creates and holds arrays.
+    together as this one. `ops`: the verbs of `executors`; their `xp` creates and holds arrays.
     """
 
     name = "cpu"
     members = ("cpu",)
-    worth = WORTH
     ops: Ops = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:

@@ -1,10 +1,11 @@
 """Stored plans: a rule that an earlier process has planned is not planned again.
 
-Plans are in files beside the compiled code, one for each source of rules. A line of a file is a
-plan, with the questions that planning asked about relations and parameters (`planner/observed.py`),
-and their answers. A plan is used if all questions have the same answers now: then planning would
-give this plan. Its key is a hash of the rule and of all settings that planning reads; the file's
-name depends on the planner's own files, so another version makes plans of its own.
+Plans are in files beside the compiled code: one for each file of rules, and `TEXTS` for all other
+texts. A line is a plan, with the questions that planning asked about relations and parameters
+(`planner/observed.py`), and their answers. A plan is used if all questions have the same answers
+now: then planning would give this plan. Its key is a hash of the rule and of all settings that
+planning reads; the file's name depends on the planner's own files, so another version makes plans
+of its own.
 
 A line is appended by one write, and starts with its checksum: processes may write at the same time,
 and damaged lines are ignored. If the folder of code cannot be used, plans are not stored.
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from threading import RLock
 from time import time
+from zlib import crc32
 
 from gdatalog.codegen import cache as code_cache
 from gdatalog.distribution import VERSION
@@ -36,7 +38,8 @@ from gdatalog.records import replace
 from gdatalog.settings import Thresholds
 
 MOST_BYTES = 4 << 20  # of a file: a longer one is begun anew
-MOST_FILES = 64  # files whose lines are kept in memory
+MOST_FILES = 16  # files whose lines are kept in memory
+TEXTS = 256  # files for the rules of texts that are not in files
 MOST_TRIED = 8  # plans of one rule, the newest ones first
 MOST_WRITTEN = 4096  # plans that a process stores
 
@@ -57,10 +60,11 @@ def plan_from_files(
 
 
 def _named(places: Places) -> str:
-    """What identifies the sources of a rule: their names, or texts without a file."""
-    return "\0".join(
-        source.text if source.name.startswith("<") else source.name for source in places.sources
-    )
+    """What identifies the file of a rule's plans."""
+    source = places.sources[0]
+    if source.name.startswith("<"):
+        return f"<{crc32(source.text.encode('utf-8', 'surrogatepass')) % TEXTS}>"
+    return source.name
 
 
 class PlanFiles:
@@ -104,8 +108,11 @@ class PlanFiles:
         return plan
 
     def _path(self, name: str) -> Path | None:
-        folder = code_cache.folder()
-        if code_cache.trouble() is not None:
+        try:
+            folder = code_cache.folder()
+        except OSError:
+            return None
+        if code_cache.trouble() is not None:  # it is a temporary one
             return None
         return folder / f"{_digest(_planner() + name).decode()}.plans"
 
@@ -163,7 +170,7 @@ def _lines_of(path: Path) -> Lines:
 
 def _line(plan: RulePlan, looked: Sequence[Looked], observed: Observed, places: Places) -> bytes:
     selectivity = tuple((e.relation, e.column, e.bounds, e.shares) for e in looked)
-    asked = tuple((*question, number) for question, number in observed.asked.items())
+    asked = tuple(observed.asked.items())
     stored = packed((asked, selectivity, plan), places)
     return json.dumps(stored, separators=(",", ":")).encode()
 
@@ -172,8 +179,7 @@ def _read(line: bytes, places: Places, inputs: PlanInputs) -> RulePlan | None:
     """The plan of a line, if planning would give it."""
     try:
         _, asked, selectivity, stored = json.loads(line)
-        questions = [(each[:-1], each[-1]) for each in unpacked(asked, places)]
-        if not same_answers(questions, inputs.sizes, inputs.values):
+        if not same_answers(unpacked(asked, places), inputs.sizes, inputs.values):
             return None
         looked = [Looked(*each) for each in unpacked(selectivity, places)]
         plan = unpacked(stored, places)

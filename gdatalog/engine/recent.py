@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
-MOST = 256  # values
+MOST_VALUES = 256  # values
 LENGTH = 500_000  # characters of their texts; each takes about 100 bytes
 
 Value = TypeVar("Value")
@@ -17,7 +17,7 @@ class Recent(Generic[Value]):
     """The values used most recently, by key; their texts have at most `length` characters.
     Thread-safe."""
 
-    def __init__(self, most: int = MOST, length: int = LENGTH) -> None:
+    def __init__(self, most: int = MOST_VALUES, length: int = LENGTH) -> None:
         self.most = most
         self.length = length
         self._held = 0

@@ -120,14 +120,15 @@ def split_rounds(draft: StratumDraft) -> SemiNaive:
 
 def split_stratum(draft: StratumDraft) -> SplitStratum | None:
     """The stratum with split rules, cached; None if splitting gains nothing."""
-    stratum, inputs, way = draft.stratum, draft.inputs, draft.context.settings.dead_variables
+    stratum, inputs, settings = draft.stratum, draft.inputs, draft.context.settings
 
     def make(relation: Callable[[str], Relation]) -> SplitStratum | None:
         return split_at_dead_variables(
-            stratum, inputs.schemas, lambda name: relation(name).statistics, way
-        )
+            stratum, inputs.schemas, lambda name: relation(name).statistics,
+            settings.dead_variables, settings.thresholds,
+        )  # fmt: skip
 
-    return inputs.plans.parted(stratum, way, inputs.relation, make)
+    return inputs.plans.parted(stratum, settings.dead_variables, inputs.relation, make)
 
 
 def _rounds(draft: StratumDraft) -> tuple[Operator, Sequence[Operator]]:

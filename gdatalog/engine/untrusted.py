@@ -13,11 +13,13 @@ from math import prod
 
 import numpy as np
 
+from gdatalog.engine.catalog.fact_list import number_of
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.catalog.texts import Outline, ProgramTexts, nodes_of
 from gdatalog.engine.facts import to_stdout
 from gdatalog.errors import Error, SourceText, Span, UsageError, raise_together
 from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import one_by_one
 from gdatalog.planner.check.walk import Node, children, names_of, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -77,7 +79,7 @@ def check_program(program: s.Program, texts: ProgramTexts, folders: Folders) -> 
             what = f"more than {STATEMENTS:,} statements (facts of one relation are one)"
             errors.append(_refused(what, STATEMENTS, statement.span))
             break
-    facts = sum(map(len, own.facts.values()))
+    facts = sum(map(number_of, own.facts.values()))
     if facts and facts + texts.number_of_facts > FACTS:
         what = f"{facts + texts.number_of_facts:,} facts"
         errors.append(_refused(what, FACTS, program.statements[-1].span))
@@ -95,6 +97,11 @@ def _refused(what: str, most: int, span: Span) -> UsageError:
 
 
 def _wrong_in(statement: s.Statement, folders: Folders) -> Iterator[Error]:
+    if isinstance(statement, s.Facts):
+        if any(len(each.columns) > COLUMNS for each in statement.relations):
+            for fact in one_by_one([statement]):
+                yield from _wrong_in(fact, folders)
+        return
     if _names_a_file(statement, folders):
         yield UsageError(
             "an untrusted text may not read or write files",

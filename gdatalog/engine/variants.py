@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from gdatalog.printer.module import PrintedPlan
 
 
-TURN, LOOPS_TURN = 15_000, 10_000  # fixed cost of a rule's turn and of a run of loops, in rows
+# Fixed costs, in rows: of a run of loops, and what the turn of a rule costs beyond that.
+LOOPS_TURN, TURN = 10_000, 5_000
 COMBINATION, MERGING = 30_000, 16  # the same for a combination of runs; and to merge a row
 BY_LOOPS = ExecutorChoice(False, "the rounds are worth it")
 MOST_LOOPS = 8  # that a variant keeps, each with its own scratch memory

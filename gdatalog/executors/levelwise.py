@@ -31,8 +31,6 @@ from gdatalog.storage.table import Array
 
 __all__ = ["Levelwise", "StepCounts"]
 
-FEW = 4096  # up to this many rows are deduplicated without a bitmap, which takes memory
-
 
 @dataclass(slots=True)
 class Levelwise(LevelWalk):
@@ -153,7 +151,11 @@ class Levelwise(LevelWalk):
             return frontier.take(self.ops.xp.arange(1))
         memory = self._marked if self.lasting is None or not step.lasting else self.lasting
         marked = memory.get(id(step))
-        if marked is None and self.lasting is None and frontier.size <= FEW:
+        if (
+            marked is None
+            and self.lasting is None
+            and frontier.size <= self.thresholds.unmarked_most
+        ):
             return frontier.take(self.ops.first_rows(columns))
         if marked is None:
             most = min(self.thresholds.marked_bytes, self.limits.spare() // 8)

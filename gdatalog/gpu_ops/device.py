@@ -31,14 +31,9 @@ from gdatalog.values import INT_MAX
 
 LARGEST_CHUNK = 1 << 26  # rows; larger chunks would not use the device better
 
-# Compiling a join's kernel takes some 400 ms, which pays off from this many expected rows on.
-WORTH = 1_000_000.0
-
 
 class Gpu:
     """`engine.device.Device` on top of a driver."""
-
-    worth = WORTH
 
     def __init__(self, driver: CupyDriver, memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what is cached between queries."""

@@ -16,7 +16,7 @@ from gdatalog.engine.facts import to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program
-from gdatalog.parser.syntax import Query, Rule
+from gdatalog.parser.syntax import Query
 from gdatalog.present import html_table
 from gdatalog.progress import amount, duration
 from gdatalog.records import dataclass
@@ -90,9 +90,9 @@ def _asks(execution: Execution, named: bool, quiet: bool) -> list[Ask]:
     if asks and not (named and all(ask.directive is not None for ask in asks)):
         # The variable gets the last answer, so the query goes behind the outputs.
         return sorted(asks, key=lambda ask: ask.directive is None) if named else asks
-    rules = [rule for rule in execution.compiled.rules if isinstance(rule, Rule)]
-    if rules:
-        return [*asks, Ask(rules[-1].heads[0].name, None)]
+    last = execution.compiled.last
+    if last is not None:
+        return [*asks, Ask(last, None)]
     if named:
         raise UsageError(
             "the text has no query, so there is no answer for the variable",

@@ -11,12 +11,13 @@ from typing import Any
 
 from gdatalog.cancellation import LONG_TEXT, apart
 from gdatalog.errors import Caution, Note, ParseError, SourceText, Span, raise_together
+from gdatalog.parser.facts import FactReader, one_by_one
 from gdatalog.parser.failure import Failure, missing_dot, sql, sql_comment
 from gdatalog.parser.format import format_node
 from gdatalog.parser.heads import statement
-from gdatalog.parser.lists import facts
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, is_complete, scan, too_deep
+from gdatalog.parser.stored import StoredText
 from gdatalog.parser.syntax import Include, Program, Statement
 from gdatalog.parser.tokens import MANY_CONSTANTS
 
@@ -36,33 +37,37 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
-    """Parses a program; raises all its syntax errors together.
+    """Parses a program into single statements; raises all its syntax errors together.
 
     `bare`: a statement may be a body alone, which becomes a Query (in Python and at the prompt). A
     statement's span excludes its dot.
     """
-    return parse_with_cautions(text, name, bare=bare)[0]
+    program, _ = parse_with_cautions(text, name, bare=bare)
+    return Program(tuple(one_by_one(program.statements)))
 
 
 def parse_with_cautions(
-    text: str, name: str = "<query>", *, bare: bool = False
+    text: str, name: str = "<query>", *, bare: bool = False, stored: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
-    """Like `parse`, but also returns cautions: valid text that is probably a mistake."""
-    program, cautions, errors = read_source(SourceText(name, text), bare)
+    """Like `parse`, but many facts in a row are one statement (`Facts`). Also returns cautions:
+    valid text that is probably a mistake. `stored`: use the statements that an earlier process has
+    stored, and store them."""
+    program, cautions, errors = read_source(SourceText(name, text), bare, stored=stored)
     raise_together(errors)
     return program, cautions
 
 
 def read_source(
-    source: SourceText, bare: bool, fast: bool = True
+    source: SourceText, bare: bool, fast: bool = True, stored: bool = False
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     """Parses the valid statements, and returns them with all errors. `fast`: use the fast path for
     facts and long lists of constants."""
-    return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
+    found = StoredText(source, bare, stored)
+    return apart(lambda: _read_source(source, bare, fast, found), len(source.text) >= LONG_TEXT)
 
 
 def _read_source(
-    source: SourceText, bare: bool, fast: bool
+    source: SourceText, bare: bool, fast: bool, stored: StoredText
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # A lone surrogate cannot be printed: the error shows a replacement.
@@ -75,30 +80,38 @@ def _read_source(
     errors: list[ParseError] = []
     at, size = 0, len(source.text)
     resumed = 0
+    facts = FactReader(source) if fast else None
     while at < size:
-        if fast:
-            at = facts(source, at, statements)
+        if facts is not None:
+            at = facts.read(at, statements)
         scanned = scan(source, at, fast)
         cautions += scanned.cautions
         at, begin = scanned.end, at
         if scanned.tokens:
             wrong: list[ParseError] = []
             read = len(statements)
-            resume = _read_statement(scanned, bare, statements, wrong)
+            resume = _read_statement(scanned, bare, stored, statements, wrong)
             if wrong and any(token.type in MANY_CONSTANTS for token in scanned.tokens):
                 # Without the fast path the error has a precise place.
                 wrong = []
                 del statements[read:]
-                resume = _read_statement(scan(source, begin, False), bare, statements, wrong)
+                again = scan(source, begin, False)
+                resume = _read_statement(again, bare, stored, statements, wrong)
             errors += wrong
             if resume is not None and resumed < MOST_RESUMED:
                 at = resume
                 resumed += 1
+    if not errors:
+        stored.keep()
     return Program(tuple(statements)), tuple(cautions), errors
 
 
 def _read_statement(
-    scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
+    scanned: Scanned,
+    bare: bool,
+    stored: StoredText,
+    statements: list[Statement],
+    errors: list[ParseError],
 ) -> int | None:
     """Adds the statement or its errors; returns where to resume if that is before the statement's
     end."""
@@ -116,18 +129,21 @@ def _read_statement(
         firsts = {error.message: error for error in reversed(wrong)}  # each message once
         errors += reversed(firsts.values())
         return None
-    from gdatalog.parser.grammar import build
+    read = stored.at(tokens[0].start)
+    if read is None:
+        from gdatalog.parser.grammar import build
 
-    try:
-        built = build(tokens)
-        if isinstance(built, Failure):
-            explained, resume = explain(built)
-            errors.append(explained)
-            return resume
-        read = statement(built, bare)
-    except ParseError as error:
-        errors.append(error)
-        return None
+        try:
+            built = build(tokens)
+            if isinstance(built, Failure):
+                explained, resume = explain(built)
+                errors.append(explained)
+                return resume
+            read = statement(built, bare)
+        except ParseError as error:
+            errors.append(error)
+            return None
+        stored.add(tokens[0].start, read)
     if len(tokens) > NESTING:
         deep = _too_deep(read)
         if deep is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.tokens import BINARY, POWER, PREFIX
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import constant_text, is_list, quoted, shown_name
@@ -24,6 +25,8 @@ def format_node(node: Node) -> str:
     match node:
         case s.Program():
             return "".join(format_node(statement) + "\n" for statement in node.statements)
+        case s.Facts():
+            return "\n".join(map(format_node, one_by_one([node])))
         case s.Rule(heads, body):
             head = ", ".join(_literal(atom) for atom in heads)
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."

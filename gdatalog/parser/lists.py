@@ -1,4 +1,4 @@
-"""The fast path: regular expressions read facts and long lists of constants without the grammar.
+"""The fast path for lists: regular expressions read long lists of constants without the grammar.
 
 For text that only the grammar can read, for example with comments between the values,
 `side_by_side` and `compared` build the same tree.
@@ -11,63 +11,19 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from gdatalog.errors import SourceText, Span
+from gdatalog.errors import SourceText
 from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import BOOL, FLOAT, INT, TEXT, TIME
 from gdatalog.parser.syntax import MANY
 from gdatalog.parser.tokens import Token, string_token, timestamp_token
 from gdatalog.parser.words import INFIX_WORDS, NAMED
 from gdatalog.values import TypeName, Value
 
-INT = r"-?[0-9]{1,18}+(?![\w.?])"
-FLOAT = r"-?[0-9]{1,18}+(?:\.[0-9]{1,18}+(?:[eE][+-]?[0-9]{1,2}+)?+|[eE][+-]?[0-9]{1,2}+)(?![\w.?])"
-TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
-TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\w.:+-])"
-BOOL = r"(?:true|false)(?![\w.?'])"
-_ARGUMENT = rf"[ \t]*+(?:{INT}|{FLOAT}|{TEXT}|{TIME}|{BOOL})[ \t]*+"
-_FACT = re.compile(
-    r"[ \t\r\n]*+(?!(?:_|not|inf|null|nil|true|false)\b)([^\W\d]\w*+)[ \t]*+"
-    rf"\(({_ARGUMENT}(?:,{_ARGUMENT})*+)\)\.(?![\w.?])"
-)
-_PART = re.compile(
-    rf"(?P<int>{INT})|(?P<float>{FLOAT})|(?P<symbol>{TEXT})"
-    rf"|(?P<timestamp>{TIME})|(?P<bool>{BOOL})"
-)
 
-
-def facts(source: SourceText, at: int, statements: list[s.Statement]) -> int:
-    """Adds the consecutive facts from `at` on; returns the start of the next statement."""
-    text = source.text
-    match, parts = _FACT.match, _PART.finditer
-    while found := match(text, at):
-        args: list[s.Const] = []
-        start, end = found.span(2)
-        for part in parts(text, start, end):
-            kind: TypeName = part.lastgroup  # type: ignore[assignment]  # groups are named by types
-            span = Span(source, part.start(), part.end())
-            value: Value
-            if kind == "int":
-                value = int(part[0])
-            elif kind == "symbol" and "\\" not in part[0]:
-                value = part[0][1:-1]
-            elif kind == "float":
-                value = float(part[0])
-            elif kind == "bool":
-                value = part[0] == "true"
-            else:
-                make = string_token if kind == "symbol" else timestamp_token
-                token = make(source, span.start, span.end)
-                if token.type == "ERROR":
-                    return at
-                value = token.value
-            args.append(s.Const(kind, value, span))
-        span = Span(source, found.start(1), end + 1)
-        statements.append(s.Rule((s.Atom(found[1], tuple(args), span),), None, span))
-        at = found.end()
-    return at
-
-
-def _listed(one: str) -> re.Pattern[str]:
+@cache
+def _listed(kind: TypeName) -> re.Pattern[str]:
     """A pattern for a long list of constants, each followed by a comma or the end of the list."""
+    one = _KINDS[kind]
     return re.compile(
         rf"\s*+((?:{one})(?:\s*+,\s*+(?:{one})){{{MANY - 1},}})(?=\s*+[,}}])", re.ASCII
     )
@@ -81,10 +37,9 @@ _KINDS: dict[TypeName, str] = {
     "timestamp": TIME,
     "bool": BOOL,
 }
-_LISTED = {kind: _listed(one) for kind, one in _KINDS.items()}
 _FIRST = re.compile(rf"\s*+({_NAME})\s*+({_OPERATOR})\s*+([-\d\"@tf])")
 _KIND: dict[str, TypeName] = {'"': "symbol", "@": "timestamp", "t": "bool", "f": "bool"}
-_TEXT_OR_TIME = re.compile(rf"{TEXT}|{TIME}")
+_TEXT_OR_TIME = rf"{TEXT}|{TIME}"  # `re` compiles it when it is first used
 
 
 @cache
@@ -99,8 +54,8 @@ def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
 
 def constants(source: SourceText, at: int) -> Token | None:
     """Reads a long list of constants of one type from `at` on."""
-    for kind, pattern in _LISTED.items():
-        found = pattern.match(source.text, at)
+    for kind in _KINDS:
+        found = _listed(kind).match(source.text, at)
         if found is not None:
             words = found[1].split(",") if kind in ("int", "bool") else ()
             read = _read(kind, words, source, *found.span(1))
@@ -142,11 +97,12 @@ def _read(
     if kind == "bool":
         return "bool", tuple(word.strip() == "true" for word in words)
     if kind == "symbol" and "\\" not in source.text[start:end]:
-        texts = _TEXT_OR_TIME.findall(source.text, start, end)
+        texts = re.compile(_TEXT_OR_TIME).findall(source.text, start, end)
         return "symbol", tuple(text[1:-1] for text in texts)
     make = string_token if kind == "symbol" else timestamp_token
     tokens = [
-        make(source, *part.span()) for part in _TEXT_OR_TIME.finditer(source.text, start, end)
+        make(source, *part.span())
+        for part in re.compile(_TEXT_OR_TIME).finditer(source.text, start, end)
     ]
     if any(token.type == "ERROR" for token in tokens):
         return None  # the scanner reports the error

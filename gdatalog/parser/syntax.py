@@ -7,11 +7,14 @@ which name resolution substitutes for others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
-MANY = 16  # minimum length of a list that becomes a relation
+MANY = 16  # minimum length of a list that becomes a relation, and of facts that become columns
 LONG = 32  # minimum number of operators in a row that become a Chain
 
 
@@ -252,6 +255,38 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class FactColumns:
+    """Facts of one relation, in order: a list of values for each of its columns.
+
+    `kinds`: the types of the constants of a fact, and of others whose types differ; then `which`
+    tells for each fact the place of its types there.
+    """
+
+    name: str
+    kinds: tuple[tuple[TypeName, ...], ...]
+    columns: tuple[Sequence[Value], ...]
+    which: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def types(self) -> Iterator[tuple[TypeName, ...]]:
+        """The types of each fact's constants; if all have the same, without an end."""
+        return map(self.kinds.__getitem__, self.which) if self.which else repeat(self.kinds[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """At least `MANY` facts of constants in a row, of some relations.
+
+    One node holds them all: there may be a million. `parser.facts.one_by_one` makes a Rule of each.
+    """
+
+    relations: tuple[FactColumns, ...]  # in the order of their first facts
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """`?- body.`, or a body alone, which Python and the prompt allow (`bare`)."""
 
@@ -318,7 +353,7 @@ class PlanHint:
     span: Span = _span()
 
 
-Statement = Rule | Query | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
+Statement = Rule | Facts | Query | Decl | TypeDecl | Directive | Include | Pragma | PlanHint
 
 
 @dataclass(frozen=True, slots=True)

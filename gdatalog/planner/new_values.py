@@ -19,7 +19,9 @@ Column = tuple[str, int]  # of a relation
 Flow = tuple[Column, bool]  # from a column; whether it computes
 
 # Functions with few results, whatever their arguments.
-FEW = frozenset({"contains", "match", "starts_with", "land", "lor", "lxor", "lnot", "month", "day"})
+OF_FEW_RESULTS = frozenset(
+    {"contains", "match", "starts_with", "land", "lor", "lxor", "lnot", "month", "day"}
+)
 # Functions that make finitely many values when they are applied to their results again.
 CLOSED = frozenset(
     {"min", "max", "abs", "bnot", "floor", "ceil", "to_int", "to_float"}
@@ -142,7 +144,7 @@ def _flows(
             return
         case s.FunctionCall(name, args):
             bounded = name in ("%", "band") and any(isinstance(arg, s.Const) for arg in args[1:])
-            if name in FEW or bounded:
+            if name in OF_FEW_RESULTS or bounded:
                 return
             computed = computed or not (name in CLOSED or (name == "-" and len(args) == 1))
         case s.Chain() | s.Aggregate():

@@ -4,6 +4,10 @@ Planning depends on nothing else but its rule and settings. So a stored plan is 
 planning again would give if all of its questions have the same answers as then. They are asked in
 the same order, up to the first answer that differs, so that none is asked that planning would not
 ask.
+
+Statistics of many rows are estimated from some of them. Which ones depends on the order of the
+rows, and that on threads. So such an answer counts as the same within a factor: planning again over
+the same rows might as well have had the other. The number of rows is never estimated.
 """
 
 from __future__ import annotations
@@ -24,32 +28,37 @@ from gdatalog.planner.statistics import (
     Statistics,
 )
 from gdatalog.storage.degrees import AdjacencyLists, Degrees
+from gdatalog.storage.statistics import SAMPLE
 from gdatalog.storage.table import Array
 from gdatalog.values import Value
 
 # A relation, the version of its rows, the statistic, and its arguments; or a parameter's name.
 Question = tuple[Any, ...]
+# A hash of what is exact in an answer, then what is estimated in it.
+Answer = tuple[float, ...]
 MOST_READ = 1 << 20  # entries of lists: more are not read just to compare them
+LIKE = 1.5  # estimates that differ by at most this factor are alike
 KIND, PARAMETER, EDGES = "kind", "$", "edges"
 _PROPERTIES = frozenset({"rows", "rises", "balanced", "symmetric", "loopless"})
+_ESTIMATED = frozenset({"size", "distinct", "degrees", "within"})
 _OF_GRAPHS = frozenset({"symmetric", "loops", "mirrored", "skew", "paths", "list_length"})
 
 
 class Observed:
-    """The questions of one planning, with numbers that stand for their answers. `whole`: planning
-    has looked at nothing else."""
+    """The questions of one planning, with what stands for their answers. `whole`: planning has
+    looked at nothing else."""
 
     __slots__ = ("asked", "whole")
 
     def __init__(self) -> None:
-        self.asked: dict[Question, int] = {}
+        self.asked: dict[Question, Answer] = {}
         self.whole = True
 
-    def note(self, question: Question, answer: object) -> None:
+    def note(self, question: Question, answer: object, estimated: bool = False) -> None:
         if question not in self.asked:
-            self.asked[question] = _number(answer)
+            self.asked[question] = _recorded(answer, estimated)
 
-    def add(self, asked: Mapping[Question, int]) -> None:
+    def add(self, asked: Mapping[Question, Answer]) -> None:
         """Adds the questions of an earlier search whose result is used again."""
         for question, answer in asked.items():
             self.asked.setdefault(question, answer)
@@ -76,7 +85,7 @@ def observing(sizes: Statistics, observed: Observed) -> Statistics:
         size = found.get(key)
         if size is None:
             size = sizes(name, version)
-            observed.note((name, version, KIND), _kind_of(size))
+            observed.note((name, version, KIND), size)
             if not isinstance(size, Assumed):
                 size = cast(RelationStatistics, ObservedStatistics(size, key, observed))
             found[key] = size
@@ -86,35 +95,54 @@ def observing(sizes: Statistics, observed: Observed) -> Statistics:
 
 
 def same_answers(
-    asked: Sequence[tuple[Question, int]], sizes: Statistics, values: Mapping[str, Value]
+    asked: Sequence[tuple[Question, Answer]], sizes: Statistics, values: Mapping[str, Value]
 ) -> bool:
     """Whether all questions have these answers now."""
-    return all(_number(_answer(question, sizes, values)) == number for question, number in asked)
+    return all(_alike(_answer(question, sizes, values), then) for question, then in asked)
 
 
-def _answer(question: Question, sizes: Statistics, values: Mapping[str, Value]) -> object:
+def _alike(now: Answer, then: Answer) -> bool:
+    return (
+        now[0] == then[0]
+        and len(now) == len(then)
+        and all(a <= b * LIKE and b <= a * LIKE for a, b in zip(now[1:], then[1:], strict=True))
+    )
+
+
+def _answer(question: Question, sizes: Statistics, values: Mapping[str, Value]) -> Answer:
     name, version, what, *args = question
     if version == PARAMETER:
-        return values.get(name)
+        return _recorded(values.get(name))
     size = sizes(name, version)
     if what == KIND:
-        return _kind_of(size)
+        return _recorded(size)
     if what in _PROPERTIES:
-        return getattr(size, what)
+        return _recorded(getattr(size, what))
     if what == "graph":
-        return size.graph is not None
+        return _recorded(size.graph is not None)
     if what == EDGES:
-        return _edges(size)
+        return _recorded(_edges(size))
     of = size.graph if what in _OF_GRAPHS else size
     found = getattr(of, what)
-    return found(*args) if callable(found) else found
+    return _recorded(found(*args) if callable(found) else found, _estimates(size, what))
 
 
-def _kind_of(size: RelationStatistics) -> object:
-    if isinstance(size, Assumed):
-        known = size.rows, size.values, size.arity, size.balanced, size.each
-        return (*known, tuple(sorted(size.rises)))
-    return type(size).__name__
+def _estimates(size: Any, what: str) -> bool:
+    """Whether a statistic is estimated from some of the rows."""
+    return what in _ESTIMATED and size.rows > SAMPLE
+
+
+def _recorded(answer: object, estimated: bool = False) -> Answer:
+    """What stands for an answer: the same in each process."""
+    if isinstance(answer, Assumed):
+        known = answer.rows, answer.values, answer.arity, answer.balanced, answer.each is None
+        return hash((*known, *sorted(answer.rises))), *(answer.each or ())
+    if not estimated or answer is None:
+        return (_number(answer),)
+    if isinstance(answer, Degrees):
+        values, rows, squares, *_ = answer.powers
+        return 0, values, rows, squares / max(1.0, rows)
+    return (0, *answer) if isinstance(answer, tuple) else (0, cast(float, answer))
 
 
 def _edges(size: Any) -> object:
@@ -141,7 +169,9 @@ def _number(answer: object) -> int:
         return _of_lists(answer)
     if isinstance(answer, (bool, int, float)):
         return hash((type(answer) is bool, answer))
-    return hash((-3, *_of_arrays([cast(Array, answer)])))
+    if isinstance(answer, np.ndarray):
+        return hash((-3, *_of_arrays([answer])))
+    return crc32(type(answer).__name__.encode())  # the kind of statistics
 
 
 def _of_lists(lists: AdjacencyLists) -> int:
@@ -172,7 +202,7 @@ class ObservedStatistics:
 
     def _ask(self, what: str, *args: Any) -> Any:
         answer = getattr(self._of, what)(*args)
-        self._observed.note((*self._key, what, *args), answer)
+        self._observed.note((*self._key, what, *args), answer, _estimates(self._of, what))
         return answer
 
     def _look(self, what: str) -> Any:

@@ -149,7 +149,7 @@ class Arguments:
 
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # most bytes of a worker's scratch
 UNKNOWN = 1 << 16  # the size of an index that changes each round
-FEW = 1 << 11  # a list with fewer values always has room for its rows of bits
+ROOM_FOR_BITS_BELOW = 1 << 11  # a list with fewer values always has room for its rows of bits
 MOST_TILE_ROWS = 1 << 22  # most bytes of a tile's scratch; there are thousands of tiles
 
 
@@ -249,7 +249,7 @@ def _hash_level(level: HashLevel) -> LevelLayout:
 def _level(level: TrieLevel, root: bool, grows: bool) -> LevelLayout:
     low, high = level.span
     # A small level that grows needs no exact maximum.
-    longest = len(level) if grows and len(level) < FEW else level.longest
+    longest = len(level) if grows and len(level) < ROOM_FOR_BITS_BELOW else level.longest
     bits = longest**2 // 8
     return LevelLayout(
         level.values.dtype,

@@ -31,7 +31,7 @@ from gdatalog.printer.nest_state import (
 )
 from gdatalog.records import dataclass, field, replace
 
-MOST = "4e18"  # larger weights and sums are left to the executor with exact arithmetic
+MOST_WEIGHT = "4e18"  # larger weights and sums are left to the executor with exact arithmetic
 
 
 class Leaf(ABC):
@@ -196,7 +196,7 @@ class NestPrinter(ABC):
         return amount
 
     def product(self, one: str, other: str) -> str:
-        """The product of two counts; the function ends if the product exceeds `MOST`."""
+        """The product of two counts; the function ends if the product exceeds `MOST_WEIGHT`."""
         if "1" in (one, other):
             return other if one == "1" else one
         name = self.text.name("w")
@@ -205,7 +205,7 @@ class NestPrinter(ABC):
             return name
         if self.tile:
             self.text.line(f"{name} = 0")
-        with self.unless(f"float({one}) * float({other}) > {MOST}", OVERFLOW):
+        with self.unless(f"float({one}) * float({other}) > {MOST_WEIGHT}", OVERFLOW):
             self.text.line(f"{name} = {one} * {other}")
         return name
 

@@ -25,7 +25,7 @@ from gdatalog.report.plan_tree import index_label
 from gdatalog.report.rules import RuleRan, StratumRan
 from gdatalog.report.tree import Fact, ReportNode, many, took
 
-MOST = 0.5  # of a rule's time
+WORTH_A_HINT = 0.5  # of a rule's time
 PART = 0.3
 MANY = 100_000  # rows that are worth a hint
 MUCH = 1_000_000  # values tried, from which on a compiled join would pay
@@ -63,7 +63,7 @@ def hint_of(
 
 def _compiling(ran: RuleRan) -> str | None:
     spent = sum(run.compiling for run in ran.runs)
-    if spent < MOST * ran.seconds or not spent:
+    if spent < WORTH_A_HINT * ran.seconds or not spent:
         return None
     return (
         f"compiling took {took(spent)} of it; the code is cached, so the next profile of this "
@@ -73,7 +73,7 @@ def _compiling(ran: RuleRan) -> str | None:
 
 def _moving(ran: RuleRan) -> str | None:
     spent, moved = sum(run.moving for run in ran.runs), sum(run.moved for run in ran.runs)
-    if not moved or spent < MOST * ran.seconds:
+    if not moved or spent < WORTH_A_HINT * ran.seconds:
         return None
     return f"copying {format_bytes(moved)} to and from the device took {took(spent)} of it"
 
@@ -241,7 +241,7 @@ def _blank(node: Literal) -> Literal:
 
 # The most expensive rules of an evaluation: their counters, and a hint for each.
 
-FEW = 3  # rules: smaller programs get no list of the most expensive ones
+LISTED_FROM = 3  # rules: smaller programs get no list of the most expensive ones
 
 
 def costliest(
@@ -253,7 +253,9 @@ def costliest(
     known = KnownIndexes({index.ref: index for index in metrics.indexes}, readers, frozenset(made))
     every = [node for at, stratum in enumerate(strata, 1) for node in _entries(at, stratum, known)]
     costly = sorted(every, key=lambda node: -(node.seconds or 0.0))[:COSTLIEST]
-    if not costly or (len(every) < FEW and not any(dict(node.facts)["hint"] for node in costly)):
+    if not costly or (
+        len(every) < LISTED_FROM and not any(dict(node.facts)["hint"] for node in costly)
+    ):
         return ()
     children = tuple(
         replace(node, share=node.seconds / seconds if node.seconds and seconds else None)

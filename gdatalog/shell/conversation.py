@@ -19,6 +19,7 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import beside
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.parser import format_node
+from gdatalog.parser.facts import one_by_one
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.check.walk import walk
 from gdatalog.records import dataclass, field, replace
@@ -31,7 +32,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.remote import RemoteRows
 from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
 
-MOST = 1000  # changes
+MOST_CHANGES = 1000  # changes
 MOST_TEXTS = 200_000  # statements held only for `.undo`, over all changes
 SHARE = 8  # one eighth of the memory limit may be held only for `.undo`
 
@@ -95,7 +96,8 @@ class History:
         self.changes.append((what, before))
         workspace = repl.db.workspace
         while len(self.changes) > 1 and (
-            len(self.changes) > MOST or self._noted_without(workspace.texts.log) > MOST_TEXTS
+            len(self.changes) > MOST_CHANGES
+            or self._noted_without(workspace.texts.log) > MOST_TEXTS
         ):
             self.changes.popleft()
         in_use = set(map(id, workspace.stored.values()))
@@ -211,7 +213,7 @@ def saved(
     statements: list[Statement] = []
     aside: list[Statement] = []
     for kept in execution.catalog.texts.values():
-        for statement in kept.statements:
+        for statement in one_by_one(kept.statements):
             found = statements if execution.validity.fits(statement) else aside
             found += _moved(statement, kept.folders, folder)
     taken = {s.path for s in statements if isinstance(s, Directive)}

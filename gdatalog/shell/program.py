@@ -20,8 +20,9 @@ from gdatalog.engine.facts import read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse
-from gdatalog.parser.syntax import Const, Member, Query, Rule, Statement, Values
+from gdatalog.parser.syntax import Const, Facts, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
+from gdatalog.planner.check.walk import names_of
 from gdatalog.planner.passes import PassTrace
 from gdatalog.progress import amount
 from gdatalog.records import dataclass
@@ -215,9 +216,9 @@ def _to_stdout(ask: Ask, execution: Execution) -> bool:
 
 
 def ruled_names(execution: Execution) -> list[str]:
-    """The relations that have rules in a execution's program."""
-    rules = [s for s in execution.compiled.rules if isinstance(s, Rule)]
-    return list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
+    """The relations that have rules or facts in an execution's program."""
+    rules = (each for each in execution.compiled.rules if isinstance(each, Rule | Facts))
+    return list(dict.fromkeys(name for each in rules for name in names_of(each)))
 
 
 def _read(db: Database, options: CommandLine) -> Program:

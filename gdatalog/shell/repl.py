@@ -13,7 +13,6 @@ from gdatalog.cancellation import interrupt_message
 from gdatalog.engine.devices import PLAIN
 from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
-from gdatalog.parser import parse
 from gdatalog.shell import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.commands import run_command
 from gdatalog.shell.conversation import COMMANDS, Conversation, Leave
@@ -188,8 +187,10 @@ class Repl(Conversation):
 
 
 def warm(prompt: Prompt) -> None:
-    """Loads the grammar's tables, then lets the prompt mark syntax errors."""
-    parse("p(x) <- q(x).")
+    """Loads Lark and the grammar's tables, then lets the prompt mark syntax errors."""
+    from gdatalog.parser.grammar import parser
+
+    parser()
     prompt.check()
 
 

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.account import Costs, time_spent
+from gdatalog.engine.catalog.fact_list import Piece, keys_of, pieces_of
 from gdatalog.engine.catalog.texts import ProgramTexts
 from gdatalog.engine.execution import Execution, Usage
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
+from gdatalog.parser.facts import number_of, one_by_one
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.walk import ruled
+from gdatalog.planner.check.walk import is_fact, names_of, ruled
 from gdatalog.progress import amount
 from gdatalog.relations import RelationEntry
 from gdatalog.shell import say, say_error
@@ -95,7 +97,8 @@ def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
 
 def _title(statements: Sequence[Statement]) -> str:
     """A one-line summary of statements."""
-    first, more = format_node(statements[0]), len(statements) - 1
+    first = format_node(next(one_by_one(statements)))
+    more = number_of(statements) - 1
     return f"{first} (and {more:,} more)" if more else first
 
 
@@ -108,7 +111,7 @@ def _refuse_facts(repl: Conversation, program: Program) -> None:
             head.span,
             hint=f"to ask whether it holds: ?- {format_node(head)}.",
         )
-        for statement in program.statements
+        for statement in one_by_one(program.statements)
         if isinstance(statement, Rule) and statement.body is None
         for head in statement.heads
         if head.name in with_rules
@@ -120,12 +123,8 @@ def _sizes(repl: Conversation, program: Program) -> dict[str, int]:
     """The numbers of rows of the loaded relations that a program's facts are added to."""
     workspace = repl.db.workspace
     loaded = {*workspace.stored, *_names_read(workspace.texts.outline())}
-    names = loaded.intersection(
-        head.name
-        for rule in program.statements
-        if isinstance(rule, Rule) and rule.body is None
-        for head in rule.heads
-    )
+    facts = filter(is_fact, program.statements)
+    names = loaded.intersection(name for fact in facts for name in names_of(fact))
     if not names:
         return {}
     with repl.db.call():
@@ -146,12 +145,6 @@ def _evaluate(
     the numbers of rows of loaded relations before.
     """
     statements = execution.compiled.rules
-    facts = [
-        head
-        for rule in statements
-        if isinstance(rule, Rule) and rule.body is None
-        for head in rule.heads
-    ]
     rules = [rule for rule in statements if isinstance(rule, Rule) and rule.body is not None]
     for statement in statements:
         if isinstance(statement, Decl) and "input" not in statement.qualifiers:
@@ -162,12 +155,16 @@ def _evaluate(
     for name in _names_read(statements):
         count, seconds = _count(repl, execution, name)
         say(f"{name}: {amount(count, 'tuples')} read ({seconds:.3f} s)")
-    for name in dict.fromkeys(head.name for head in facts):
+    facts: dict[str, list[Piece]] = {}
+    for statement in filter(is_fact, statements):
+        for piece in pieces_of(statement):
+            facts.setdefault(piece.name, []).append(piece)
+    for name, pieces in facts.items():
         # A terminal's bottom bar shows the number of rows, which needs the relation.
         said = None if repl.interactive else execution.said(name)
         count = _count(repl, execution, name)[0] if said is None else said
-        own = {head for head in facts if head.name == name}
-        new = count - sizes[name] if name in sizes else sum(not before.has_fact(f) for f in own)
+        own = {key for piece in pieces for key in keys_of(piece)}
+        new = count - sizes[name] if name in sizes else sum(not before.has_fact(k) for k in own)
         added = f"{amount(new, 'facts')} added" if new else "nothing new"
         known = f", {len(own) - new:,} known already" if 0 < new < len(own) else ""
         say(f"{name}: {added}{known}, {amount(count, 'tuples')}")

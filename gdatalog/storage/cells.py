@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,18 +30,22 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
+
+# A column: an Arrow array of strings without nulls, or a list of few strings.
+Cells: TypeAlias = "pa.ChunkedArray | list[str]"
+
 MOST_COUNTED = 1000  # wrong cells of a column: parsing stops after so many
 _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 
 def cells_column(
-    cells: pa.ChunkedArray | TextColumn,
+    cells: Cells | TextColumn,
     declared: TypeName | None,
     place: DataPlace,
     batch: bool = False,
 ) -> Typed:
-    """A typed column, from a pyarrow ChunkedArray of strings without nulls, or from a `TextColumn`.
+    """A typed column, from cells or from a `TextColumn`.
     `batch`: whether the file may have other rows."""
     if isinstance(cells, TextColumn):
         if declared in (None, "symbol"):
@@ -51,10 +56,10 @@ def cells_column(
     if declared is None:
         return _inferred(cells, place)
     if declared == "symbol":
-        return declared, encoded(cells)
+        return declared, _encoded(cells)
     parts, bad = _read(cells, declared)
     if bad:
-        raise _unreadable(bad[0], cells[bad[0]].as_py(), declared, place, len(bad) - 1, batch)
+        raise _unreadable(bad[0], _cell(cells, bad[0]), declared, place, len(bad) - 1, batch)
     return declared, np.concatenate(parts)
 
 
@@ -88,12 +93,15 @@ def cell_value(text: str, kind: TypeName) -> Value | None:
     return number if INT_MIN <= number <= INT_MAX else None
 
 
-def _read(cells: pa.ChunkedArray, kind: TypeName) -> tuple[list[Array], list[int]]:
+def _read(cells: Cells, kind: TypeName) -> tuple[list[Array], list[int]]:
     """The values of a column in parts, and the rows with wrong cells; not all rows if there are
     many."""
     found = _fast(cells, kind)
     if found is not None:
         return [found], []
+    if isinstance(cells, list):
+        values, wrong = _slow(cells, kind)
+        return [values], wrong
     # Only the chunks that Arrow refuses are read cell by cell.
     parts = []
     start = 0
@@ -156,8 +164,11 @@ def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
     return (found + 0.0 if kind == "float" else found), []
 
 
-def _fast(cells: pa.ChunkedArray, kind: TypeName) -> Array | None:
+def _fast(cells: Cells, kind: TypeName) -> Array | None:
     """The column as Arrow converts it; None if it has to be read cell by cell."""
+    if isinstance(cells, list):
+        found, wrong = _slow(cells, kind)
+        return None if wrong else found
     targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
     if kind not in targets:
         return None
@@ -165,8 +176,8 @@ def _fast(cells: pa.ChunkedArray, kind: TypeName) -> Array | None:
         return None  # Arrow would wrap large ones around
     if kind == "timestamp":
         # Arrow also reads shorter times, which are not supported: 2026-11-20T08
-        length = pc.binary_length(cells)
-        if not pc.all(pc.or_(pc.equal(length, 10), pc.greater_equal(length, 16))).as_py():
+        lengths = pc.unique(pc.binary_length(cells)).to_pylist()
+        if not all(length is None or length == 10 or length >= 16 for length in lengths):
             return None
     try:
         typed = pc.cast(cells, targets[kind])
@@ -183,9 +194,9 @@ def _fast(cells: pa.ChunkedArray, kind: TypeName) -> Array | None:
 # ---------------------------------------------------------------- without a declaration
 
 
-def _inferred(cells: pa.ChunkedArray, place: DataPlace) -> Typed:
+def _inferred(cells: Cells, place: DataPlace) -> Typed:
     """The first type that all cells can be read as; symbol if there is none."""
-    sample = _there(cells[:100]).to_pylist() or _there(cells)[:100].to_pylist()
+    sample = _listed(_there(cells[:100])) or _listed(_there(cells)[:100])
     for kind in _possible(sample):
         if kind in ("int", "float") and _has_identifier(cells):
             break
@@ -194,10 +205,10 @@ def _inferred(cells: pa.ChunkedArray, place: DataPlace) -> Typed:
             values = _patient(cells, kind, place)
         if values is not None:
             return kind, values
-    return "symbol", encoded(cells)
+    return "symbol", _encoded(cells)
 
 
-def kind_of(cells: pa.ChunkedArray, identifiers: bool = False) -> TypeName:
+def kind_of(cells: Cells, identifiers: bool = False) -> TypeName:
     """The type of a column, inferred from all cells that are not missing. `identifiers`: digits
     with leading zeros are texts."""
     kinds = Kinds()
@@ -212,17 +223,17 @@ class Kinds:
         self._possible: list[TypeName] | None = None  # None: no cells so far
         self._identifiers = False
 
-    def see(self, cells: pa.ChunkedArray) -> None:
+    def see(self, cells: Cells) -> None:
         if self._possible == []:
             return
-        plain = _possible(cells[:100].to_pylist())[:1]
+        plain = _possible(_listed(cells[:100]))[:1]
         if plain and plain[0] in ("int", "float") and _fast(cells, plain[0]) is not None:
             there = cells  # none is missing
         else:
             there = _there(cells)
         if not len(there):
             return
-        known = _possible(there[:100].to_pylist())
+        known = _possible(_listed(there[:100]))
         if self._possible is not None:
             known = [kind for kind in known if kind in self._possible]
         ints = "int" in known and _all_read(there, "int")  # ints are floats, too
@@ -241,16 +252,18 @@ class Kinds:
         return "symbol" if texts else found
 
 
-def _there(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+def _there(cells: Cells) -> pa.ChunkedArray:
     """The cells that are not missing."""
-    blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
+    if isinstance(cells, list):
+        return [cell for cell in cells if cell.strip() not in MISSING]
+    blank = pc.is_in(pc.utf8_trim_whitespace(cells), arrow_texts(MISSING))
     return cells.filter(pc.invert(blank))
 
 
-def _all_read(cells: pa.ChunkedArray, kind: TypeName) -> bool:
+def _all_read(cells: Cells, kind: TypeName) -> bool:
     return _fast(cells, kind) is not None or all(
         cell_value(cell, kind) is not None or (kind == "int" and is_big(cell))
-        for cell in cells.to_pylist()
+        for cell in _listed(cells)
     )
 
 
@@ -270,6 +283,33 @@ def hold_texts(sample: Sequence[str]) -> bool:
     return bool(there) and not _possible(there)
 
 
+def _listed(cells: Cells) -> list[str]:
+    return cells if isinstance(cells, list) else cells.to_pylist()
+
+
+def _cell(cells: Cells, row: int) -> str:
+    return cells[row] if isinstance(cells, list) else cells[row].as_py()
+
+
+def _encoded(cells: Cells) -> TextColumn:
+    if not isinstance(cells, list):
+        return encoded(cells)
+    codes: dict[str, int] = {}
+    numbers = [codes.setdefault(cell, len(codes)) for cell in cells]
+    texts = np.empty(len(codes), dtype=object)
+    texts[:] = list(codes)
+    return TextColumn(np.array(numbers, dtype=np.int32), texts)
+
+
+def arrow_texts(texts: Sequence[str]) -> pa.Array:
+    """Texts as an Arrow array. `pyarrow.array` would import pandas, which takes longer than reading
+    a small file."""
+    data = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    buffers = pa.py_buffer(ends), pa.py_buffer(b"".join(data))
+    return pa.StringArray.from_buffers(len(data), *buffers)
+
+
 def as_arrow(cells: TextColumn) -> pa.ChunkedArray:
     """A column of texts as a pyarrow array, as it was before its type was inferred."""
     return pa.chunked_array([pa.array(cells.decode().tolist(), pa.string())])
@@ -280,7 +320,9 @@ def is_big(cell: str) -> bool:
     return _INT.fullmatch(cell.strip()) is not None
 
 
-def _has_identifier(cells: pa.ChunkedArray) -> bool:
+def _has_identifier(cells: Cells) -> bool:
+    if isinstance(cells, list):
+        return any(re.match(_IDENTIFIER, cell, re.ASCII) for cell in cells)
     # The regular expression is slow, and few cells begin like this.
     suspects = pc.starts_with(cells, "0")
     for start in ("-", "+", " "):
@@ -289,7 +331,7 @@ def _has_identifier(cells: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.match_substring_regex(few, _IDENTIFIER)).as_py())
 
 
-def _patient(cells: pa.ChunkedArray, kind: TypeName, place: DataPlace) -> Array | None:
+def _patient(cells: Cells, kind: TypeName, place: DataPlace) -> Array | None:
     """A column cell by cell: its values, or None if it is of another type.
 
     An error if it is of this type but for cells that are missing, or for ints that are too big.
@@ -297,7 +339,7 @@ def _patient(cells: pa.ChunkedArray, kind: TypeName, place: DataPlace) -> Array 
     parts, bad = _read(cells, kind)
     big: int | None = None
     for row in bad:
-        text = cells[row].as_py()
+        text = _cell(cells, row)
         if kind == "int" and is_big(text):
             big = row if big is None else big
         elif text.strip() not in MISSING:
@@ -305,9 +347,9 @@ def _patient(cells: pa.ChunkedArray, kind: TypeName, place: DataPlace) -> Array 
     if len(bad) > MOST_COUNTED and not _all_read(_there(cells), kind):
         return None
     if big is not None:
-        raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
+        raise place.too_big(big, _Verbatim(_cell(cells, big).strip()))
     if bad:
-        message = f"found {shown(cells[bad[0]].as_py())} in a column of type {kind}"
+        message = f"found {shown(_cell(cells, bad[0]))} in a column of type {kind}"
         raise MissingValue.of(place.error(bad[0], message))
     return np.concatenate(parts)
 

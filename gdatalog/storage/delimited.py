@@ -46,6 +46,7 @@ _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ":
 SNIFFED = (",", "\t", ";", "|")
 MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _END = "\0end\0"
+FEW_BYTES = 1 << 16  # a text that is read without Arrow
 LONG = 1 << 24  # bytes: splitting larger files reports progress
 # The shares of progress of the steps of loading, for a large CSV file of ints, the slowest to read.
 READING, CUTTING = (0.0, 0.05), (0.05, 0.4)
@@ -170,6 +171,22 @@ class Delimited:
         rest = [at for at in range(width) if at not in found]
         found |= zip(rest, self._arrow_columns(width, rest) if rest else (), strict=True)
         return [found[at] for at in range(width)]
+
+    def few_columns(self, width: int) -> list[list[str]] | None:
+        """The cells of a small text without quotes; None if it is another. Starting Arrow takes
+        longer than splitting such a text."""
+        length = len(self.data) - self.start
+        if length > FEW_BYTES or (self.quoted and b'"' in self.data):
+            return None
+        if bad_utf8(self.name, self.data, self.first_line) is not None:
+            return None  # Arrow's way raises the error
+        columns: list[list[str]] = [[] for _ in range(width)]
+        for record in self.records():
+            if len(record.fields) != width:
+                raise self.wrong_width(record, width)
+            for column, cell in zip(columns, record.fields, strict=True):
+                column.append(cell)
+        return columns
 
     def _arrow_columns(self, width: int, wanted: Sequence[int]) -> list[pa.ChunkedArray]:
         import pyarrow.csv as arrow_csv

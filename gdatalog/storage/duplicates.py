@@ -43,7 +43,7 @@ _PIECE = 1 << 16  # rows in one batch of comparisons with neighbours
 MANY = 1 << 27  # rows: with 32-bit hashes, one in 64 collides
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to find an equal pair among 2**31 values
-_FEW = 1 << 11  # enough to find one among 2**20
+_FIRST_SAMPLE = 1 << 11  # enough to find one among 2**20
 
 
 def distinct_rows(
@@ -122,7 +122,7 @@ def _in_order(rows: Columns) -> Array | None:
 
 def _differs_in_sample(key: Array) -> bool:
     """Whether samples of a column, a small one first, have no value twice."""
-    samples = (key[:: max(1, len(key) // size)] for size in (_FEW, _SAMPLE))
+    samples = (key[:: max(1, len(key) // size)] for size in (_FIRST_SAMPLE, _SAMPLE))
     return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
 
 

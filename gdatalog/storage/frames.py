@@ -33,7 +33,7 @@ from gdatalog.storage import (
     pc,
     row_count,
 )
-from gdatalog.storage.cells import MISSING, as_arrow, cells_column, kind_of
+from gdatalog.storage.cells import MISSING, Cells, arrow_texts, as_arrow, cells_column, kind_of
 from gdatalog.storage.columns import arrow_array, column_from, object_column
 from gdatalog.storage.headers import match_columns
 from gdatalog.storage.raw import Raw, raw_of, raw_of_table
@@ -247,12 +247,16 @@ def null_mask(column: Any, source: str, declared: TypeName | None, filled: bool)
     return np.fromiter(missing, np.bool_, len(column))
 
 
-def _missing_cells(cells: pa.ChunkedArray, declared: TypeName | None, filled: bool) -> Array:
+def _missing_cells(cells: Cells, declared: TypeName | None, filled: bool) -> Array:
     kind = declared or kind_of(cells, identifiers=True)
+    if isinstance(cells, list):
+        words = MISSING if kind != "symbol" else ("",) if filled else ()
+        trimmed = cells if kind == "symbol" else [cell.strip() for cell in cells]
+        return np.array([cell in words for cell in trimmed], dtype=np.bool_)
     if kind == "symbol":
-        blank = pc.equal(cells, "") if filled else pc.is_null(cells)
+        blank = pc.is_in(cells, arrow_texts([""])) if filled else pc.is_null(cells)
     else:
-        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
+        blank = pc.is_in(pc.utf8_trim_whitespace(cells), arrow_texts(MISSING))
     return np.asarray(blank, dtype=np.bool_)
 
 

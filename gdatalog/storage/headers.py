@@ -19,8 +19,8 @@ import numpy as np
 
 from gdatalog.errors import Caution, DataError, Note, Span, meant
 from gdatalog.records import dataclass
-from gdatalog.storage import Declared, LoadOptions, pa, pc
-from gdatalog.storage.cells import MISSING, cell_value, is_big, kind_of
+from gdatalog.storage import Declared, LoadOptions, pc
+from gdatalog.storage.cells import MISSING, Cells, arrow_texts, cell_value, is_big, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.raw import count_of_columns, default_name, listed
 from gdatalog.storage.table import TextColumn
@@ -55,7 +55,7 @@ class ColumnKinds(Protocol):
 class CellsBelow:
     """The cells of a file that is read whole."""
 
-    columns: Sequence[TextColumn | pa.ChunkedArray]
+    columns: Sequence[TextColumn | Cells]
 
     def kind(self, at: int) -> TypeName:
         column = self.columns[at]
@@ -139,12 +139,15 @@ def _years(
     )
 
 
-def other_numbers(column: TextColumn | pa.ChunkedArray) -> bool:
+def other_numbers(column: TextColumn | Cells) -> bool:
     """Whether a column of numbers, as cells, holds one that is no year."""
     if isinstance(column, TextColumn):
         return False
+    if isinstance(column, list):
+        cells = map(str.strip, column)
+        return not all(_YEAR.fullmatch(cell) or cell in MISSING for cell in cells)
     years = pc.match_substring_regex(column, rf"^\s*({_YEAR.pattern})\s*$")
-    missing = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(MISSING))
+    missing = pc.is_in(pc.utf8_trim_whitespace(column), arrow_texts(MISSING))
     return not pc.all(pc.or_(years, missing)).as_py()
 
 
@@ -178,16 +181,20 @@ def _as_declared(
     return Verdict(False, "it has no name of the relation's columns")
 
 
-def come_again(cells: Sequence[TextColumn | pa.ChunkedArray], fields: Sequence[str]) -> bool:
+def come_again(cells: Sequence[TextColumn | Cells], fields: Sequence[str]) -> bool:
     """Whether one of these texts occurs in some columns."""
     for column in cells:
+        if isinstance(column, list):
+            if not set(fields).isdisjoint(column):
+                return True
+            continue
         if isinstance(column, TextColumn):
             assert column.spelled is not None
             if np.isin(column.numbers, column.spelled.add(fields)).any():
                 return True
             continue
 
-        if pc.any(pc.is_in(column, pa.array(fields, pa.string()))).as_py():
+        if pc.any(pc.is_in(column, arrow_texts(fields))).as_py():
             return True
     return False
 

@@ -120,8 +120,7 @@ def encode_values(values: Sequence[Value], kind: TypeName, symbols: SymbolTable)
     if kind == "float":
         return float_to_key(np.array(values, dtype=np.float64))
     if kind == "symbol":
-        texts = map(str, values)
-        return np.fromiter(map(symbols.intern, texts), np.int32, len(values))
+        return symbols.intern_many(list(map(str, values)))
     return np.array(values, dtype=np.int64)
 
 
@@ -147,8 +146,8 @@ def decode_value(key: int, kind: TypeName, symbols: SymbolTable) -> Any:
 # and fit 32 bits, so that a look-up is one read of an array.
 
 ABSENT = -1
-# With n ordered keys, a dictionary has at most (n + LEAST) / FEW unordered ones.
-FEW, LEAST = 16, 10_000
+# With n ordered keys, a dictionary has at most (n + UNORDERED_LEAST) / UNORDERED_SHARE others.
+UNORDERED_SHARE, UNORDERED_LEAST = 16, 10_000
 # Columns with fewer keys than a dictionary by this factor, or fewer than SHORT, are looked up by
 # binary search: importing Arrow for its hash tables takes longer, and 80 MiB.
 SEARCHED, SHORT = 8, 1 << 17
@@ -192,7 +191,8 @@ class Dictionary:
         if not absent:
             return True
         with self._lock:
-            if FEW * (len(self.more) + len(absent)) > len(self.keys) + LEAST:
+            unordered = len(self.more) + len(absent)
+            if UNORDERED_SHARE * unordered > len(self.keys) + UNORDERED_LEAST:
                 return False
             for key in absent:
                 self.more.setdefault(key, len(self))
@@ -279,7 +279,7 @@ class CodedColumn:
 # Numbers all possible rows: a number for each row within a box of values.
 
 
-MOST = 1 << 62  # row numbers
+MOST_ROW_NUMBERS = 1 << 62  # row numbers
 
 RelationColumn = tuple[str, int]  # of a relation
 Flow = tuple[RelationColumn, Callable[[], Span | None]]  # a range of values that a column gets
@@ -331,8 +331,8 @@ class KeySpace:
         found = KeySpace(
             tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
         )
-        far = any(low < -MOST or high > MOST for low, high in bounds)
-        return None if far or found.size > MOST else found
+        far = any(low < -MOST_ROW_NUMBERS or high > MOST_ROW_NUMBERS for low, high in bounds)
+        return None if far or found.size > MOST_ROW_NUMBERS else found
 
     @property
     def size(self) -> int:

@@ -29,7 +29,7 @@ LEAST = 16  # least entries of an array
 PIECE = 1 << 16  # rows in one batch
 # Maximum entries of a root's array by value: in all, or per row.
 DENSE, DENSE_EACH = 1 << 20, 16
-MOST = (1 << 31) - 1  # children of a level
+MOST_CHILDREN = (1 << 31) - 1  # children of a level
 
 _NOTHING: Array = np.empty(0, dtype=np.int32)
 _NO_KEYS: Array = np.empty(0, dtype=np.int64)
@@ -119,7 +119,7 @@ class HashLevel:
             self.functions("move_pairs")(keys, ids, self.keys, self.ids)
             return
         size = 2 * len(self.values)
-        if size > MOST:
+        if size > MOST_CHILDREN:
             raise TooLong
         self.values = _longer(self.values, size)
         if not self.last:

@@ -292,11 +292,11 @@ class BitmapOps(RowOps, Protocol):
 
 # The rows with one of some values in a column, found by a pass over the column.
 
-FEW = 4  # values: a column is compared with each of so few
+COMPARED_SINGLY = 4  # values: a column is compared with each of so few
 _ROOM = 1 << 24  # most marks for the values of a range; a byte each
 # Marks for hashes of values in a larger range: so many for each value, as powers of two, but at
 # most as many as fit in a cache.
-_SPARE, _LEAST, _MOST = 6, 16, 22
+_SPARE, _LEAST_BITS, _MOST_BITS = 6, 16, 22
 
 
 def rows_with(column: Array, key: int) -> Array:
@@ -306,7 +306,7 @@ def rows_with(column: Array, key: int) -> Array:
 
 def rows_among(column: Array, values: Array) -> Array:
     """The rows with one of some sorted distinct values, ascending."""
-    if len(values) <= FEW:
+    if len(values) <= COMPARED_SINGLY:
         found = np.zeros(len(column), dtype=np.bool_)
         for value in values:
             found |= column == value
@@ -324,7 +324,7 @@ def rows_among(column: Array, values: Array) -> Array:
 
         return _rows_of(column, look_up)
     wanted = values.astype(column.dtype)  # values that do not fit wrap; `sift` excludes them
-    bits = min(max((len(values) - 1).bit_length() + _SPARE, _LEAST), _MOST)
+    bits = min(max((len(values) - 1).bit_length() + _SPARE, _LEAST_BITS), _MOST_BITS)
     first, second = np.zeros((2, 1 << bits), dtype=np.bool_)
     first[_drawn(wanted, bits)] = True
     second[_drawn(wanted, bits, again=True)] = True

@@ -29,11 +29,11 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import in_ranges
 from gdatalog.storage.trie import Tests
 
-# Each part has at least RATIO times the rows of the next, and there are at most MOST parts: a join
+# Each part has at least RATIO times the rows of the next, and there are at most MOST_PARTS: a join
 # runs once for each combination of its relations' parts.
-RATIO, MOST = 8, 3
-# Fewer rows than this are merged at once.
-FEW = 1 << 16
+RATIO, MOST_PARTS = 8, 3
+# From so many rows on, new ones become a part; before, they are merged at once.
+APART_FROM = 1 << 16
 
 
 class RowPart(Protocol):

@@ -19,7 +19,7 @@ from gdatalog.storage.degrees import mask
 from gdatalog.storage.keys import Dictionary, decode_blocks, narrow
 from gdatalog.storage.on_device import DeviceOps, KnownRows
 from gdatalog.storage.parts import Coded, History, Version, extended, rows_since, stacked
-from gdatalog.storage.row_store import FEW, RowBits, RowStore, held_by
+from gdatalog.storage.row_store import SORTED_BELOW, RowBits, RowStore, held_by
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
@@ -115,7 +115,7 @@ class Relation:
         store = RowStore(blocks, length, known, ops)
         if as_it_is and len(blocks) == 1:
             store.keep_as_it_is()
-        elif length < FEW and ops is None:
+        elif length < SORTED_BELOW and ops is None:
             store.sorted()
         return Relation.over(columns, types, store)
 
@@ -128,7 +128,7 @@ class Relation:
         if not codes.at_most:
             return Relation.empty(columns, types)
         store = Coded(codes.store, codes.statistics, dictionaries)
-        if codes.at_most < FEW:
+        if codes.at_most < SORTED_BELOW:
             distinct = codes.store.known >= KnownRows.DISTINCT
             return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
         return Relation.over(columns, types, store)
@@ -205,9 +205,9 @@ class Relation:
     def beside(self, new: Relation) -> Relation:
         """This relation with new rows, which it must not have; many rows stay in separate parts."""
         here = self.store.on_host and new.store.on_host
-        if not here or not self.types or self.at_most + new.at_most < parts.FEW:
+        if not here or not self.types or self.at_most + new.at_most < parts.APART_FROM:
             return self.joined(new)
-        lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
+        lying = stacked((*self.parts, new), parts.RATIO, parts.MOST_PARTS)
         if len(lying) == 1:
             return lying[0]
         return Relation.over(self.columns, self.types, parts.DisjointParts(lying))

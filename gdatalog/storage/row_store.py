@@ -43,7 +43,7 @@ from gdatalog.storage.trie import Trie, TrieName
 
 # Fewer rows than these are sorted when they are made: it costs nothing, and people read them in
 # order.
-FEW = 1 << 14
+SORTED_BELOW = 1 << 14
 
 Fingerprint = tuple[int, tuple[tuple[str, int], ...]]  # the number of rows, and hashes of columns
 
@@ -106,7 +106,7 @@ class RowStore:
             device_rows = self._there
             if device_rows is None:
                 return
-            if device_rows.count < FEW:
+            if device_rows.count < SORTED_BELOW:
                 device_rows.sorted()
             self._blocks = [device_rows.fetched()]
             self._count, self._known = device_rows.count, device_rows.known
@@ -156,14 +156,14 @@ class RowStore:
             return self.distinct(), None
         with self._lock:
             return [
-                device_rows.sorted() if device_rows.count < FEW else device_rows.distinct()
+                device_rows.sorted() if device_rows.count < SORTED_BELOW else device_rows.distinct()
             ], device_rows
 
     @property
     def fingerprint(self) -> Fingerprint | None:
         """Identifies the rows within this process. None if there are many rows, or if it would take
         a sort or a copy."""
-        if not self.on_host or self.known != KnownRows.SORTED or self.at_most >= FEW:
+        if not self.on_host or self.known != KnownRows.SORTED or self.at_most >= SORTED_BELOW:
             return None
         return self.count, tuple((c.dtype.str, hash(c.tobytes())) for c in self.sorted())
 
@@ -237,7 +237,7 @@ class RowStore:
 
     def _make_distinct(self) -> None:
         rows = self.as_they_are()
-        if self._count < FEW:
+        if self._count < SORTED_BELOW:
             self._hold(sort_rows(rows), KnownRows.SORTED)
         else:
             found = cancellable(self._count, lambda: distinct_rows(rows, lambda: self.spans))
@@ -303,7 +303,7 @@ def _mixed_sum(column: Array) -> int:
 
 
 MANY = 1 << 15  # rows: smaller sets are not worth a bitmap
-MOST = 1 << 22  # most bits that `rows_with` tests
+MOST_TESTED_BITS = 1 << 22  # most bits that `rows_with` tests
 LEAST_SORTED = 4096  # rows: for fewer, a pass over a column is faster than a sort of all
 
 
@@ -356,7 +356,7 @@ class RowBits:
         low, size = self.space.least[column], sizes[column]
         strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
         values = values[(values >= low) & (values < low + size)]
-        if prod(sizes) // size * len(values) > MOST:
+        if prod(sizes) // size * len(values) > MOST_TESTED_BITS:
             return None
         places = (values.astype(np.int64) - low) * strides[column]
         for at, (other, stride) in enumerate(zip(sizes, strides, strict=True)):

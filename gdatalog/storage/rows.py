@@ -24,7 +24,7 @@ Span = tuple[int, int]  # the least and the greatest value of a column
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
-FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
+SORTED_BY_COLUMN_BELOW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
 PART = 1 << 18  # values of a column that are looked at together
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -242,7 +242,7 @@ def order_rows(columns: Sequence[Array]) -> Array:
     the last columns come first, and each sort keeps the order of the one before.
     """
     count = len(columns[0])
-    if count < FEW:
+    if count < SORTED_BY_COLUMN_BELOW:
         return np.lexsort(tuple(columns)[::-1])
     with working_space("sorting", 24 * count):
         return cancellable(count, lambda: _order_rows(columns, count))

@@ -11,7 +11,7 @@ readers need no lock. If most texts are no longer used, the database switches to
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 
 import numpy as np
@@ -85,7 +85,17 @@ class SymbolTable:
         with self._lock:
             if self._set is not None:
                 return self._set.add(texts)
-            return np.fromiter(map(self._added, texts), np.int32, len(texts))
+            found = list(map(self._codes.get, texts))
+            for at in [at for at, code in enumerate(found) if code is None]:
+                found[at] = self._added(texts[at])
+            return np.array(found, dtype=np.int32)
+
+    def intern_many(self, texts: list[str]) -> Array:
+        """The codes of a program's texts; new texts get one."""
+        known = len(self)
+        found = self._intern_all(texts)
+        self.made += _size_of_new(texts, found, known)
+        return found
 
     def keeping(self, used: Array) -> SymbolTable:
         """A table of the marked codes' texts, with the same codes."""
@@ -103,8 +113,7 @@ class SymbolTable:
         for piece in _pieces(texts):
             known = len(self)
             found = self._intern_all(piece)
-            new = {int(found[at]): piece[at] for at in np.flatnonzero(found >= known)}
-            more = sum(sys.getsizeof(text) + ENTRY for text in new.values())
+            more = _size_of_new(piece, found, known)
             self.made += more
             account.add(TEXTS, more)
             codes.append(found)
@@ -195,6 +204,12 @@ class SymbolTable:
         if column is not None:
             return _sorted(column)
         return sorted(range(len(texts)), key=texts.__getitem__)
+
+
+def _size_of_new(texts: Sequence[str], codes: Array, known: int) -> int:
+    """The bytes of those texts that got a code from `known` on."""
+    new = {int(codes[at]): texts[at] for at in np.flatnonzero(codes >= known).tolist()}
+    return sum(sys.getsizeof(text) + ENTRY for text in new.values())
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:

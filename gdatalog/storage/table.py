@@ -135,7 +135,7 @@ class Table:
 # the functions here (`offer`).
 
 PADDING = 8  # bytes after the last text, because texts are read by words
-_FEW = 1 << 10  # capacity of an empty set
+_FIRST_CAPACITY = 1 << 10  # capacity of an empty set
 _MANY = 1 << 17  # texts: from here on a table of slots only doubles
 _TAG_BITS = 31
 _DECODED = 1 << 13  # texts in one batch of decoding
@@ -180,9 +180,9 @@ class TextSet:
         self.kernels = kernels
         self.lock = Lock()
         self.unicode = True  # whether all texts are valid Unicode
-        self.text = np.empty(64 * _FEW, dtype=np.uint8)
-        self.ends = np.zeros(_FEW + 1, dtype=np.int64)
-        self.slots = np.zeros(2 * _FEW, dtype=np.int64)
+        self.text = np.empty(64 * _FIRST_CAPACITY, dtype=np.uint8)
+        self.ends = np.zeros(_FIRST_CAPACITY + 1, dtype=np.int64)
+        self.slots = np.zeros(2 * _FIRST_CAPACITY, dtype=np.int64)
         self.state = np.zeros(1, dtype=np.int64)
         self.coded: tuple[object, Array] | None = None  # a symbol table, and its codes for these
 
@@ -214,7 +214,7 @@ class TextSet:
         old ones."""
         count, used = len(self), self.nbytes
         if count + 1 < len(self.ends):
-            text = np.empty(2 * len(self.text) + 64 * _FEW, dtype=np.uint8)
+            text = np.empty(2 * len(self.text) + 64 * _FIRST_CAPACITY, dtype=np.uint8)
             text[:used] = self.text[:used]
             self.text = text
             return

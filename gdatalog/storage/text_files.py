@@ -15,7 +15,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.errors import DataError, SourceText, Span
 from gdatalog.records import dataclass, replace
 from gdatalog.storage import DataPlace, Declared, FilePlace, LoadOptions, check_delimiter, pa, shown
-from gdatalog.storage.cells import hold_texts
+from gdatalog.storage.cells import Cells, arrow_texts, hold_texts
 from gdatalog.storage.delimited import MARK, SNIFFED, CellPlace, Delimited, Record, bad_utf8
 from gdatalog.storage.headers import (
     CellsBelow,
@@ -63,7 +63,7 @@ def raw_of_text(
     first, width = head[0], len(head[0].fields)
     below = text.after(first)
     texts = texts_among(head, options)
-    columns = [] if options.header is False else below.columns(width, texts)
+    columns = [] if options.header is False else _columns(below, width, texts)
     rows_below = [record.fields for record in head[1:]]
     found = verdict(first, rows_below, options, CellsBelow(columns))
     tell(found, first, options)
@@ -71,7 +71,7 @@ def raw_of_text(
     if names is None and picked is None:
         check_width(text, head, declared)
     if not columns:
-        columns = text.columns(width, texts)
+        columns = _columns(text, width, texts)
     elif not found.header:
         columns = [
             _with_first(field, column) for field, column in zip(first.fields, columns, strict=True)
@@ -118,13 +118,19 @@ def texts_among(head: Sequence[Record], options: LoadOptions) -> list[int]:
     ]
 
 
-def _with_first(cell: str, column: TextColumn | pa.ChunkedArray) -> TextColumn | pa.ChunkedArray:
+def _columns(text: Delimited, width: int, texts: Sequence[int]) -> Sequence[TextColumn | Cells]:
+    return text.few_columns(width) or text.columns(width, texts)
+
+
+def _with_first(cell: str, column: TextColumn | Cells) -> TextColumn | Cells:
     """A column of cells, with one cell added in front."""
+    if isinstance(column, list):
+        return [cell, *column]
     if isinstance(column, TextColumn):
         assert column.spelled is not None
         return TextColumn(np.append(column.spelled.add([cell]), column.numbers), column.spelled)
 
-    return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
+    return pa.chunked_array([arrow_texts([cell]), *column.chunks], pa.string())
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:

@@ -18,18 +18,18 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 LONG = 1 << 18  # entries: fewer are not worth a second thread
-_MOST = 8  # threads: more do not speed up copying and packing, which wait for memory
+_MOST_THREADS = 8  # threads: more do not speed up copying and packing, which wait for memory
 _STRETCH = 1 << 15  # rows in a batch: temporary arrays stay in the cache
 
 
 def cores() -> int:
     """How many threads this process should use for work on arrays: its cores, but at most
-    `_MOST`."""
+    `_MOST_THREADS`."""
     try:
         available = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         available = os.cpu_count() or 1
-    return min(available, _MOST)
+    return min(available, _MOST_THREADS)
 
 
 def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> list[Made]:

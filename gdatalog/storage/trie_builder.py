@@ -32,7 +32,7 @@ from gdatalog.storage.trie import RowTest, Tests, Trie, TrieLevel, TrieName
 # only while the counts fit in the cache.
 DENSE, COUNTED = 2, 1 << 18
 # Rows that one thread sorts at once; bits of a packed row.
-FEW, PACKED = 1 << 16, 62
+SORTED_BY_ONE_BELOW, PACKED = 1 << 16, 62
 
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
@@ -79,7 +79,7 @@ def trie_of_counts(counts: Array, weighted: bool) -> Trie:
 
 def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of rows in any order. If it is not weighted, duplicates count as one row."""
-    if 1 < length < FEW and columns and not weighted:
+    if 1 < length < SORTED_BY_ONE_BELOW and columns and not weighted:
         found = _of_few(columns)
         if found is not None:
             return found

@@ -17,9 +17,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
@@ -30,32 +29,13 @@ from gdatalog.storage.as_text import Piece, begun, facts_file, quoted, records, 
 from gdatalog.storage.data_files import PACKED, ROWS
 from gdatalog.storage.export import to_arrow
 from gdatalog.storage.readers import TEXTS, format_of
+from gdatalog.storage.row_groups import rows_at_once
 from gdatalog.storage.table import Table
-from gdatalog.storage.threads import ahead
-from gdatalog.values import TypeName
 
-GROUP = 1 << 20  # most rows of a row group in a Parquet file
-GROUP_BYTES = 1 << 25  # most bytes of its decoded values
-_WIDTH, _TEXT = 8, 32  # bytes of a value, and the assumed bytes of a text
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MORE_SPACE = "free some space, or write to another disk"
 _KEPT = 1 << 24  # bytes: output to a pipe is first kept in memory up to this, then in a file
 _PIECE = 1 << 20  # bytes of one write to a pipe
-
-
-def rows_at_once(types: Sequence[TypeName]) -> int:
-    """The number of rows of such columns to decode at once: a row group of a Parquet file."""
-    width = sum(_TEXT if kind == "symbol" else _WIDTH for kind in types)
-    return max(1, min(GROUP, GROUP_BYTES // max(1, width)))
-
-
-def made_ahead(tables: Iterable[Table]) -> Iterator[Table]:
-    """The same tables; a thread decodes the next one while the last one is used."""
-    left = iter(tables)
-    for table in ahead(lambda _: next(left, None), repeat(None), True, most=1):
-        if table is None:
-            return
-        yield table
 
 
 def write_table(table: Table, path: FilePath, **how: Any) -> None:

@@ -39,7 +39,7 @@ from gdatalog.storage.table import Array
 
 LARGEST = 4 << 20  # bytes of a block
 GROUP = 64 << 20  # bytes of rows that are bucketed together
-FEW = 64 << 10  # bytes of rows that are one block
+ONE_BLOCK_BELOW = 64 << 10  # bytes of rows that are one block
 SMALL, MOST_SMALL = 64, 100_000  # sources with at most this fraction of all rows are not divided
 SAMPLE = 100_000  # sampled rows, which determine the bounds of key ranges
 
@@ -203,7 +203,7 @@ def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Column
         whole = relation.blocks() or [tuple(np.empty(0, dtype=np.int32) for _ in relation.types)]
     for rows in whole:
         count, size = len(rows[0]), sum(column.nbytes for column in rows)
-        parts = max(1, min(workers, size // FEW), ceil(size / LARGEST))
+        parts = max(1, min(workers, size // ONE_BLOCK_BELOW), ceil(size / LARGEST))
         ends = np.linspace(0, count, parts + 1).astype(int).tolist()
         for start, stop in pairwise(ends):
             yield tuple(column[start:stop] for column in rows)

@@ -36,7 +36,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 PIECES = 8  # pieces of a block that takes too long or does not fit
-FEW = 1000  # blocks of so few rows are never cut
+NEVER_CUT_UP_TO = 1000  # blocks of so few rows are never cut
 # Share of rows that pass tests, up to which rows are filtered before they are deduplicated.
 WORTH = 0.1
 PLACE = "~place"  # a row's place in its part
@@ -118,7 +118,7 @@ class BlockScheduler(CellScheduler):
             stage.add(self._run(block))
 
     def _run(self, block: PartRange) -> Call:
-        firm = self.firm or block.rows <= FEW
+        firm = self.firm or block.rows <= NEVER_CUT_UP_TO
         return self._call(block, run_block, self._args(block, firm), block.home)
 
     def _args(self, block: PartRange, firm: bool) -> tuple[object, ...]:

@@ -179,7 +179,7 @@ def _runs(steps: Sequence[p.Step]) -> Iterator[list[p.Step]]:
 
 
 COST = 1e6  # of a morsel, in rows: some milliseconds
-FEWEST, MOST = 8, 64  # morsels for each thread of the workers
+FEWEST_MORSELS, MOST_MORSELS = 8, 64  # morsels for each thread of the workers
 # The same for workers with GPUs: each morsel costs a launch, and fills a GPU only if it is large.
 GPU_COST, GPU_FEWEST, GPU_MOST = 2e8, 4, 16
 GPU_LEAST = 2e7  # the least cost of a morsel, if there is one for each GPU
@@ -226,7 +226,9 @@ class Morsels:
         self.join, self.tries, self.scope, self.slots = join, tries, scope, slots
         level = next_level(join, tries, {}, scope)
         self.total = max(1.0, join.cost)
-        cost, fewest, most = (GPU_COST, GPU_FEWEST, GPU_MOST) if gpus else (COST, FEWEST, MOST)
+        cost, fewest, most = (
+            (GPU_COST, GPU_FEWEST, GPU_MOST) if gpus else (COST, FEWEST_MORSELS, MOST_MORSELS)
+        )
         if gpus:
             fewest = max(1, min(fewest, int(self.total / (GPU_LEAST * slots))))
         wanted = int(min(max(self.total / cost, fewest * slots), most * slots))

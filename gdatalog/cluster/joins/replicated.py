@@ -36,7 +36,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.choose import ASKED_FOR, looked_at
 from gdatalog.engine.context import ExecutionContext, RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, remote_blocks, rows_of_groups
-from gdatalog.engine.device import CPU, WORTH
+from gdatalog.engine.device import CPU
 from gdatalog.engine.rules.joins import LocalJoins
 from gdatalog.engine.rules.rows import rows_of
 from gdatalog.errors import MemoryLimitError
@@ -115,7 +115,7 @@ class CellScheduler(ABC):
 
     def _compiles(self) -> bool:
         """Whether workers compile the loops at once, and do not try slow strategies first."""
-        return self.join.cost >= WORTH
+        return self.join.cost >= self.inputs.context.thresholds.loops_worth
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Replaces a call that ran out of memory by smaller calls."""

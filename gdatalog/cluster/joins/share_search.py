@@ -127,7 +127,7 @@ PATIENCE = 2  # steps without a gain until the search stops
 # How many blocks the search examines once some shares fit: one for EACH bytes, within bounds. And
 # how many blocks shares may have: one for LARGE bytes, within bounds.
 EACH, FEWEST, ENOUGH = 1 << 12, 300, 6_000
-LARGE, MOST = 1 << 26, 20_000
+LARGE, MOST_BLOCKS = 1 << 26, 20_000
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Search:
         self.weights = [census.weights(domain) for domain in range(len(census.domains))]
         self.best: ShareChoice | None = None
         self.enough = max(FEWEST, min(ENOUGH, census.total // EACH))
-        self.most = max(ENOUGH, min(MOST, census.total // LARGE))
+        self.most = max(ENOUGH, min(MOST_BLOCKS, census.total // LARGE))
         self.looked = 0
 
     @property

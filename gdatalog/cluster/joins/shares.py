@@ -25,7 +25,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
 
 FINE = 128  # fine classes of a domain
-MOST = 1 << 20  # counts of a source; with many dims, there are fewer classes
+MOST_COUNTS = 1 << 20  # counts of a source; with many dims, there are fewer classes
 
 
 def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ...]:
@@ -34,7 +34,7 @@ def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ..
     `samples`: keys of each dim of each source, in proportion to the sources' rows.
     """
     most = max((len(dims) for dims in layout.dims), default=1)
-    classes = min(FINE, max(2, int(MOST ** (1 / max(1, most)))))
+    classes = min(FINE, max(2, int(MOST_COUNTS ** (1 / max(1, most)))))
     keys: list[list[Array]] = [[] for _ in range(layout.domains)]
     for dims, columns in zip(layout.dims, samples, strict=True):
         for dim, column in zip(dims, columns, strict=True):

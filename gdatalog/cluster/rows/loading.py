@@ -201,7 +201,7 @@ def keys_or_places(table: Table) -> Columns:
 
 
 # The driver reads smaller data itself, because asking workers would take longer.
-FEW = 32 << 20
+LOADED_HERE_BELOW = 32 << 20
 ROWS, BYTES = 1 << 22, 64 << 20  # that a worker reads at a time, at most
 SHARE = 16  # what a worker reads at a time takes at most this fraction of its memory
 
@@ -224,7 +224,11 @@ def files_relation(asked: Loading, path: str) -> Relation | None:
         typed = found
     else:
         return None  # reading them in the driver reports what is wrong
-    if not rows or not typed.types or (8 * rows * len(typed.types) < FEW and not wanted.forced):
+    if (
+        not rows
+        or not typed.types
+        or (8 * rows * len(typed.types) < LOADED_HERE_BELOW and not wanted.forced)
+    ):
         return None
     # A declaration may rename the columns; then they match by position.
     columns = None if wanted.columns is None else tuple(wanted.columns)

@@ -36,7 +36,7 @@ from gdatalog.storage.table import Array
 CHILDREN, TAKEN, FREE = 0, 1, 2  # the entries of `counts`
 
 GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
-_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 @inlined
@@ -59,7 +59,7 @@ def pair_of(node: int, value: int) -> int:
 @inlined
 def find_child(keys: Array, ids: Array, node: int, value: Scalar) -> int:
     """The child of a node with this value; -1 if there is none."""
-    if value < _LEAST or value > _MOST:
+    if value < _INT32_MIN or value > _INT32_MAX:
         return -1
     place = slot_of_pair(keys, pair_of(node, value))
     return int(at(ids, place)) if at(keys, place) != 0 else -1
@@ -68,7 +68,7 @@ def find_child(keys: Array, ids: Array, node: int, value: Scalar) -> int:
 @inlined
 def has_child(keys: Array, node: int, value: Scalar) -> int:
     """0 if a node of the last level has a value, else -1."""
-    if value < _LEAST or value > _MOST:
+    if value < _INT32_MIN or value > _INT32_MAX:
         return -1
     return 0 if at(keys, slot_of_pair(keys, pair_of(node, value))) != 0 else -1
 

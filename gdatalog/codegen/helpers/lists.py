@@ -22,7 +22,7 @@ from gdatalog.storage.table import Array
 GALLOP = 8
 SHORT = 64
 GALLOP_MARKED = 32
-FEW = 8  # values: so few are compared one by one
+COMPARED_SINGLY = 8  # values: so few are compared one by one
 AHEAD = 16  # values of a list from the current one to those that are prefetched
 
 
@@ -79,7 +79,7 @@ def find(values: Array, lo: int, hi: int, key: Scalar) -> int:
 @inlined
 def has(values: Array, lo: int, hi: int, key: Scalar) -> bool:
     """Whether a list has the key."""
-    if hi - lo <= FEW:  # without branches, which would be mispredicted
+    if hi - lo <= COMPARED_SINGLY:  # without branches, which would be mispredicted
         met = 0
         for k in range(lo, hi):
             met += int(at(values, k) == key)

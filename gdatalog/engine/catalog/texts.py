@@ -9,59 +9,25 @@ grow.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import chain
 from operator import is_
 
 from gdatalog.cancellation import OBJECT, cancellable
+from gdatalog.engine.catalog.fact_list import (
+    NO_FACTS,
+    FactList,
+    Piece,
+    keys_of,
+    number_of,
+    pieces_of,
+)
 from gdatalog.engine.catalog.folders import Folders
-from gdatalog.parser.syntax import Atom, Query, Rule, Statement
+from gdatalog.parser.facts import examples
+from gdatalog.parser.syntax import Facts, Query, Rule, Statement
 from gdatalog.planner.check.walk import Node, Part, Shape, names_of, reads_of, shapes_of, without
 from gdatalog.records import dataclass, field, replace
-
-
-class FactList(Collection[Atom]):
-    """A prefix of a list of facts that may grow. Two prefixes of one list compare in constant
-    time."""
-
-    __slots__ = ("_atoms", "_end", "params")
-
-    def __init__(
-        self, atoms: Sequence[Atom], params: Collection[str] = (), end: int | None = None
-    ) -> None:
-        """`params`: the names of all parameters in the facts, and perhaps of others."""
-        self._atoms = atoms
-        self._end = len(atoms) if end is None else end
-        self.params = params
-
-    def __len__(self) -> int:
-        return self._end
-
-    def __iter__(self) -> Iterator[Atom]:
-        return iter(self._atoms[: self._end])
-
-    def __contains__(self, fact: object) -> bool:
-        return fact in self._atoms[: self._end]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FactList):
-            return NotImplemented
-        return self._end == other._end and (
-            self._atoms is other._atoms or all(map(Atom.__eq__, self, other))
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # it is not hashable
-
-    def since(self, before: FactList) -> Sequence[Atom] | None:
-        """The facts added after `before`; None if that is no prefix."""
-        if self._end < before._end:
-            return None
-        if self._atoms is not before._atoms and not all(map(Atom.__eq__, before, self)):
-            return None
-        return self._atoms[before._end : self._end]
-
-
-NO_FACTS = FactList(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +36,7 @@ class Outline:
     shape."""
 
     statements: tuple[Statement, ...]
-    facts: Mapping[str, Sequence[Atom]]  # all facts, by relation
+    facts: Mapping[str, Sequence[Piece]]  # all facts, by relation
     shapes: Mapping[tuple[str, Shape], None]
     plain: bool  # whether the text has only facts
 
@@ -81,7 +47,7 @@ class Outline:
     @staticmethod
     def _of(text: Sequence[Statement]) -> Outline:
         statements: list[Statement] = []
-        facts: dict[str, list[Atom]] = {}
+        facts: dict[str, list[Piece]] = {}
         shapes: dict[tuple[str, Shape], None] = {}
         plain = True
         for statement in text:
@@ -90,12 +56,14 @@ class Outline:
                 plain = False
                 statements.append(statement)
                 continue
-            assert isinstance(statement, Rule)
-            if not shapes.keys() >= set(found):
-                shapes.update(dict.fromkeys(found))
+            new = set(found) - shapes.keys()
+            shapes.update(dict.fromkeys(found))
+            if isinstance(statement, Facts):
+                statements += examples(statement, new)
+            elif new:
                 statements.append(statement)
-            for head in statement.heads:
-                facts.setdefault(head.name, []).append(head)
+            for piece in pieces_of(statement):
+                facts.setdefault(piece.name, []).append(piece)
         return Outline(tuple(statements), facts, shapes, plain)
 
     def without(self, statements: Sequence[Statement]) -> Outline:
@@ -149,12 +117,13 @@ class ProgramTexts(Mapping[str, KeptRules]):
     _seen: list[int] = field(default_factory=list)  # the texts that the checks read
     _shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # the first text with each
     _names: dict[str, int] = field(default_factory=dict)  # the first text that names a relation
-    _facts: dict[str, list[Atom]] = field(default_factory=dict)  # by relation
-    _homes: dict[str, list[int]] = field(default_factory=dict)  # the text of each of these facts
+    _facts: dict[str, list[Piece]] = field(default_factory=dict)  # by relation
+    _homes: dict[str, list[int]] = field(default_factory=dict)  # the text of each of these pieces
     _kinds: dict[str, list[Shape]] = field(default_factory=dict)  # the shapes of these facts
     _params: dict[str, set[str]] = field(default_factory=dict)  # the parameters in these facts
-    _first: dict[Atom, int] = field(default_factory=dict)  # the first text with each fact
+    _first: dict[Hashable, int] = field(default_factory=dict)  # the first text with each fact
     _new: dict[str, list[int]] = field(default_factory=dict)  # the same by relation, ascending
+    _totals: list[int] = field(default_factory=list)  # the number of facts up to each text
     _unnoted: list[int] = field(default_factory=list)  # texts whose facts these two do not have yet
     _length: int = 0
 
@@ -197,9 +166,11 @@ class ProgramTexts(Mapping[str, KeptRules]):
                 self._shapes[shape] = at
                 self._kinds.setdefault(shape[0], []).append(shape[1])
                 self._params.setdefault(shape[0], set()).update(outline.params(shape[0]))
-        for name, atoms in outline.facts.items():
-            self._facts.setdefault(name, []).extend(atoms)
-            self._homes.setdefault(name, []).extend([at] * len(atoms))
+        for name, pieces in outline.facts.items():
+            self._facts.setdefault(name, []).extend(pieces)
+            self._homes.setdefault(name, []).extend([at] * len(pieces))
+        own = sum(map(number_of, outline.facts.values()))
+        self._totals.append(own + (self._totals[-1] if at else 0))
         self._at[key] = at
         self.log.append(key)
         self._kept.append(kept)
@@ -262,12 +233,12 @@ class ProgramTexts(Mapping[str, KeptRules]):
 
     def facts(self, name: str, own: Outline | None = None) -> FactList:
         """The facts of a relation, followed by those of a text that is not kept, if given."""
-        atoms, there = self._facts.get(name), NO_FACTS
-        if atoms is not None:
-            end = len(atoms)
+        pieces, there = self._facts.get(name), NO_FACTS
+        if pieces is not None:
+            end = len(pieces)
             if self._length < len(self.log):
                 end = bisect_left(self._homes[name], self._length)
-            there = FactList(atoms, self._params[name], end)
+            there = FactList(pieces, self._params[name], end)
         if own is None or name not in own.facts:
             return there
         return FactList([*there, *own.facts[name]], {*there.params, *own.params(name)})
@@ -275,11 +246,12 @@ class ProgramTexts(Mapping[str, KeptRules]):
     @property
     def number_of_facts(self) -> int:
         """The number of facts of all relations."""
-        return sum(len(self.facts(name)) for name in self._facts)
+        return self._totals[self._length - 1] if self._length else 0
 
-    def has_fact(self, fact: Atom) -> bool:
+    def has_fact(self, key: Hashable) -> bool:
+        """Whether a text has the fact with this key (`keys_of`)."""
         self._note()
-        return self._first.get(fact, self._length) < self._length
+        return self._first.get(key, self._length) < self._length
 
     def rows(self, name: str, types: Shape) -> int | None:
         """The number of rows of a relation's facts, if distinct facts are distinct rows."""
@@ -291,10 +263,10 @@ class ProgramTexts(Mapping[str, KeptRules]):
     def _note(self) -> None:
         """Finds the first text with each fact."""
         for at in self._unnoted:
-            for name, atoms in self._kept[at].outline.facts.items():
+            for name, pieces in self._kept[at].outline.facts.items():
                 new = self._new.setdefault(name, [])
-                for atom in atoms:
-                    if atom not in self._first:
-                        self._first[atom] = at
+                for key in chain.from_iterable(map(keys_of, pieces)):
+                    if key not in self._first:
+                        self._first[key] = at
                         new.append(at)
         self._unnoted.clear()

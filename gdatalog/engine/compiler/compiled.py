@@ -18,9 +18,10 @@ from gdatalog.engine.planned_rules import atoms
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser import syntax as s
+from gdatalog.parser.facts import last_name
 from gdatalog.planner.check import Checked, CheckedQuery, Stratum
 from gdatalog.planner.check.validity import VALID, Validity
-from gdatalog.planner.check.walk import walk
+from gdatalog.planner.check.walk import names_of, walk
 from gdatalog.planner.rewrite.magic_sets import MagicProgram
 from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
@@ -125,8 +126,18 @@ class Compiled:
     @cached_property
     def heads(self) -> frozenset[str]:
         """The relations that the text's own rules define."""
-        rules = (each for each in self.rules if isinstance(each, s.Rule))
-        return frozenset(head.name for rule in rules for head in rule.heads)
+        rules = (each for each in self.rules if isinstance(each, s.Rule | s.Facts))
+        return frozenset(name for each in rules for name in names_of(each))
+
+    @cached_property
+    def last(self) -> str | None:
+        """The relation of the text's last rule or fact."""
+        for each in reversed(self.rules):
+            if isinstance(each, s.Facts):
+                return last_name(each)
+            if isinstance(each, s.Rule):
+                return each.heads[0].name
+        return None
 
     @cached_property
     def kept_outline(self) -> Outline:
@@ -192,9 +203,8 @@ class Compiled:
             )
         if self.queries:
             return self.queries[0].relation
-        own = [each for each in self.rules if isinstance(each, s.Rule)]
-        if own:
-            return own[-1].heads[0].name
+        if self.last is not None:
+            return self.last
         if self.checked.last is None or not self.rules:
             raise UsageError(
                 "this text asks for nothing",

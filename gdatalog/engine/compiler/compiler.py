@@ -6,7 +6,7 @@ statements, the database's rules, the schemas of its data, and the types of para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema
-from gdatalog.planner.check.validity import Validity, check_with
+from gdatalog.planner.check.validity import VALID, Validity, check_over, check_with
 from gdatalog.planner.order.search import Orders
 from gdatalog.planner.passes import PassNotes
 from gdatalog.planner.program import rewritten
@@ -34,7 +34,7 @@ from gdatalog.values import ParamType
 # The most characters of the texts of cached programs. A character takes about 40 bytes; statements
 # that the database keeps count for each text that is checked with them.
 CHECKED = 4_000_000
-MOST = 1024  # results of parsing, checking and compiling
+MOST_RESULTS = 1024  # results of parsing, checking and compiling
 LONGEST = 20_000  # characters: longer texts hold data and are rarely repeated
 
 
@@ -58,16 +58,18 @@ class Compiler:
 
     def __init__(self) -> None:
         self.orders = Orders()  # variable orders that the planner has found
-        self._made = Recent[Any](MOST, CHECKED)
+        self._made = Recent[Any](MOST_RESULTS, CHECKED)
 
-    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
-        """Parses a text; returns its program and warnings."""
+    def parse(
+        self, text: str, name: str, bare: bool, stored: bool
+    ) -> tuple[Program, tuple[Caution, ...]]:
+        """Parses a text; returns its program and warnings. `stored`: it may be stored on disk."""
         if len(text) > LONGEST:
             return parse_with_cautions(text, name, bare=bare)
         key = "parsed", text, name, bare
         found: tuple[Program, tuple[Caution, ...]] | None = self._made.get(key)
         if found is None:
-            found = parse_with_cautions(text, name, bare=bare)
+            found = parse_with_cautions(text, name, bare=bare, stored=stored)
             self._made.put(key, found, len(text))
         return found
 
@@ -137,15 +139,22 @@ class Compiler:
         key = "checked", over, id(own) if said else None, whole
         found: PlannedProgram | None = self._made.get(key)
         if found is None:
-            kept = [statement for outline in outlines for statement in outline.statements]
             before: tuple[Validity, object] | None = self._made.get(("valid", over))
-            length = sum(each.span.end - each.span.start for each in (*kept, *said))
             valid = None if before is None else before[0]
-            checking = partial(check_with, kept, said, known, types, unread, valid, whole, notes)
+            length, checked, validity = _length(said), None, VALID
             with spending("planning"):
-                checked, validity, alone = apart(checking, length >= LONG_TEXT)
-            if alone is not None:
-                self._made.put(("valid", over), (alone, tuple(outlines)))
+                if said and notes is None:
+                    checking_over = partial(check_over, valid, said, known, types, whole)
+                    checked = apart(checking_over, length >= LONG_TEXT)
+                if checked is None:
+                    kept = [statement for outline in outlines for statement in outline.statements]
+                    length += _length(kept)
+                    checking = partial(
+                        check_with, kept, said, known, types, unread, valid, whole, notes
+                    )
+                    checked, validity, alone = apart(checking, length >= LONG_TEXT)
+                    if alone is not None:
+                        self._made.put(("valid", over), (alone, tuple(outlines)))
             plans = Plans(self.orders)
             found = PlannedProgram(rewritten(checked, notes), (*outlines, own), validity, plans)
             self._made.put(key, found, length)
@@ -177,6 +186,11 @@ def _schemas_of_files(
                 continue
             known[name] = replace(schema_of(name, relation), span=directive.span)
     return unread
+
+
+def _length(statements: Iterable[s.Statement]) -> int:
+    """How many characters statements have."""
+    return sum(each.span.end - each.span.start for each in statements)
 
 
 def _asks(statement: s.Statement) -> bool:

@@ -20,7 +20,7 @@ from gdatalog.planner.check.walk import names_of, reads_of
 from gdatalog.records import dataclass, replace
 from gdatalog.values import TypeName, Value
 
-MOST = 16  # constants; a text with more holds data
+MOST_CONSTANTS = 16  # constants; a text with more holds data
 
 Constants = Mapping[str, tuple[TypeName, Value]]
 NO_CONSTANTS: Constants = MappingProxyType({})
@@ -63,7 +63,7 @@ def lifted(program: Program, is_relation: Callable[[str], bool]) -> LiftedProgra
         return literal
 
     new = tuple(map(replaced, items))
-    if not found or len(found) > MOST:
+    if not found or len(found) > MOST_CONSTANTS:
         return None
     made = replace(statement, body=replace(body, items=new) if isinstance(body, s.And) else new[0])
     others = (made if each is statement else each for each in program.statements)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from gdatalog.engine.catalog.texts import FactList
+from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.engine.compiler.compiled import Demanded, PlannedProgram
 from gdatalog.engine.compiler.demand import Demand, demanded
 from gdatalog.engine.context import ExecutionContext

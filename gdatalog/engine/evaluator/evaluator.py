@@ -15,7 +15,7 @@ from itertools import chain
 from gdatalog.account import LARGE, trim_if_much
 from gdatalog.calls import accounted
 from gdatalog.cancellation import OBJECT, cancellable
-from gdatalog.engine.catalog.texts import FactList
+from gdatalog.engine.catalog.fact_list import FactList, Piece, number_of
 from gdatalog.engine.compiler.compiled import PlannedProgram
 from gdatalog.engine.compiler.plans import LIKE
 from gdatalog.engine.context import ExecutionContext, Operator, Since, StratumInputs
@@ -34,7 +34,7 @@ from gdatalog.engine.operators.once import Once
 from gdatalog.engine.planned_rules import atoms as atoms_of
 from gdatalog.engine.stratum_plan import StratumPlan
 from gdatalog.engine.stratum_planner import plan_stratum, run
-from gdatalog.parser.syntax import Atom, Param
+from gdatalog.parser.syntax import Param
 from gdatalog.planner.check import Checked, Schema, Stratum
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.records import dataclass, field, replace
@@ -341,7 +341,7 @@ class Evaluator:
         fresh = found.fresh(self._made_of(stratum), self._below(stratum))
         return fresh or self.news(stratum) is not None
 
-    def _new_seeds(self, name: str, facts: Collection[Atom], news: News) -> list[Rows]:
+    def _new_seeds(self, name: str, facts: Collection[Piece], news: News) -> list[Rows]:
         """The rows that were added to a relation as data or facts."""
         data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
         return [*data, *(self._fact_rows(name, facts) if facts else ())]
@@ -435,9 +435,9 @@ class Evaluator:
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_rows(self, name: str, facts: Collection[Atom]) -> list[Rows]:
+    def _fact_rows(self, name: str, facts: Collection[Piece]) -> list[Rows]:
         types, scope = self.checked.schemas[name].types, self.context.scope
-        looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
+        looked_at = (number_of(facts) + 64) * len(types) * 16 * OBJECT
         return [cancellable(looked_at, partial(fact_rows, facts, types, scope), None)]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from gdatalog.engine.catalog.fact_list import Piece
 from gdatalog.engine.evaluator.results import MadeOf, Read, StratumResult
-from gdatalog.parser.syntax import Atom
 from gdatalog.planner.check import CheckedRule
 from gdatalog.records import dataclass
 from gdatalog.settings import Thresholds
@@ -20,7 +20,7 @@ class News:
     """The rows and rules that were added, if nothing else has changed."""
 
     rules: tuple[CheckedRule, ...]
-    facts: tuple[Sequence[Atom], ...]  # of each relation
+    facts: tuple[Sequence[Piece], ...]  # of each relation
     rows: Mapping[Read, Sequence[Relation]]
 
     def __bool__(self) -> bool:
@@ -39,7 +39,7 @@ def news_since(
     if any(param not in made_of.params for param in old.params):
         return None
     rules = _added(old.rules, made_of.rules)
-    facts: list[Sequence[Atom] | None] = []
+    facts: list[Sequence[Piece] | None] = []
     for known, now in zip(old.facts, made_of.facts, strict=True):
         added = now.since(known)
         facts.append(_added(tuple(known), tuple(now)) if added is None else added)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gdatalog.engine.catalog.texts import FactList
+from gdatalog.engine.catalog.fact_list import FactList
 from gdatalog.planner.check import CheckedRule, Schema
 from gdatalog.records import dataclass
 from gdatalog.storage.parts import Version

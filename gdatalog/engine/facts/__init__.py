@@ -99,7 +99,7 @@ def read_program(
     path: str, files: Files, warn: Callable[[Caution], None], span: Span | None = None
 ) -> Program:
     """Parses a file; its errors name the file as `path`."""
-    program, cautions = parse_with_cautions(read_text(path, files, span), path)
+    program, cautions = parse_with_cautions(read_text(path, files, span), path, stored=True)
     for caution in cautions:
         warn(caution)
     return program

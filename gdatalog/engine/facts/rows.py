@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from gdatalog.cpu_ops.functions import Scope
+from gdatalog.engine.catalog.fact_list import Piece, number_of
 from gdatalog.engine.derived import Derived, DistinctBlocks, Rows
-from gdatalog.parser.syntax import Atom, Const
+from gdatalog.parser.syntax import Atom, Const, FactColumns
 from gdatalog.storage.keys import encode_values
 from gdatalog.storage.on_device import is_on_host
 from gdatalog.storage.sorting import sort_rows
-from gdatalog.values import TypeName
+from gdatalog.values import TypeName, Value
 
 
-def fact_rows(facts: Collection[Atom], types: Sequence[TypeName], scope: Scope) -> Rows:
+def fact_rows(facts: Collection[Piece], types: Sequence[TypeName], scope: Scope) -> Rows:
     """The rows of facts, in their order."""
-    params = scope.params
     columns = []
     for at, kind in enumerate(types):
-        args: list[Any] = [atom.args[at] for atom in facts]
-        values = [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
-        columns.append(encode_values(values, kind, scope.symbols))
-    return tuple(columns), len(facts)
+        parts = [
+            encode_values(values, kind, scope.symbols)
+            for values in _values(facts, at, scope.params)
+        ]
+        columns.append(np.concatenate(parts))
+    return tuple(columns), number_of(facts)
+
+
+def _values(
+    facts: Iterable[Piece], at: int, params: Mapping[str, Value]
+) -> Iterator[Sequence[Value]]:
+    """The values of a column of facts, in their order."""
+    for many, pieces in groupby(facts, lambda piece: isinstance(piece, FactColumns)):
+        if many:
+            yield from (each.columns[at] for each in pieces if isinstance(each, FactColumns))
+        else:
+            args: list[Any] = [atom.args[at] for atom in pieces if isinstance(atom, Atom)]
+            yield [arg.value if isinstance(arg, Const) else params[arg.name] for arg in args]
 
 
 def in_rows(seeds: Sequence[Derived]) -> list[Derived]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.row_store import FEW
+from gdatalog.storage.row_store import SORTED_BELOW
 
 # Rows up to which recomputed relations are compared with old ones.
 COMPARED = 1 << 21
@@ -38,7 +38,7 @@ def union(relations: Sequence[Relation]) -> Relation:
 def extended(before: Relation, more: Relation) -> Relation:
     """Adds rows to a relation. If they are few, it keeps the old rows in place and records the new
     ones."""
-    many = 2 * more.at_most > before.at_most and before.at_most > FEW
+    many = 2 * more.at_most > before.at_most and before.at_most > SORTED_BELOW
     if many or not (before.store.on_host and more.store.on_host):
         return union([before, more])
     if not before.types:

@@ -26,7 +26,7 @@ from gdatalog.values import TypeName
 SMALLER = 4  # a run is at least this many times smaller than the one before
 LONG = 1 << 20  # rows from which blocks stay separate for processing
 MANY = 256  # runs from which they merge although no plan reads indexes
-FEW = 4096  # rows up to which a run is merged at once
+MERGED_BELOW = 4096  # rows up to which a run is merged at once
 
 
 @dataclass(eq=False)
@@ -121,7 +121,7 @@ class Runs:
         for run in self._before:
             groups.append([run])
             sizes.append(run.length)
-            while len(groups) > 1 and (sizes[-2] < FEW or SMALLER * sizes[-1] > sizes[-2]):
+            while len(groups) > 1 and (sizes[-2] < MERGED_BELOW or SMALLER * sizes[-1] > sizes[-2]):
                 small, size = groups.pop(), sizes.pop()
                 groups[-1] += small
                 sizes[-1] += size
@@ -134,7 +134,7 @@ class Runs:
         self.settle()
         whole = self.merged(self._before)
         self._before, self._few = [whole], 1
-        if whole.length < FEW and device_ops(self.ops) is None:
+        if whole.length < MERGED_BELOW and device_ops(self.ops) is None:
             _ = whole.keys  # few rows are sorted, so that users see them in order
         return whole
 

@@ -28,7 +28,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 Known = Constant | Parameter
-MOST = 1 << 16  # rows: more go through a set, which spills to files
+MOST_FOUND = 1 << 16  # rows: more go through a set, which spills to files
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class IndexLookup:
             if low < high:
                 low, high = int(level.offsets[low]), int(level.offsets[high])
             ranges.append((low, high))
-        if high - low > MOST:
+        if high - low > MOST_FOUND:
             return None
         limits.look(high - low)
         columns = [values[slice(*ranges[0])]]

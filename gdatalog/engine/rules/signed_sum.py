@@ -50,19 +50,18 @@ from gdatalog.storage.on_device import brought
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.values import INT_MAX
 
 COUNT = (Gather("count", (), "~count", "int"),)
-MOST = (1 << 63) - 1
 TABLES_OF_TILES = "tally", "tallied", LOCAL
 TABLES_OF_LOOPS = *TABLES_OF_TILES, "kept", "lists"
-LEAST_TILES = 256  # of a GPU that have tables: with fewer it is better to enumerate
-TALLY_SHARE = 4  # tables of counts take such a part of what may still be held, at the most
 
 
 def algebra_of(settings: Settings, here: bool, limits: Limits) -> Algebra:
     """The settings for signed sums; only compiled loops keep tables of counts. `here`: on the CPU,
     each of whose workers has its own table by edges or vertices."""
-    entries = limits.spare() // TALLY_SHARE // (8 * (settings.workers if here else 1))
+    workers = settings.workers if here else 1
+    entries = limits.spare() // settings.thresholds.tally_share // (8 * workers)
     sure, word = (1.0, 1.0) if here else (SURE, WORD_APART)
     return Algebra(settings.algebra, settings.strategy != "levelwise", entries, sure, word)
 
@@ -115,7 +114,7 @@ class Sum:
         self._by_group(gathering)
         groups, (counts,) = gathering.finish()
         keys, counts = brought(groups[0] if groups else counts), brought(counts)
-        return self._trie(keys, counts, min(MOST, exact_sum(counts)))
+        return self._trie(keys, counts, min(INT_MAX, exact_sum(counts)))
 
     def _trie(self, keys: Array, counts: Array, total: int) -> Trie:
         """A table with one key column."""
@@ -382,7 +381,8 @@ class Sum:
         """The bytes of the tables that loops keep, including cached lists if these fit."""
         spare = nest.context.limits.spare()
         here = nest.context.device is CPU
-        most = min(spare, nest.context.device.room(spare)[0]) // TALLY_SHARE
+        most = min(spare, nest.context.device.room(spare)[0])
+        most //= nest.context.thresholds.tally_share
         size = _kept_bytes(nest)
         if size > most and nest.form.keeps:
             nest.change(replace(nest.form, keeps=False))
@@ -432,7 +432,7 @@ def _kept_bytes(nest: JoinNest) -> int:
     tries = [nest.tries[at] for at in nest.plain.which]
     here = nest.context.device is CPU
     kinds = TABLES_OF_LOOPS if here else TABLES_OF_TILES
-    each_worker = nest.settings.workers if here else LEAST_TILES
+    each_worker = nest.settings.workers if here else nest.context.thresholds.tally_tiles
     of_local = each_worker + 2 if here else 2  # with the sums and a copy
     return 8 * sum(
         (of_local if each.kind == LOCAL else each_worker) * scratch_length(each, tries)

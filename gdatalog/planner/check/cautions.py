@@ -42,7 +42,7 @@ def cautions_of(
     """All cautions, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
     once: list[s.Var] = []
-    souffle = bool(_type_spans(program, ("number", "unsigned")))
+    souffle = is_souffle(program)
     for statement in program.statements:
         match statement:
             case s.Rule(heads, body) if body is not None:
@@ -69,6 +69,11 @@ def cautions_of(
         found += _empty(program, catalog)
     found.sort(key=lambda c: (c.span is None, c.span.start if c.span else 0))
     return tuple(summed_up(found))
+
+
+def is_souffle(program: s.Program) -> bool:
+    """Whether a program declares columns with types of Soufflé's."""
+    return bool(_type_spans(program, ("number", "unsigned")))
 
 
 def _used_once(heads: Sequence[s.Atom], body: s.Literal) -> Iterator[s.Var]:

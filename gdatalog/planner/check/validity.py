@@ -15,6 +15,7 @@ from operator import itemgetter
 from gdatalog.errors import Error, raise_together
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
+from gdatalog.planner.check.extending import KeptProgram, extended
 from gdatalog.planner.check.invalid import Cause
 from gdatalog.planner.check.program import examine
 from gdatalog.planner.check.strata import components
@@ -27,10 +28,12 @@ from gdatalog.values import ParamType
 @dataclass(frozen=True, slots=True)
 class Validity:
     """`invalid`: what is wrong with statements, by their id. `broken`: the relations that
-    cannot be evaluated."""
+    cannot be evaluated. `program`: the statements themselves, if all are valid and were checked
+    without a text."""
 
     invalid: Mapping[int, Error] = field(default_factory=dict)
     broken: Mapping[str, Cause] = field(default_factory=dict)
+    program: KeptProgram | None = field(default=None, compare=False)
 
     def usable(self, statements: Iterable[s.Statement]) -> list[s.Statement]:
         """The statements without invalid ones, and without rules of broken relations.
@@ -74,6 +77,11 @@ def check_with(
 
     `unread`: kept statements, by their id, whose files cannot be read.
     """
+    if said and kept and not unread and notes is None and alone is None:
+        alone = _by_themselves(kept, known, params)
+        found = check_over(alone, said, known, params, whole)
+        if found is not None:
+            return found, VALID, alone
     # A rule that is kept and stands in the text too is one rule.
     own = {r for r in said if isinstance(r, s.Rule) and r.body is not None}
     views = [k for k in kept if not (own and isinstance(k, s.Rule) and k.body and k in own)]
@@ -100,6 +108,28 @@ def check_with(
     raise_together(errors)
     assert checked is not None
     return checked, validity, alone
+
+
+def check_over(
+    alone: Validity | None,
+    said: Sequence[s.Statement],
+    known: Mapping[str, Schema],
+    params: Mapping[str, ParamType],
+    whole: bool,
+) -> Checked | None:
+    """Checks a text, and not again the statements that a database keeps; None if it has to be
+    checked with them. `alone`: the validity of these, as `check_with` returned it."""
+    if alone is None or alone.program is None:
+        return None
+    return extended(alone.program, said, known, params, whole)
+
+
+def _by_themselves(
+    kept: Sequence[s.Statement], known: Mapping[str, Schema], params: Mapping[str, ParamType]
+) -> Validity | None:
+    """The kept statements, checked without a text; None if one of them is invalid."""
+    checked, _ = examine(s.Program(tuple(kept)), known, params, whole=False)
+    return None if checked is None else Validity(program=KeptProgram.of(checked, kept))
 
 
 def isolate(

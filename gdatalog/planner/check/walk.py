@@ -167,6 +167,8 @@ def names_of(statement: s.Statement) -> tuple[str, ...]:
     """The relations that a statement defines, declares or directs."""
     if isinstance(statement, s.Rule):
         return tuple(head.name for head in statement.heads)
+    if isinstance(statement, s.Facts):
+        return tuple(columns.name for columns in statement.relations)
     return statement.names if isinstance(statement, (s.Decl, s.Directive)) else ()
 
 
@@ -179,7 +181,9 @@ def reads_of(statement: s.Statement) -> set[str]:
 
 
 def is_fact(statement: s.Statement) -> bool:
-    return isinstance(statement, s.Rule) and statement.body is None
+    return isinstance(statement, s.Facts) or (
+        isinstance(statement, s.Rule) and statement.body is None
+    )
 
 
 def ruled(statements: Iterable[s.Statement]) -> set[str]:
@@ -216,6 +220,11 @@ def _less(statement: s.Statement, gone: Collection[str], part: Part) -> Sequence
                 return [statement]
             heads = tuple(head for head in statement.heads if head.name not in gone)
             return [replace(statement, heads=heads)] if heads else []
+        case s.Facts(relations):
+            if part == "rules":
+                return [statement]
+            left = tuple(columns for columns in relations if columns.name not in gone)
+            return [replace(statement, relations=left)] if left else []
         case s.Directive(kind):
             if part == "rules" or (part == "data" and kind != "input"):
                 return [statement]
@@ -245,7 +254,10 @@ Shape = tuple[str, ...]
 
 
 def shapes_of(statement: s.Statement) -> list[tuple[str, Shape]] | None:
-    """The relations and shapes of such a fact's heads; None for any other statement."""
+    """The relations and shapes of such a fact's heads, or of such facts; None for any other
+    statement."""
+    if type(statement) is s.Facts:
+        return [(each.name, kinds) for each in statement.relations for kinds in each.kinds]
     if type(statement) is not s.Rule or statement.body is not None:
         return None
     shapes = []

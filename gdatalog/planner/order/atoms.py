@@ -193,7 +193,7 @@ def kind_of(name: str, items: Sequence[n.Item]) -> TypeName:
 # Plans for a single atom: its column order without a search, and scans.
 
 
-FEW = 5  # most variables for which all orders are compared
+MOST_ORDERED = 5  # most variables for which all orders are compared
 
 
 def single_order(pattern: QueryPattern, rows: float) -> Order | None:

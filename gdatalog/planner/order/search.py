@@ -22,8 +22,8 @@ from heapq import nsmallest
 from math import frexp, inf
 
 from gdatalog.plan import Expr
-from gdatalog.planner.observed import Observed, Question
-from gdatalog.planner.order.atoms import FEW, single_order
+from gdatalog.planner.observed import Answer, Observed, Question
+from gdatalog.planner.order.atoms import MOST_ORDERED, single_order
 from gdatalog.planner.order.formula import TINY
 from gdatalog.planner.order.pattern import PatternAtom, QueryPattern
 from gdatalog.planner.order.sampling import Sampler
@@ -155,7 +155,7 @@ class Search(SearchSpace):
 def best_order(pattern: QueryPattern, rows: float, thresholds: Thresholds) -> Order:
     """The best order by formulas; by samples, if the work is large and sampling is possible."""
     variables = (pattern.everything & ~pattern.outer).bit_count()
-    if len(pattern.atoms) == 1 and variables > FEW:
+    if len(pattern.atoms) == 1 and variables > MOST_ORDERED:
         alone = single_order(pattern, rows)
         if alone is not None:
             return alone
@@ -323,7 +323,7 @@ def _noted(last: Prefix, found: dict[SearchState, VariableChoice]) -> VariableCh
 
 # ------------------------------------------------------------------------- a cache of orders
 
-MOST = 1024  # cached orders
+MOST_KEPT_ORDERS = 1024  # cached orders
 
 
 class Orders:
@@ -359,7 +359,7 @@ class Orders:
         if found is None:
             self.searched += 1
             found = _searched(pattern, rows, thresholds, observed)
-            while len(self._found) >= MOST:
+            while len(self._found) >= MOST_KEPT_ORDERS:
                 del self._found[next(iter(self._found))]
         elif observed is not None:
             if found.asked is None or found.numbers != _numbers(pattern, rows):
@@ -382,7 +382,7 @@ class FoundOrder:
     names: list[str]
     order: Order
     numbers: Hashable = None
-    asked: Mapping[Question, int] | None = None
+    asked: Mapping[Question, Answer] | None = None
 
 
 def _searched(

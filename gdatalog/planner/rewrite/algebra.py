@@ -46,8 +46,6 @@ _COUNTED = n.AtomItem | n.TestItem | n.NotItem | n.EitherItem | n.Equation
 # For GPUs, which enumerate faster than these estimates assume, but rows of bits less so: each lane
 # reads a row of its own, so words that are read together are not neighbours.
 SURE, WORD_APART = 1.5, 1.5
-SPLIT = 3.0  # a sum must cost this many times more than one that is split by degree
-AGAIN = 1.5  # ... and this many times more than one with a half that is split again
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +183,19 @@ def _split_bodies(
     bodies: Sequence[tuple[n.Conjunction, int]], none: Elimination, least: float, forced: bool
 ) -> Elimination | None:
     found: _Halves | None = None
+    thresholds = none.inputs.thresholds
     for body, orbit in bodies:
         terms = [(orbit * sign, term) for sign, term in _terms(body, (), none.inputs, ()) or ()]
         if not terms:
             continue
         (times, term), *rest = _large_first(none.isomorphic.merged(terms))
-        most = least / SPLIT if found is None else found.both.cost
+        most = least / thresholds.algebra_split_gain if found is None else found.both.cost
         start = _cheapest([rest], none, most, forced)
         if start is not None:
             found = _halved(term, times, start, most, forced) or found
     best = None if found is None else found.both
-    while found is not None and found.both.cost >= none.inputs.thresholds.algebra_split:
-        most = found.both.cost / AGAIN
+    while found is not None and found.both.cost >= thresholds.algebra_split:
+        most = found.both.cost / thresholds.algebra_split_again
         found = _halved(found.light, found.times, found.heavy, most, False)
         best = best if found is None else found.both
     return best

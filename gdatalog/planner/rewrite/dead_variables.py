@@ -30,15 +30,10 @@ from gdatalog.planner.normalise import alternatives_of
 from gdatalog.planner.rewrite.recursion_cost import PARTNERS, Collapse, FixpointRelation, names_of
 from gdatalog.planner.statistics import RelationStatistics
 from gdatalog.records import dataclass, field, replace
+from gdatalog.settings import Applied, Thresholds
 from gdatalog.values import TypeName
 
-# A split must be expected to take at most this share of the work, and a witness to leave at most
-# this share of a variable's values.
-WORTH, REFUSES = 0.75, 0.9
-
 PART = "~"  # stands for the relation of a part that is thought of
-
-Way = str  # "auto", "always" or "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,8 @@ def split_at_dead_variables(
     stratum: Stratum,
     schemas: Mapping[str, Schema],
     sizes: Callable[[str], RelationStatistics],
-    way: Way = "auto",
+    way: Applied,
+    thresholds: Thresholds,
 ) -> SplitStratum | None:
     """The stratum with rules split where that is expected to pay; None if no rule is.
 
@@ -63,7 +59,7 @@ def split_at_dead_variables(
     """
     if way == "never" or not stratum.recursive or any(rule.aggregated for rule in stratum.rules):
         return None
-    return RuleSplitting(stratum, schemas, Collapse(sizes), way == "always").result()
+    return RuleSplitting(stratum, schemas, Collapse(sizes), way == "always", thresholds).result()
 
 
 @dataclass(slots=True)
@@ -74,6 +70,7 @@ class RuleSplitting:
     schemas: Mapping[str, Schema]
     estimates: Collapse
     always: bool
+    thresholds: Thresholds
     made: dict[str, Schema] = field(default_factory=dict)
     rules: list[CheckedRule] = field(default_factory=list)  # rules of the new relations
     notes: list[str] = field(default_factory=list)
@@ -159,7 +156,7 @@ class RuleSplitting:
             return None
         work = [self._work(rule, cut) for cut in cuts]
         whole = self._cost(w.conjuncts(rule.body), names_in(rule.head.args))
-        if not self.always and min(work) > WORTH * whole:
+        if not self.always and min(work) > self.thresholds.dead_variables_share * whole:
             return None
         return cuts[work.index(min(work))]
 
@@ -207,7 +204,7 @@ class RuleSplitting:
     def _refuses(self, atom: s.Atom, shared: Collection[str], chosen: Sequence[s.Atom]) -> bool:
         return any(
             self.estimates.distinct(atom.name, (at,))
-            < REFUSES * self.estimates.values(arg.name, chosen)
+            < self.thresholds.dead_variables_left * self.estimates.values(arg.name, chosen)
             for at, arg in enumerate(atom.args)
             if isinstance(arg, s.Var) and arg.name in shared
         )

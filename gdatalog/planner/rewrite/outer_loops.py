@@ -31,8 +31,6 @@ from gdatalog.records import dataclass, field, replace
 Names = frozenset[str]
 NONE: Names = frozenset()
 MOST_TALLIED = 2  # most variables that one table eliminates
-BESIDE_FROM = 1e9  # values tried; only then `beside`, whose estimates are too low
-LOOPS_FROM = 1e8  # values tried; only then counts by a key have other variables in the outer loop
 MOST_CORE = 8  # variables of a core; larger cores get no outer loop
 
 
@@ -154,7 +152,7 @@ class CountJoins:
             for first in parts.outer_loops(
                 sorted(parts.shared_variables(body), key=lambda n: (less[n], n)), body
             ):
-                beside = enumerated >= BESIDE_FROM
+                beside = enumerated >= self.inputs.thresholds.algebra_beside
                 for found in self._tallied(body, first, seen, beside=beside):
                     work = work_of(found, self.sizes)
                     if work < least:
@@ -172,7 +170,7 @@ class CountJoins:
                     work = work_of(join, self.sizes, self.live)
                     if work < least:
                         best, least = replace(join, orbit=times), work
-            if least < LOOPS_FROM:
+            if least < self.inputs.thresholds.algebra_loops:
                 break
         assert best is not None
         return best

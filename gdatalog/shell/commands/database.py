@@ -15,9 +15,10 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import writable, write_answer
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
+from gdatalog.parser.facts import number_of
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.planner.check.validity import Validity
-from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled
+from gdatalog.planner.check.walk import Part, is_fact, names_of, ruled, without
 from gdatalog.progress import amount, format_bytes
 from gdatalog.relations import catalog
 from gdatalog.report import Shown
@@ -120,7 +121,7 @@ def _stats(repl: Conversation, words: list[str]) -> None:
     workspace = db.workspace
     lines = [
         f"relations     {len(db.relations):,}",
-        f"statements    {len(workspace.statements()):,}",
+        f"statements    {number_of(workspace.statements()):,}",
         f"loaded rows   {sum(r.at_most for r in workspace.stored.values()):,}",
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
@@ -229,10 +230,12 @@ def rules_text(db: Database, only: str | None) -> str:
                 heads = names if isinstance(statement, Rule) else ()
                 text = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
             lines.append(f"{line}  // {text}" if text else line)
-    facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
+    facts = [statement for statement in every if is_fact(statement)]
+    if only is not None:
+        facts = without(facts, {name for fact in facts for name in names_of(fact)} - {only})
     if facts:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
-        count = amount(len(facts), "facts")
+        count = amount(number_of(facts), "facts")
         lines.append(f"{'and' if lines else 'no rules;'} {count} of {', '.join(names)}")
     return "\n".join(lines) or "no rules"
 

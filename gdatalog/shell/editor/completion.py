@@ -31,7 +31,7 @@ from gdatalog.values import TYPE_NAMES, visible
 
 Files = Callable[[str, str], list[str]]
 
-MOST = 200  # names offered of one folder
+MOST_FILES = 200  # names offered of one folder
 
 
 def files_at(typed: str, ending: str = "") -> list[str]:
@@ -54,7 +54,7 @@ def files_at(typed: str, ending: str = "") -> list[str]:
         return []
     wanted = [(name, is_folder) for name, is_folder in found if is_folder or name.endswith(ending)]
     kept = wanted if any(not is_folder for _, is_folder in wanted) else found
-    return [f"{folder}{slash}{name}{'/' * is_folder}" for name, is_folder in kept[:MOST]]
+    return [f"{folder}{slash}{name}{'/' * is_folder}" for name, is_folder in kept[:MOST_FILES]]
 
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")

@@ -153,7 +153,7 @@ class Colours(Lexer):
 # Concurrent sessions append to the same file. Duplicates and the oldest entries are removed when
 # the file is loaded.
 
-MOST = 2000  # entries
+MOST_ENTRIES = 2000  # entries
 LONGEST = 20_000  # characters of an entry; longer ones were pasted from a file
 
 
@@ -173,8 +173,8 @@ class KeptHistory(History):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self._path) as file:
                 entries = _entries(file.read())
-                kept = list(dict.fromkeys(reversed(entries)))[:MOST]
-                if len(entries) > 2 * MOST:
+                kept = list(dict.fromkeys(reversed(entries)))[:MOST_ENTRIES]
+                if len(entries) > 2 * MOST_ENTRIES:
                     file.seek(0)
                     file.write(b"".join(map(_line, reversed(kept))))
                     file.truncate()
