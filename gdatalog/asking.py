@@ -76,7 +76,7 @@ def look_up_text(
     if not isinstance(text, str) or len(text) > SHORT_TEXT or not _may_look_up(workspace):
         return None
     try:
-        program, cautions = workspace.compiler.parse(text, "<query>", True)
+        program, cautions = workspace.compiler.parse(text, "<query>", True, stored=True)
     except Error:
         return None
     return None if cautions else look_up(workspace, program, params, limit)
