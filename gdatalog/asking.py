@@ -6,12 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import is_
 from typing import Any
 
+from gdatalog.calls import Limits
+from gdatalog.cancellation import Watch, current_watch
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.catalog.parameters import GivenList
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.compiler.constants import SharedText
-from gdatalog.engine.evaluator.bound import Bound, bind
-from gdatalog.engine.execution import typed_params
-from gdatalog.errors import Caution, Error
+from gdatalog.engine.evaluator.bound import Bound, BoundRules, bind
+from gdatalog.engine.execution import scalars, typed_params
+from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
 from gdatalog.relations import answer, limited
@@ -21,6 +24,7 @@ from gdatalog.values import ParamType, TypeName, Value
 from gdatalog.workspace import Workspace
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
+SHORT_TEXT = 2000  # characters: longer texts are parsed in a call
 MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
@@ -105,6 +109,60 @@ def ask(
     else:
         workspace.warn(execution.context.scope.cautions.values())
     return result
+
+
+def look_up_text(
+    workspace: Workspace, text: str, params: Mapping[str, Any], limit: int | None
+) -> Result | None:
+    """As `look_up`, for a text."""
+    if not isinstance(text, str) or len(text) > SHORT_TEXT or not _may_look_up(workspace):
+        return None
+    try:
+        found = workspace.compiler.query(text, "<query>")
+    except Error:
+        return None
+    if isinstance(found, SharedText):
+        return look_up(workspace, found.program, {**params, **found.params}, limit)
+    program, cautions = found
+    return None if cautions else look_up(workspace, program, params, limit)
+
+
+def look_up(
+    workspace: Workspace,
+    program: Program,
+    params: Mapping[str, Any],
+    limit: int | None,
+    warns: bool = True,
+) -> Result | None:
+    """The answer of a query that only looks rows up, from a snapshot of what the database holds:
+    it waits for no other call. None if the query has to be asked in a call."""
+    if not _may_look_up(workspace):
+        return None
+    catalog, symbols = workspace.published, workspace.symbols
+    try:
+        typed = typed_params(program, {**catalog.params, **params})
+    except DataError:
+        return None
+    asked = catalog.bound.get(_key(program, typed))
+    if asked is None or asked.settings is not workspace.settings:
+        return None
+    bound: Bound | None = asked.bound
+    if not isinstance(bound, BoundRules) or (warns and bound.compiled.cautions):
+        return None
+    if any(name not in bound.compiled.parameters for name in params):
+        return None
+    values = scalars(bound.compiled, {name: value for name, (_, value) in typed.items()})
+    if not all(symbols.has(value) for value in values.values() if isinstance(value, str)):
+        return None
+    wanted = None if limit is None else max(1, limit)
+    relation = bound.looked_up(Scope(symbols, values), Limits(watch=Watch()), wanted)
+    return None if relation is None else limited(Result(relation, symbols), limit)
+
+
+def _may_look_up(workspace: Workspace) -> bool:
+    """Whether this thread is in no call of the database, and may read what is published."""
+    inside = current_watch() is workspace.watch
+    return not (inside or workspace.closed) and workspace.binds
 
 
 def _asked_before(

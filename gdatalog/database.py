@@ -151,7 +151,8 @@ class Database(PatternQueries):
         self, on_progress: OnProgress | None = None, timeout: float | None = None
     ) -> Iterator[None]:
         """Make several calls as one. They share `timeout` seconds, `interrupt` stops all of them,
-        and calls of other threads wait until the block ends.
+        and calls of other threads wait until the block ends, except for look-ups: these read what
+        the database held before the block.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -164,7 +165,8 @@ class Database(PatternQueries):
         workspace = self.workspace  # imports do not count as time of the call
         seconds = workspace.settings.timeout if seconds is None else seconds
         with self._lock.within(seconds), self._watch.reporting(on_progress):
-            if self._watch.calls == 1:
+            outermost = self._watch.calls == 1
+            if outermost:
                 workspace.begin()
             try:
                 yield
@@ -175,6 +177,9 @@ class Database(PatternQueries):
 
                     vars(error)["profile"] = Profile.after(workspace.context, None, error)
                 raise
+            finally:
+                if outermost:
+                    workspace.published = workspace.catalog
 
     # --------------------------------------------------------------------------------- data
 
@@ -377,6 +382,13 @@ class Database(PatternQueries):
         """
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
+        seconds_of(timeout)
+        if strategy == "auto" and max_rows is None and self.workspace.published.bound:
+            from gdatalog.asking import look_up_text
+
+            found = look_up_text(self.workspace, text, params or {}, limit)
+            if found is not None:
+                return found
         with self.call(on_progress, timeout):
             from gdatalog.asking import ask_text
 

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.asking import ask
+from gdatalog.asking import ask, look_up
 from gdatalog.engine.catalog.parameters import GivenList, parameter
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.errors import Caution, TypeMismatchError, UsageError, check_rows, meant
-from gdatalog.options import strategy_of
+from gdatalog.options import seconds_of, strategy_of
 from gdatalog.parser.words import check_relation_name
 from gdatalog.progress import OnProgress
 from gdatalog.records import replace
@@ -103,11 +103,16 @@ class PreparedQuery:
         the mapping."""
         check_rows("a limit", limit)
         check_rows("max_rows", max_rows)
+        seconds_of(timeout)
+        workspace, compiled = self._workspace, self._checked[0]
+        if max_rows is None and self._strategy == "auto" and compiled.is_over(workspace.published):
+            params = self._typed({**self._given, **(values or {}), **named})
+            found = look_up(workspace, self._program, params, limit, warns=False)
+            if found is not None:
+                return found
         with self._call(on_progress, timeout):
-            workspace = self._workspace
             workspace.check_open()
-            catalog, before = workspace.catalog, self._checked[0].over
-            if before[0] is not catalog.texts or before[1] is not catalog.schemas:
+            if not self._checked[0].is_over(workspace.catalog):
                 self._checked = self._check()
             given = {**self._given, **(values or {}), **named}
             params = self._typed(given)

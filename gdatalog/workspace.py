@@ -85,7 +85,7 @@ class Workspace:
         self.files = files  # that programs may read and write
         self.on_caution = on_caution
         self.symbols = SymbolTable()
-        self.catalog = Catalog()
+        self._catalog = self.published = Catalog()  # `published`: after the last whole call
         self.compiler = Compiler()
         self.results: Results = {}  # of strata
         self.cache = FileCache()
@@ -132,6 +132,17 @@ class Workspace:
     @why.setter
     def why(self, why: str) -> None:
         self._why = why
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the database holds."""
+        return self._catalog
+
+    @catalog.setter
+    def catalog(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        if not self.watch.calls:
+            self.published = catalog
 
     @property
     def stored(self) -> Mapping[str, Relation]:

@@ -125,7 +125,7 @@ ORDER = {
         incremental lattice linear partitioned counted workers worklist
     """,
     "engine/rules": """
-        __init__ operator join joins index_lookup rows fallback on_host in_cells signed_sum
+        __init__ operator join joins rows index_lookup fallback on_host in_cells signed_sum
         over_tables evaluate
     """,
     "engine/catalog": "__init__ fact_list folders sources parameters texts snapshot",

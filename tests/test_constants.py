@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine.compiler.compiler import Compiler
-from gdatalog.engine.compiler.constants import Form, Shape, SharedText
+from gdatalog.engine.compiler.constants import TextForm, TextShape, SharedText
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import format_node, parse
 from tests.draw import PROFILES, Drawn, drawn
 from tests.test_engine_oracle import frame
 
 
-def shape_of(text: str) -> Shape:
-    form = Form.of(text)
+def shape_of(text: str) -> TextShape:
+    form = TextForm.of(text)
     assert form is not None
-    return Shape(form, text, parse(text, bare=True))
+    return TextShape(form, text, parse(text, bare=True))
 
 
 def shared(text: str, other: str) -> SharedText | None:
     """What the other text shares with the first one."""
-    shape, form = shape_of(text), Form.of(other)
+    shape, form = shape_of(text), TextForm.of(other)
     assert form is not None
     if form.rest != shape.form.rest:
         return None
@@ -95,11 +95,11 @@ def test_best_values_of_a_recursion_keep_their_constants() -> None:
     "word", ["x1", "1_000", "0x1F", "1e5", "@2020-01-01", "$p1", '"a\\n"', "5u"]
 )
 def test_words_that_are_no_plain_constants(word: str) -> None:
-    assert Form.of(f"?- E({word}, x).") is None
+    assert TextForm.of(f"?- E({word}, x).") is None
 
 
 def test_ints_beyond_64_bits_are_left_to_the_parser() -> None:
-    assert Form.of("?- E(9223372036854775808, x).") is None
+    assert TextForm.of("?- E(9223372036854775808, x).") is None
 
 
 def test_places_are_those_of_the_given_text() -> None:
@@ -180,7 +180,7 @@ def said(db: gd.Database, text: str) -> Any:
 
 def other_constants(text: str, random: Random) -> str:
     """The text with some constants replaced."""
-    form = Form.of(text)
+    form = TextForm.of(text)
     if form is None:
         return text
     kinds = {word.first: word for word in form.words}

@@ -64,6 +64,10 @@ class SymbolTable:
                     self.made += sys.getsizeof(text) + ENTRY
         return code
 
+    def has(self, text: str) -> bool:
+        """Whether a text is known to have a code; otherwise `intern` may give it one."""
+        return text in self._codes
+
     def _added(self, text: str) -> int:
         """As `intern`, for callers that hold the lock."""
         code = self._codes.get(text)

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from gdatalog.cancellation import current_watch
+from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.sources import Source
 from gdatalog.engine.catalog.texts import Outline, nodes_of
 from gdatalog.engine.compiler.plans import Plans
@@ -104,6 +105,10 @@ class Compiled:
     @property
     def checked(self) -> Checked:
         return self.planned.checked
+
+    def is_over(self, catalog: Catalog) -> bool:
+        """Whether it was compiled with the texts and schemas of this catalog."""
+        return self.over[0] is catalog.texts and self.over[1] is catalog.schemas
 
     @property
     def validity(self) -> Validity:

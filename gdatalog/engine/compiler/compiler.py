@@ -17,7 +17,7 @@ from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.sources import Source, input_sources
 from gdatalog.engine.catalog.texts import Outline
 from gdatalog.engine.compiler.compiled import Compiled, PlannedProgram
-from gdatalog.engine.compiler.constants import Form, Shape, SharedText
+from gdatalog.engine.compiler.constants import TextForm, TextShape, SharedText
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, DataError, Error, SourceText
@@ -79,15 +79,15 @@ class Compiler:
         trusted."""
         if self._made.get(("parsed", text, name, True)) is not None:
             return self.parse(text, name, bare=True, stored=True)
-        form = Form.of(text)
-        shape: Shape | None = None if form is None else self._made.get(("shape", form.rest))
+        form = TextForm.of(text)
+        shape: TextShape | None = None if form is None else self._made.get(("shape", form.rest))
         if form is not None and shape is not None:
             shared = SharedText.of(shape, form, SourceText(name, text))
             if shared is not None:
                 return shared
         parsed = self.parse(text, name, bare=True, stored=True)
         if form is not None and not parsed[1]:
-            self._made.put(("shape", form.rest), Shape(form, text, parsed[0]), len(text))
+            self._made.put(("shape", form.rest), TextShape(form, text, parsed[0]), len(text))
         return parsed
 
     def compile(self, program: Program, around: Surroundings) -> Compiled:

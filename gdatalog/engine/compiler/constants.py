@@ -2,7 +2,7 @@
 
 Constants that are whole arguments of atoms or sides of comparisons, in bodies, become parameters:
 types, and what rewriting does, do not depend on their values, but on which of them are equal. Other
-constants stay: a divisor, a pattern, a list, a fact. The texts of one `Shape` differ only in what
+constants stay: a divisor, a pattern, a list, a fact. The texts of one `TextShape` differ only in what
 became parameters. Errors point into the text that was given.
 """
 
@@ -24,7 +24,7 @@ from gdatalog.records import dataclass, replace
 from gdatalog.values import INT_MAX, Value
 
 MOST_CONSTANTS = 64  # constants of a text; a text with more holds data
-LONGEST = 4_000  # characters of a text
+LONGEST_TEXT = 4_000  # characters of a text
 
 # Constants without escapes, exponents and the like; what only looks like one is passed over.
 _WORD = re.compile(
@@ -43,7 +43,7 @@ _HIDDEN = re.compile(r"\$#(-?)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ConstantWord:
     """A constant of a text. `first`: the number of the first equal one."""
 
     kind: str
@@ -58,18 +58,18 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TextForm:
     """A text without its constants, and the constants in order."""
 
     rest: tuple[str, ...]
-    words: tuple[Word, ...]
+    words: tuple[ConstantWord, ...]
 
     @staticmethod
-    def of(text: str) -> Form | None:
+    def of(text: str) -> TextForm | None:
         """None if the text has no constants that can be parameters, or too many."""
-        if len(text) > LONGEST:
+        if len(text) > LONGEST_TEXT:
             return None
-        words: list[Word] = []
+        words: list[ConstantWord] = []
         rest: list[str] = []
         known: dict[tuple[str, str], int] = {}
         at = 0
@@ -81,16 +81,16 @@ class Form:
             if number == MOST_CONSTANTS or (kind == "int" and int(word) > INT_MAX):
                 return None
             first = known.setdefault((kind, word), number)
-            words.append(Word(kind, word, found.start(), first))
+            words.append(ConstantWord(kind, word, found.start(), first))
             rest += text[at : found.start()], f"{kind} {first}"
             at = found.end()
-        return Form((*rest, text[at:]), tuple(words)) if words else None
+        return TextForm((*rest, text[at:]), tuple(words)) if words else None
 
 
-class Shape:
+class TextShape:
     """The texts that are alike but for their constants; made of the first of them."""
 
-    def __init__(self, form: Form, text: str, program: Program) -> None:
+    def __init__(self, form: TextForm, text: str, program: Program) -> None:
         self.form = form
         self.text = text
         self.program = program
@@ -131,14 +131,14 @@ class Shape:
 class SharedText:
     """A text that is answered by the program of its shape."""
 
-    shape: Shape
+    shape: TextShape
     source: SourceText
     program: Program
     params: Mapping[str, Value]
-    words: Sequence[Word]
+    words: Sequence[ConstantWord]
 
     @staticmethod
-    def of(shape: Shape, form: Form, source: SourceText) -> SharedText | None:
+    def of(shape: TextShape, form: TextForm, source: SourceText) -> SharedText | None:
         """None if constants differ that are no parameters."""
         if shape.shared is None:
             return None
@@ -183,7 +183,7 @@ class SharedText:
         return Span(self.source, start, max(start, _moved(before, self.words, span.end)))
 
 
-def _moved(before: Sequence[Word], now: Sequence[Word], at: int) -> int:
+def _moved(before: Sequence[ConstantWord], now: Sequence[ConstantWord], at: int) -> int:
     """Where a place of one text is in another of the same shape."""
     longer = 0
     for own, word in zip(before, now, strict=True):

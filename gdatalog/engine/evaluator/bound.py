@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gdatalog.calls import accounted
+from gdatalog.calls import Limits, accounted
+from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
@@ -45,17 +46,10 @@ class BoundRules:
 
     def relation(self, context: ExecutionContext, limit: int | None) -> Relation:
         with accounted(context.limits, CPU.name):
-            if self.lookup is not None:
-                (ref,) = self.lookup.plan.joins[0].tries
-                trie = self.relations[ref.relation].asked.get(asked_as(ref))
-                if trie is not None:
-                    rows, count = self.lookup.rows(trie, context.scope, context.limits, limit)
-                    schema = self.schema
-                    context.metrics.devices.append(CPU.name)
-                    if self.lookup.in_order:
-                        return Relation(schema.columns, schema.types, rows, count)
-                    columns, types = schema.columns, schema.types
-                    return Relation.of_blocks(columns, types, [rows], count, True)
+            found = self.looked_up(context.scope, context.limits, limit)
+            if found is not None:
+                context.metrics.devices.append(CPU.name)
+                return found
             checked = self.compiled.checked
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
@@ -68,14 +62,33 @@ class BoundRules:
                     self._keep(plan)
             return run(plan, inputs)[self.stratum.relations[0]]
 
+    def looked_up(self, scope: Scope, limits: Limits, limit: int | None) -> Relation | None:
+        """The answer, if it is a look-up by an index that is there: it changes nothing, so any
+        thread may make it."""
+        if self.lookup is None:
+            return None
+        (ref,) = self.lookup.plan.joins[0].tries
+        trie = self.relations[ref.relation].asked.get(asked_as(ref))
+        if trie is None:
+            return None
+        found = self.lookup.rows(trie, scope, limits, limit)
+        if found is None:
+            return None
+        (rows, count), schema = found, self.schema
+        if self.lookup.in_order:
+            return Relation(schema.columns, schema.types, rows, count)
+        return Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
+
     def _keep(self, plan: StratumPlan) -> None:
-        """Keeps a plan that serves all values of parameters."""
+        """Keeps a plan that serves all values of parameters. A look-up does, because it reads no
+        more than the rows below its keys."""
         rules = [rule for _, rule in plan.rules]
         scans = any(join.scan for rule in rules for join in rule.joins)
-        if not isinstance(plan.root, Once) or scans or self.compiled.planned.plans.by_values(rules):
+        if scans or not isinstance(plan.root, Once):
             return
-        self.plan = plan
         self.lookup = index_lookup.applies(rules[0]) if len(rules) == 1 else None
+        if not self.compiled.planned.plans.by_values(rules):
+            self.plan = plan
 
 
 @dataclass(slots=True, eq=False)

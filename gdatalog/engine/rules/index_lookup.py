@@ -10,6 +10,7 @@ from gdatalog.calls import Limits
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.context import RuleInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks
+from gdatalog.engine.rules.rows import RuleRows
 from gdatalog.plan import (
     Comparison,
     Constant,
@@ -27,6 +28,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 Known = Constant | Parameter
+MOST_FOUND = 1 << 16  # rows: more go through a set, which spills to files
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class IndexLookup:
         (ref,) = self.plan.joins[0].tries
         trie = inputs.sources.trie_of(ref)
         found = self.rows(trie, inputs.scope, inputs.limits, inputs.limit)
+        if found is None:
+            return RuleRows(self.plan).run(inputs)
         inputs.tried(found[1])
         return found if self.in_order else DistinctBlocks([found[0]], found[1])
 
@@ -55,40 +59,48 @@ class IndexLookup:
 
     def rows(
         self, trie: Trie, scope: Scope, limits: Limits, limit: int | None = None
-    ) -> tuple[tuple[Array, ...], int]:
-        """The distinct rows that a trie has; at least `limit` of them, if there are so many."""
+    ) -> tuple[tuple[Array, ...], int] | None:
+        """The distinct rows that a trie has; at least `limit` of them, if there are so many. None:
+        they are too many to hold without looking at the memory limit."""
+        low, high = self._list(trie, scope)
+        deeper = trie.levels[len(self.keys) + 1 :]
+        if len(self.keys) == len(trie.levels):  # a proposition, or only known values
+            limits.look(1)
+            return self._columns([], high - low, scope), high - low
+        values = trie.levels[len(self.keys)].values
+        for op, bound in self.cuts:
+            low, high = _cut(values, low, high, op, _value(bound, scope))
+        if limit is not None and not deeper:
+            high = min(high, low + limit)
+        ranges = [(low, high)]
+        for level in deeper:
+            if low < high:
+                low, high = int(level.offsets[low]), int(level.offsets[high])
+            ranges.append((low, high))
+        if high - low > MOST_FOUND:
+            return None
+        limits.look(high - low)
+        columns = [values[slice(*ranges[0])]]
+        for level, above, here in zip(deeper, ranges, ranges[1:], strict=False):
+            lengths = np.diff(level.offsets[above[0] : above[1] + 1])
+            columns = [np.repeat(column, lengths) for column in columns]
+            columns.append(level.values[slice(*here)])
+        count = max(0, high - low)
+        return self._columns(columns, count, scope), count
+
+    def _list(self, trie: Trie, scope: Scope) -> tuple[int, int]:
+        """Where the list below the keys begins and ends; of no length if there is none. If the keys
+        are all levels, its length says whether they are there."""
         low, high = 0, 1
         for depth, key in enumerate(self.keys):
             at = _find(trie, depth, _value(key, scope), low, high)
             if at < 0:
-                low = high = 0
-                break
+                return 0, 0
+            low, high = at, at + 1
             if depth + 1 < len(trie.levels):
                 offsets = trie.levels[depth + 1].offsets
                 low, high = int(offsets[at]), int(offsets[at + 1])
-        else:
-            if len(self.keys) == len(trie.levels):
-                limits.look(1)
-                return self._columns([], 1, scope), 1
-        if len(self.keys) == len(trie.levels):
-            return self._columns([], 0, scope), 0
-        values = trie.levels[len(self.keys)].values
-        for op, bound in self.cuts:
-            low, high = _cut(values, low, high, op, _value(bound, scope))
-        deeper = trie.levels[len(self.keys) + 1 :]
-        if limit is not None and not deeper:
-            high = min(high, low + limit)
-        columns = [values[low:high]]
-        for level in deeper:
-            starts = level.offsets[low : high + 1]
-            lengths = np.diff(starts)
-            columns = [np.repeat(column, lengths) for column in columns]
-            low, high = (int(starts[0]), int(starts[-1])) if len(starts) > 1 else (0, 0)
-            columns.append(level.values[low:high])
-        count = len(columns[-1])
-        limits.look(count)
-        limits.charge("answers", count * len(columns) * columns[0].itemsize)
-        return self._columns(columns, count, scope), count
+        return low, high
 
     def _columns(self, columns: Sequence[Array], count: int, scope: Scope) -> tuple[Array, ...]:
         """The answer's columns: copies, so that an answer does not keep the index."""
