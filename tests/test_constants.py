@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine.compiler.compiler import Compiler
-from gdatalog.engine.compiler.constants import TextForm, TextShape, SharedText
+from gdatalog.engine.compiler.constants import SharedText, TextForm, TextShape
 from gdatalog.errors import SourceText, Span
 from gdatalog.parser import format_node, parse
 from tests.draw import PROFILES, Drawn, drawn

@@ -17,7 +17,7 @@ from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.sources import Source, input_sources
 from gdatalog.engine.catalog.texts import Outline
 from gdatalog.engine.compiler.compiled import Compiled, PlannedProgram
-from gdatalog.engine.compiler.constants import TextForm, TextShape, SharedText
+from gdatalog.engine.compiler.constants import SharedText, TextForm, TextShape
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
 from gdatalog.errors import Caution, DataError, Error, SourceText
