@@ -22,7 +22,6 @@ from gdatalog.values import ParamType, Value
 from gdatalog.workspace import Workspace
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
-SHORT_TEXT = 2000  # characters: longer texts are parsed in a call
 MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
@@ -73,7 +72,7 @@ def look_up_text(
     workspace: Workspace, text: str, params: Mapping[str, Any], limit: int | None
 ) -> Result | None:
     """As `look_up`, for a text."""
-    if not isinstance(text, str) or len(text) > SHORT_TEXT or not _may_look_up(workspace):
+    if not (isinstance(text, str) and workspace.compiler.keeps(text) and _may_look_up(workspace)):
         return None
     try:
         program, cautions = workspace.compiler.parse(text, "<query>", True, stored=True)
