@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from gdatalog.calls import Limits
 from gdatalog.cancellation import Watch, current_watch
 from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.catalog.parameters import GivenList
-from gdatalog.engine.compiler.lifting import NO_CONSTANTS, Constants, lifted
+from gdatalog.engine.compiler.compiled import Compiled
+from gdatalog.engine.compiler.constants import SharedText
 from gdatalog.engine.evaluator.bound import Bound, BoundRules, bind
 from gdatalog.engine.execution import scalars, typed_params
-from gdatalog.errors import Caution, DataError, Error, Interrupted, MemoryLimitError, TimeLimitError
+from gdatalog.errors import Caution, DataError, Error
 from gdatalog.parser import Program
 from gdatalog.records import dataclass
 from gdatalog.relations import answer, limited
 from gdatalog.result import Result
 from gdatalog.settings import Settings
-from gdatalog.values import ParamType, Value
+from gdatalog.values import ParamType, TypeName, Value
 from gdatalog.workspace import Workspace
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
@@ -34,6 +36,50 @@ class AskedQuery:
     settings: Settings
     tried: bool = False
     bound: Bound | None = None
+
+
+def ask_text(
+    workspace: Workspace,
+    text: str,
+    params: Mapping[str, Any],
+    strategy: str,
+    limit: int | None,
+    max_rows: int | None,
+) -> Result:
+    """Answers a query; a text that differs from an earlier one in constants shares its plan."""
+    found = workspace.query(text)
+    if not isinstance(found, SharedText):
+        return ask(workspace, found, params, strategy, limit, max_rows)
+    if not _fits(workspace, found, params):
+        program = workspace.parse(text, "<query>", bare=True)
+        return ask(workspace, program, params, strategy, limit, max_rows)
+    warn = workspace.on_caution
+    with found.speaking(), workspace.warnings_to(lambda caution: warn(found.caution(caution))):
+        given = {**params, **found.params}
+        return ask(workspace, found.program, given, strategy, limit, max_rows)
+
+
+def _fits(workspace: Workspace, text: SharedText, params: Mapping[str, Any]) -> bool:
+    """Whether the program with parameters is valid over the catalog, and gives the same columns as
+    the one with constants."""
+    catalog, shape = workspace.catalog, text.shape
+    over = catalog.texts, catalog.schemas
+    before = shape.fits[0]
+    if isinstance(before, tuple) and all(map(is_, before, over)):
+        return shape.fits[1]
+    try:
+        plain, _ = workspace.signature(shape.program, params)
+        shared, _ = workspace.signature(text.program, {**params, **text.params})
+        fits = len(plain.cautions) == len(shared.cautions) and _columns(plain) == _columns(shared)
+    except Error:
+        fits = False
+    shape.fits = over, fits
+    return fits
+
+
+def _columns(compiled: Compiled) -> tuple[Sequence[str], Sequence[TypeName]]:
+    schema = compiled.checked.schemas[compiled.asked]
+    return schema.columns, schema.types
 
 
 def ask(
@@ -52,11 +98,7 @@ def ask(
         catalog = workspace.catalog
         given = {**catalog.params, **params} if catalog.params else params
         typed = typed_params(program, given)
-        result = None
-        if warns and _key(program, typed) not in catalog.bound:
-            result = _with_other_constants(workspace, program, params, typed, limit)
-        if result is None:
-            result = _asked_before(workspace, program, params, typed, limit, warns)
+        result = _asked_before(workspace, program, params, typed, limit, warns)
         if result is not None:
             return result
     execution = workspace.execution(program, params=params, strategy=strategy)
@@ -75,9 +117,12 @@ def look_up_text(
     if not (isinstance(text, str) and workspace.compiler.keeps(text) and _may_look_up(workspace)):
         return None
     try:
-        program, cautions = workspace.compiler.parse(text, "<query>", True, stored=True)
+        found = workspace.compiler.query(text, "<query>")
     except Error:
         return None
+    if isinstance(found, SharedText):
+        return look_up(workspace, found.program, {**params, **found.params}, limit)
+    program, cautions = found
     return None if cautions else look_up(workspace, program, params, limit)
 
 
@@ -98,11 +143,6 @@ def look_up(
     except DataError:
         return None
     asked = catalog.bound.get(_key(program, typed))
-    if warns and (asked is None or asked.bound is None):
-        lift = lifted(program, catalog.is_relation)
-        if lift is not None:
-            typed = {**typed, **lift.constants}
-            asked = catalog.bound.get(_key(workspace.compiler.known(lift.program), typed))
     if asked is None or asked.settings is not workspace.settings:
         return None
     bound: Bound | None = asked.bound
@@ -145,31 +185,6 @@ def _asked_before(
     return result
 
 
-def _with_other_constants(
-    workspace: Workspace,
-    program: Program,
-    params: Mapping[str, Any],
-    typed: TypedParams,
-    limit: int | None,
-) -> Result | None:
-    """The answer of a query that was asked before with other constants; None if it was not, or if
-    there is an error or a warning: these are about this text."""
-    lift = lifted(program, workspace.catalog.is_relation)
-    if lift is None:
-        return None
-    known, constants = workspace.compiler.known(lift.program), lift.constants
-    try:
-        bound = _bound(workspace, known, params, {**typed, **constants}, constants)
-        if bound is None or bound.compiled.cautions:
-            return None
-        found = _answer(workspace, bound, {**typed, **constants}, limit)
-    except (MemoryLimitError, TimeLimitError, Interrupted):
-        raise
-    except Error:
-        return None
-    return None if found is None or found[1] else found[0]
-
-
 def _key(program: Program, typed: TypedParams) -> tuple[object, ...]:
     return id(program), tuple([(name, kind) for name, (kind, _) in typed.items()])
 
@@ -179,7 +194,6 @@ def _bound(
     program: Program,
     params: Mapping[str, Any],
     typed: TypedParams,
-    constants: Constants = NO_CONSTANTS,
 ) -> Bound | None:
     """What a query is bound to, if it has been asked before over this catalog."""
     before, settings, key = workspace.catalog.bound, workspace.settings, _key(program, typed)
@@ -191,7 +205,7 @@ def _bound(
         return None
     if not asked.tried:
         asked.tried = True
-        execution = workspace.execution(program, params=params, constants=constants)
+        execution = workspace.execution(program, params=params)
         known = execution.compiled.parameters
         if all(name in known for name in params):
             asked.bound = bind(execution.evaluator, execution.compiled)

@@ -390,10 +390,9 @@ class Database(PatternQueries):
             if found is not None:
                 return found
         with self.call(on_progress, timeout):
-            from gdatalog.asking import ask
+            from gdatalog.asking import ask_text
 
-            program = self.workspace.parse(text, "<query>", bare=True)
-            return ask(self.workspace, program, params or {}, strategy, limit, max_rows)
+            return ask_text(self.workspace, text, params or {}, strategy, limit, max_rows)
 
     def prepare(
         self, text: str, params: Params = None, *, strategy: Strategy = "auto"

@@ -18,7 +18,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-FEW = 16  # calls of `__init__` before it is compiled
+UNCOMPILED_CALLS = 16  # calls of `__init__` before it is compiled
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
 _FIELDS = "__record_fields__"
 _DEFAULTS = "__record_defaults__"
@@ -169,7 +169,8 @@ def _standard(cls: type[Any]) -> Any:
 
 class _FirstInits:
     """`__init__` of a class with few objects: it sets the fields in a loop, because compiling the
-    method takes as long as a hundred calls. After `FEW` calls the compiled method replaces it."""
+    method takes as long as a hundred calls. After `UNCOMPILED_CALLS` the compiled method replaces
+    it."""
 
     __slots__ = ("_calls", "_made", "_parts")
 
@@ -181,7 +182,7 @@ class _FirstInits:
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         self._calls += 1
-        if instance is None or self._calls > FEW:
+        if instance is None or self._calls > UNCOMPILED_CALLS:
             return _Late(("__init__", _init, self._made)).__get__(instance, owner)
         if not self._parts:
             fields = getattr(self._made[0], _FIELDS).values()

@@ -182,8 +182,8 @@ class Settings:
     wherever it is possible, "never" disables it.
 
     >>> import gdatalog as gd
-    >>> gd.connect(settings={"magic_sets": "never", "timeout": 30}).settings
-    Settings(timeout=30.0, magic_sets='never')
+    >>> gd.connect(settings={"magic_sets": "never", "timeout": 30}).settings.timeout
+    30.0
     """
 
     strategy: Annotated[

@@ -20,7 +20,7 @@ from gdatalog.engine.catalog.snapshot import Catalog
 from gdatalog.engine.catalog.texts import KeptRules, ProgramTexts
 from gdatalog.engine.compiler.compiled import Compiled, parameters_in
 from gdatalog.engine.compiler.compiler import Compiler
-from gdatalog.engine.compiler.lifting import NO_CONSTANTS, Constants
+from gdatalog.engine.compiler.constants import SharedText
 from gdatalog.engine.context import Cluster, ExecutionContext
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.devices import ASKED, LaterGpu
@@ -391,6 +391,17 @@ class Workspace:
         self.warn(cautions)
         return program
 
+    def query(self, text: str) -> SharedText | Program:
+        """The program of a query, or what it shares with a text that has other constants."""
+        if self.untrusted or not isinstance(text, str):
+            return self.parse(text, "<query>", bare=True)
+        self.check_open()
+        found = self.compiler.query(text, "<query>")
+        if isinstance(found, SharedText):
+            return found
+        self.warn(found[1])
+        return found[0]
+
     def parse_file(self, path: str) -> Program:
         self.check_open()
         return self.parse(read_text(path, self.files), path)
@@ -459,10 +470,8 @@ class Workspace:
         reports: Metrics | None = None,
         strategy: str = "auto",
         passes: PassTrace | None = None,
-        constants: Constants = NO_CONSTANTS,
     ) -> Execution:
-        """A program compiled over the kept rules and data; planned anew if `passes` are noted.
-        `constants`: those of its text that are parameters of the program."""
+        """A program compiled over the kept rules and data; planned anew if `passes` are noted."""
         self.check_open()
         catalog = catalog or self.catalog
         metrics = Metrics(lasting=False) if reports is None else reports
@@ -475,7 +484,7 @@ class Workspace:
         given = {**catalog.params, **(params or {})}
         with metrics.spending():
             folders = folders or catalog.folders
-            typed = {**typed_params(program, given), **constants}
+            typed = typed_params(program, given)
             return begin(program, catalog, context, resources, typed, folders, usage)
 
     def signature(

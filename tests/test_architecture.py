@@ -11,6 +11,19 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
+from gdatalog.engine.device import (
+    CPU,
+    HOST,
+    Accelerator,
+    AcceleratorGroup,
+    Cpu,
+    Device,
+    Host,
+    accelerator,
+    group_of,
+)
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.group import DeviceGroup
 from gdatalog.settings import Thresholds
 from tests import code_size, layers, way_of_a_query
 from tests.code_size import cycles, doubled
@@ -25,6 +38,7 @@ package = cache(code_size.package)
 
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
+PROTOCOLS = (Device, Accelerator, AcceleratorGroup)
 HEAVY = {
     "pandas",
     "pyarrow",
@@ -185,12 +199,10 @@ def test_one_module_knows_llvm_and_none_numba() -> None:
 
 
 def test_the_translator_knows_nothing_of_datalog() -> None:
-    """Of what is stored, only what an array is."""
     for path in FILES:
         if name_of(path).startswith("codegen/"):
             modules = modules_imported(trees()[path].body, in_functions=True)
-            stored = {each for each in modules if each.startswith("gdatalog.storage")}
-            assert stored <= {"gdatalog.storage.table"}, path
+            assert not any(each.startswith("gdatalog.storage") for each in modules), path
 
 
 def _only_for_types(body: list[ast.stmt]) -> set[str]:
@@ -261,6 +273,24 @@ def test_thresholds_decide_something() -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
     assert set(Thresholds.__annotations__) <= used
+
+
+def test_constants_say_what_they_are() -> None:
+    for path, tree in trees().items():
+        for node in tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = {part.id for t in targets for part in ast.walk(t) if isinstance(part, ast.Name)}
+            assert names.isdisjoint({"FEW", "MOST", "_FEW", "_MOST"}), path
+
+
+def test_devices_implement_the_protocols() -> None:
+    """What only an accelerator has, the CPU has not; a single GPU is no group."""
+    of = {kind: {name for name in vars(kind) if not name.startswith("_")} for kind in PROTOCOLS}
+    for made in (Cpu, Host, Gpu, DeviceGroup):
+        assert of[Device] <= {*dir(made), *Gpu.__init__.__code__.co_names}, made
+    assert not of[Accelerator] & {*dir(Cpu)} and of[Accelerator] <= {*dir(Gpu)}
+    assert not of[AcceleratorGroup] & {*dir(Gpu)} and of[AcceleratorGroup] <= {*dir(DeviceGroup)}
+    assert accelerator(CPU) is None and accelerator(HOST) is None and group_of(CPU) is None
 
 
 # ----------------------------------------------------------------------------------- plans

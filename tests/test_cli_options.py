@@ -12,9 +12,12 @@ from typing import Any
 
 import click
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gdatalog import __version__
-from gdatalog.shell import cli, doctor
+from gdatalog.shell import arguments, cli, doctor
+from gdatalog.shell.options import plain_command
 from tests.terminal import ROOT
 
 # For each option command lines with an exit code, all of stdout, and all of stderr: patterns, with
@@ -362,7 +365,7 @@ def test_option(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_no_option_is_without_a_case() -> None:
     options = {
         max(option.opts, key=len) if isinstance(option, click.Option) else option.name
-        for option in cli.command.params
+        for option in arguments.command.params
     }
     assert options | {"--help", "unknown"} == set(CASES)
     assert all(len({code for _, code, _, _ in CASES[o]}) > 1 for o in options if takes_value(o))
@@ -372,7 +375,7 @@ def takes_value(name: Any) -> bool:
     """Whether an option can be given a value that is wrong."""
     return any(
         name in option.opts and isinstance(option, click.Option) and not option.is_flag
-        for option in cli.command.params
+        for option in arguments.command.params
     )
 
 
@@ -380,7 +383,7 @@ def test_help_tells_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(["--help"])
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    for option in cli.command.params:
+    for option in arguments.command.params:
         if isinstance(option, click.Option):
             assert option.help and all(f" {name}" in out for name in option.opts)
 
@@ -401,3 +404,30 @@ def test_a_process_ends_with_the_code(args: list[str], code: int, err: str) -> N
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(err)
     assert "\x1b" not in done.stderr
+
+
+WORDS = [
+    "-c", "?- 1 < 2.", "a.dl", "-", "", "-F", "facts", "-D", "-M", "n=1", "-I", "--device", "cpu",
+    "--device=cpu", "--strategy", "lftj", "--strategy=lftx", "--format", "csv", "--format=mermaid",
+    "--limit", "3", "--limit=x", "-j", "2", "--set", "threads=1", "--explain", "--passes",
+    "--profile", "--of=p", "--timing", "--bail", "--no-warnings", "--untrusted", "--timeout", "--",
+    "--timing=yes", "-Fx", "--lim", "-h", "--memory-limit", "1GiB", "--temp-limit", "--doctor",
+]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=6))
+def test_command_lines_are_read_as_click_reads_them(args: list[str]) -> None:
+    plain = plain_command(args)
+    if plain is not None:
+        assert cli.CommandLine.from_options(plain) == arguments.read(args)
+
+
+def test_plain_command_lines_are_plain() -> None:
+    for args in (
+        ["-c", "?- 1 < 2."],
+        ["a.dl", "-F", "x", "-D", "-"],
+        ["--explain", "a.dl", "b.dl"],
+    ):
+        assert plain_command(args) is not None
+    assert plain_command(["--help"]) is None

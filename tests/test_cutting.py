@@ -17,7 +17,6 @@ from loading import Decl, decl, read_facts, read_input, read_table
 
 import gdatalog as gd
 from gdatalog.codegen.helpers import lines
-from gdatalog.cpu_ops import arrays
 from gdatalog.errors import DataError
 from gdatalog.records import replace
 from gdatalog.storage import Findings, LoadOptions, delimited, facts_files, symbols
@@ -26,6 +25,7 @@ from gdatalog.storage.delimited import cut_columns, cut_large
 from gdatalog.storage.export import to_arrow, to_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Table, TextColumn, TextSet, TextSetFunctions
+from gdatalog.storage.text_functions import text_functions_for
 from gdatalog.storage.writers import write_table
 
 TEXTS = ["", "a", "b", "ab", "seven77", "eight888", "nine99999", "ä", "\U0001f600", "a\0b", '"',
@@ -37,7 +37,7 @@ ENDS = [b"\n", b"\n", b"\n", b"\r\n"]
 
 @pytest.fixture(scope="module")
 def kernels() -> TextSetFunctions:
-    found = arrays.text_kernels_for(1 << 40)
+    found = text_functions_for(1 << 40)
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def kernels() -> TextSetFunctions:
 @pytest.fixture
 def compiled(kernels: TextSetFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are cut by compiled code, in small pieces, into sets that have to grow."""
-    monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
+    monkeypatch.setattr(delimited, "text_functions_for", lambda count: kernels)
     monkeypatch.setattr(delimited, "PIECE", 37)
     monkeypatch.setattr(delimited, "_ROWS", 3)
     monkeypatch.setattr(text_sets, "_FIRST_CAPACITY", 1)
@@ -102,7 +102,7 @@ def test_drawn_files(
         cut_by(counting(0), monkeypatch)
         assert outcome(path, declared, **options) == expected, path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(delimited, "kernels_for", lambda count: None)
+            patch.setattr(delimited, "text_functions_for", lambda count: None)
             cut_by(counting(1), patch)
             assert outcome(path, declared, **options) == expected, path.read_bytes()
     assert min(cut) > 100, cut
@@ -190,9 +190,9 @@ def test_drawn_tables_with_columns_of_texts(
         some = Decl(tuple(["name", "x", "id", "y"][: len(kinds)]), tuple(types))
         declared = rng.choice([None, None, some])
         options = LoadOptions(header=rng.choice([None, None, True, False]))
-        monkeypatch.setattr(delimited, "kernels_for", lambda count: None)
+        monkeypatch.setattr(delimited, "text_functions_for", lambda count: None)
         expected = read(declared, options)
-        monkeypatch.setattr(delimited, "kernels_for", lambda count: kernels)
+        monkeypatch.setattr(delimited, "text_functions_for", lambda count: kernels)
         assert read(declared, options) == expected, path.read_bytes()
     assert cut > 100
 

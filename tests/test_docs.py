@@ -17,7 +17,7 @@ import gdatalog as gd
 from gdatalog.gpu_ops.probe import Probe, checks
 from gdatalog.parser.words import DIRECTIVES, INFIX_WORDS
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
-from gdatalog.shell import cli
+from gdatalog.shell import arguments, cli
 
 DOCS = ROOT / "docs"
 # What `make bench` writes is no page of ours: it shows tables, and runs nothing.
@@ -68,7 +68,8 @@ def test_the_language_page_names_every_word() -> None:
 def test_the_shell_page_names_every_option_and_code() -> None:
     text = (DOCS / "shell.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"(?:^\| |, )`(-[^` ]+)", text, re.MULTILINE))
-    options = {name for option in cli.command.params for name in option.opts if name[0] == "-"}
+    declared = arguments.command.params
+    options = {name for option in declared for name in option.opts if name[0] == "-"}
     assert rows == options | {"-h", "--help"}
     codes = {cli.DONE, cli.WRONG, cli.USAGE, cli.RESOURCES, cli.INTERRUPTED, cli.TERMINATED}
     assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == codes

@@ -131,8 +131,8 @@ def test_texts_that_are_checked_with_all(said: str, fine: bool) -> None:
 def test_parameters_that_both_have() -> None:
     kept = "big(x) <- E(x, y), y > $least."
     types: Any = {"least": "int", "most": "int"}
-    assert both(kept, "?- big(x), x < $most.", types)[0] is None
-    assert both("big(x) <- E(x, 1).", "?- big(x), x < $most.", types)[0] is not None
+    assert both(kept, "?- big(x), x < $least.", types)[0] is None
+    assert both(kept, "?- big(x), x < $most.", types)[0] is not None
 
 
 @pytest.mark.drawn
@@ -177,7 +177,7 @@ def test_rules_that_a_question_does_not_reach_are_not_checked(
         db.run("".join(f"p{at}(x, z) <- E(x, y), E(y, z), x > {at}.\n" for at in range(30)))
         assert db.query("?- E(1, x).").fetchall() == [(2,)]
         sizes.clear()
-        assert db.query("?- E(2, x).").fetchall() == [(3,)]
+        assert db.query("?- E(x, 2).").fetchall() == [(1,)]
         assert db.query("?- p0(x, y).").fetchall() == [(1, 3)]
         assert db.query("q(x) <- p0(x, _), not p1(x, _).").fetchall() == [(1,)]
         assert sizes == [1, 1, 1]

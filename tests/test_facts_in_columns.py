@@ -103,6 +103,8 @@ def test_facts_in_a_row_are_one_statement() -> None:
     edges, names = statements[0].relations  # type: ignore[union-attr]
     assert (edges.kinds, len(edges)) == ((("int", "int"),), 2048)
     assert len(set(map(id, names.columns[0]))) == 3  # each text once
+    again = parse_with_cautions(text)[0].statements
+    assert again == statements and hash(again) == hash(statements)
 
 
 def test_few_facts_are_a_statement_each() -> None:
@@ -204,6 +206,12 @@ def test_the_last_fact_names_the_answer() -> None:
         text = "".join(f"e({at}). f({at}, 1).\n" for at in range(10))
         assert db.query(text).columns == ("c0", "c1")
         assert db.query(text + "e(10).").fetchall()[-1] == (10,)
+
+
+def test_a_query_with_constants_reads_facts_of_its_text() -> None:
+    with gd.connect(device="cpu") as db:
+        for at in range(4):  # a query whose constants alone differ is not compiled again
+            assert db.query(f'{facts_of(40)}?- e({at}, x), x != "t".').fetchall() == [(f"s{at}",)]
 
 
 def test_a_prompt_counts_and_saves_them(tmp_path: Any, capsys: Any) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -25,7 +26,7 @@ from gdatalog.plan.stored import CLASSES, Places, UnknownFormat, packed, unpacke
 from gdatalog.planner import rule as planner
 from gdatalog.planner.observed import Observed, observing, same_answers
 from gdatalog.records import is_dataclass
-from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.degrees import AdjacencyLists, Degrees
 from tests.draw import Drawn, programs
 from tests.draw_recursion import recursions
 from tests.test_engine_oracle import frame
@@ -159,7 +160,8 @@ def test_processes(tmp_path: Path) -> None:
     both = [start(), start()]
     first, other = (process.communicate(timeout=120)[0] for process in both)
     again = start().communicate(timeout=120)[0]
-    assert not first.endswith("planned 0 0\n") and again.endswith("planned 0 0\n")
+    nothing = "planned 0 0\n"
+    assert not (first.endswith(nothing) and other.endswith(nothing)) and again.endswith(nothing)
     rows = first.rpartition("planned")[0]
     assert rows and other.rpartition("planned")[0] == rows == again.rpartition("planned")[0]
 
@@ -222,7 +224,7 @@ def test_a_stored_plan_is_the_one_that_planning_anew_gives(
 class Rows:
     """Statistics of some rows."""
 
-    assumed = False
+    assumed = codes = False
 
     def __init__(self, rows: int, values: int) -> None:
         self.rows = rows
@@ -255,6 +257,33 @@ def test_answers_that_are_alike(rows: tuple[int, int], other: tuple[int, int], a
     for sizes, same in ((rows, True), (other, alike)):
         now = Rows(*sizes)
         assert same_answers(asked, lambda name, version: now, {}) == same  # type: ignore[arg-type,return-value]  # noqa: B023
+
+
+class Edges(Rows):
+    """Statistics of edges; `codes`: between texts."""
+
+    def __init__(self, edges: list[tuple[int, int]], codes: bool) -> None:
+        super().__init__(len(edges), 1)
+        self.codes = codes
+        left, right = np.array(sorted(edges)).T
+        self.all = AdjacencyLists.of(left, np.ascontiguousarray(right))
+
+    def lists(self, column: int, tests: Any, ranked: bool) -> AdjacencyLists:
+        return self.all
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_codes_of_texts_may_be_others(codes: bool) -> None:
+    """The same edges have other codes in another process, and as many lists of each length."""
+    edges, renamed = [(1, 2), (1, 3), (2, 3)], [(7, 2), (7, 5), (4, 5)]
+    others = [(1, 2), (2, 3), (3, 1)]
+    observed = Observed()
+    size = observing(lambda name, version: Edges(edges, codes), observed)("E", "full")  # type: ignore[arg-type,return-value]
+    assert size.lists(0) is not None and observed.whole
+    asked = [*observed.asked.items()]
+    for now, alike in ((edges, True), (renamed, codes), (others, False)):
+        other = Edges(now, codes)
+        assert same_answers(asked, lambda name, version: other, {}) == alike  # type: ignore[arg-type,return-value]  # noqa: B023
 
 
 # ------------------------------------------------------------------------------- the format

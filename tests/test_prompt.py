@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
-from gdatalog.shell import GOES_ON, PROMPT, cli
+from gdatalog.shell import GOES_ON, PROMPT, arguments, cli
 from gdatalog.shell.editor.toolkit import LONGEST, KeptHistory
 from gdatalog.shell.options import plain_options
 
@@ -335,7 +335,7 @@ def test_without_prompt_toolkit(how: str, tmp_path: Path) -> None:
 def test_options_that_are_plainly_right_are(args: list[str], plain: bool, capsys: Any) -> None:
     assert (plain_options(args) is not None) == plain
     if plain:  # then nothing is said of them
-        options = cli.command.main(args, prog_name="gdatalog", standalone_mode=False)
+        options = arguments.read(args)
         assert isinstance(options, cli.CommandLine) and not options.files + options.commands
         cli.connected(args).close()
         assert capsys.readouterr() == ("", "")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # What only its own users import. A folder stands for all that is in it.
 BESIDE = {
-    "cupy", "dask", "distributed", "IPython", "lark", "llvmlite", "pandas", "polars",
+    "cupy", "dask", "distributed", "click", "IPython", "lark", "llvmlite", "pandas", "polars",
     "prompt_toolkit", "pyarrow", "scipy", "networkx", "gdatalog.cluster", "gdatalog.codegen",
     "gdatalog.gpu_ops", "gdatalog.notebook", "gdatalog.printer", "gdatalog.report",
     "gdatalog.shell.commands", "gdatalog.shell.repl", "gdatalog.engine.operators.lattice",

@@ -20,13 +20,13 @@ from loading import Decl, read_facts, read_table
 from test_export import empty, sample, tables
 
 import gdatalog
-from gdatalog.cpu_ops.arrays import text_kernels_for
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage import LoadOptions, writers
 from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.table import Table, TextColumn, TextSet
+from gdatalog.storage.text_functions import text_functions_for
 from gdatalog.storage.threads import ahead
 from gdatalog.storage.writers import write_table
 
@@ -354,7 +354,7 @@ def test_an_error_of_work_ahead_comes_where_its_piece_would(
 def test_compiled_lines_of_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 8)
     monkeypatch.setattr("gdatalog.storage.as_text._LINES", 7)
-    kernels = text_kernels_for(1 << 40)
+    kernels = text_functions_for(1 << 40)
     assert kernels is not None
     texts = TextSet(kernels)
     codes = texts.add([f"t{i % 10}\u00e4" for i in range(100)])

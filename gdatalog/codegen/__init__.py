@@ -30,8 +30,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from numpy.typing import NDArray
+
 from gdatalog.records import dataclass
 
+Array = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., object])
 Scalar = Any  # an i64, u64 or f64: Python's number, or NumPy's, with which Python's mix
 

@@ -30,9 +30,8 @@ from gdatalog.codegen import cache as code_cache
 from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
-    from gdatalog.codegen import Function
+    from gdatalog.codegen import Array, Function
     from gdatalog.codegen.machine import Tier
-    from gdatalog.storage.table import Array
 
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
 _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)

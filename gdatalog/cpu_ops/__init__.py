@@ -22,7 +22,6 @@ from gdatalog.cpu_ops.arrays import (
     split_sums,
     sums_by,
     survivors,
-    text_kernels_for,
     times,
     totals,
 )
@@ -37,10 +36,7 @@ from gdatalog.cpu_ops.intersection import (
     marked_rows,
     ranges,
 )
-from gdatalog.storage import table
 from gdatalog.storage.duplicates import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import concatenate, first_rows, in_sorted, order_rows, row_firsts
 from gdatalog.storage.sorting import merge_rows, sort_rows
-
-table.offer(text_kernels_for)

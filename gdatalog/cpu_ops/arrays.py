@@ -1,12 +1,10 @@
 """Array operations of the executors, on NumPy; counts and sums that overflow become Python's ints.
 
 `executors/levelwise.py` calls only these functions, which each device implements.
-`text_kernels_for` returns compiled functions that split delimited text, for `storage`.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +14,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.rows import Columns, RowPacking, firsts, in_sorted
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, TextSetFunctions
+from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN
 
 
@@ -266,45 +264,3 @@ def ranks_of(symbols: SymbolTable, codes: Array) -> Array:
     """The rank of each symbol among all texts, in the order of code points."""
     found: Array = symbols.ranks()[codes]
     return found
-
-
-# The compiled functions that cut delimited text.
-
-# From this many bytes on, one text pays for starting the compiler.
-WORTH_CUTTING = 1 << 20
-WORTH = 1 << 14  # and if the functions are compiled already
-
-
-_made: list[TextSetFunctions] = []
-
-
-def text_kernels_for(count: int) -> TextSetFunctions | None:
-    """The functions, if a text of `count` bytes is worth them."""
-    if count < (WORTH if _made else WORTH_CUTTING):
-        return None
-    if not _made:
-        from gdatalog.codegen import LoopError
-
-        try:
-            _made.append(_compiled())
-        except LoopError as problem:
-            warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
-            return None
-    return _made[0]
-
-
-def _compiled() -> TextSetFunctions:
-    from gdatalog.codegen import native
-    from gdatalog.codegen.helpers import lines
-
-    rows = ("u8[]", "i64", "i64", "bool", "i64[]", "i64")
-    cells = ("u8[]", "i64[]", "i64[]", "i64", "i64")
-    texts = ("u8[]", "i64[]", "i64[]", "i64", "i64[]")
-    return TextSetFunctions(
-        native.of(lines.scan, *rows, "i64[]", "i64[]", "i64[]", "i64[]"),
-        native.of(lines.measure, "u8[]", "i64[]", "i64[]"),
-        native.of(lines.look_up, *cells, *texts, "i32[]"),
-        native.of(lines.join, "i64[]", "i64[]", "i64", "u8[]", "i64[]", "u8[]", "i64[]"),
-        native.of(lines.index_texts, "u8[]", "i64[]", "bool[]", "i64", "i64[]", "i64"),
-        native.of(lines.move_slots, "i64[]", "i64[]", "i64"),
-    )

@@ -1,14 +1,14 @@
 """Devices: the operations and tries that executors use.
 
-A database has one device as a value. This module has the CPU; `gpu_ops` has the GPU, and several
-GPUs that work together as one device.
+A database has one device as a value: a `Device`. This module has the CPU; `gpu_ops` has the GPU,
+and several GPUs that work together as one device.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gdatalog import cpu_ops
 from gdatalog.calls import LARGEST_CHUNK, Block, GiveUp, Limits, LoopRun
@@ -16,6 +16,7 @@ from gdatalog.cancellation import current_watch
 from gdatalog.executors import Ops
 from gdatalog.executors.lftj import ListRoom, run_nest, run_partitioned
 from gdatalog.plan import RulePlan, TrieRef
+from gdatalog.plan.cells import Sizes
 from gdatalog.plan.placement import Shared
 from gdatalog.planner.rewrite.adornments import as_called
 from gdatalog.settings import Settings, Thresholds
@@ -23,24 +24,118 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.device import Gpu
     from gdatalog.gpu_ops.transfers import Paged, Slices
     from gdatalog.printer.module import PrintedPlan
 
 
-class Cpu:
-    """NumPy arrays in main memory, and compiled loops on all cores.
+class Device(Protocol):
+    """What executors need of a device: the CPU, a GPU, or several GPUs together.
 
     `name`: what users write: "cpu", "cuda:0". `members`: the names of the devices that work
-    together as this one. `ops`: the verbs of `executors`; their `xp` creates and holds arrays.
+    together as this one. `ops`: the operations of `executors`; their `xp` creates and holds arrays.
     """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def members(self) -> tuple[str, ...]: ...
+
+    @property
+    def ops(self) -> Ops: ...
+
+    def trie(self, relation: Relation, ref: TrieRef) -> Trie:
+        """The trie that a plan reads, in memory that the device's executors can read."""
+
+    def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
+        """The trie that `trie` would return, if it is built already."""
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Charges the memory of a relation's tries on the device."""
+
+    def hold(self, relation: Relation) -> None:
+        """Registers a relation; a GPU copies its rows if they are many."""
+
+    def lanes(self, tries: Sequence[Trie], settings: Settings) -> int:
+        """How many lanes of a GPU's warp share a subtree; 0 on the CPU."""
+
+    def tile(self, settings: Settings) -> int:
+        """How many lanes of a GPU's warp share a worklist of a partitioned fixpoint."""
+
+    def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
+        """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
+
+    def follow(
+        self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
+    ) -> list[list[Block]]:
+        """Compiles and runs the loops of a partitioned fixpoint; returns each relation's rows.
+        `first`: the initial number of rows of a block, for tests."""
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why the CPU runs a rule instead, for a user; None if the device runs it."""
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
+        the useful maximum of rows at once."""
+
+    def index_room(self, limits: Limits) -> int | None:
+        """The bytes that indexes may use here; None if they have no other place."""
+
+    def close(self) -> None:
+        """Frees everything that the device keeps; relations keep the host's tries themselves."""
+
+
+class Accelerator(Device, Protocol):
+    """A device with a memory of its own."""
+
+    def make_room(self, limits: Limits) -> None:
+        """Evicts indexes that are not in use, for a rule whose own do not fit."""
+
+    def slices(
+        self,
+        room: int,
+        tries: Mapping[Hashable, Trie],
+        sizes: Mapping[Hashable, Sizes],
+        poll: Callable[[], None],
+    ) -> Slices:
+        """The place of slices of the host's tries on this device, of at most `room` bytes."""
+
+    def paged(self) -> Paged:
+        """The place of the host's tries that are read page by page."""
+
+
+class AcceleratorGroup(Accelerator, Protocol):
+    """Several accelerators as one."""
+
+    def together(
+        self,
+        piece: Callable[[Ops, Sequence[Trie], Limits, int], list[list[Block]]],
+        shared: Shared,
+        tries: Sequence[Trie],
+        limits: Limits,
+    ) -> list[list[Block]]:
+        """Runs all pieces of some work, each on one of the members with its operations and tries.
+        Returns their blocks on the first member, by relation."""
+
+
+def accelerator(device: Device) -> Accelerator | None:
+    """The device, unless it is the CPU."""
+    return None if isinstance(device, Cpu) else cast(Accelerator, device)
+
+
+def group_of(device: Device) -> AcceleratorGroup | None:
+    """The device, if it has several members."""
+    return cast(AcceleratorGroup, device) if len(device.members) > 1 else None
+
+
+class Cpu:
+    """NumPy arrays in main memory, and compiled loops on all cores."""
 
     name = "cpu"
     members = ("cpu",)
     ops: Ops = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        """The trie that a plan reads, in memory that the device's executors can read."""
         asked = (ref.columns, ref.tests, ref.weighted, ref.ranked)
         found = relation.asked.get(asked)
         if found is not None:
@@ -49,65 +144,38 @@ class Cpu:
             return relation.trie(*asked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
-        """The trie that `trie` would return, if it is built already."""
         return relation.made(ref.columns, ref.tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
-        """Charges the memory of a relation's tries on the device."""
         limits.charge(f"index of {what}", relation.trie_nbytes)
 
     def hold(self, relation: Relation) -> None:
         """Registers a relation; a GPU copies its rows if they are many."""
 
     def lanes(self, tries: Sequence[Trie], settings: Settings) -> int:
-        """How many lanes of a GPU's warp share a subtree."""
         return 0
 
     def tile(self, settings: Settings) -> int:
-        """How many lanes of a GPU's warp share a worklist of a partitioned fixpoint."""
         return 0
 
     def walk(self, run: LoopRun, wanted: int | None) -> list[Block]:
-        """Compiles printed loops if necessary and runs them; `wanted`: how many rows are enough."""
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_nest(function, run, wanted)
 
     def follow(
         self, run: LoopRun, rooms: Sequence[ListRoom], first: int | None
     ) -> list[list[Block]]:
-        """Compiles and runs the loops of a partitioned fixpoint; returns each relation's rows.
-        `first`: the initial number of rows of a block, for tests."""
         function = compiled_function(run.printed, run.limits, run.label, run.rows)
         return run_partitioned(function, run, rooms, first)
 
-    def together(self, *_: object) -> list[list[Block]]:
-        """Runs all pieces of some work, each on one of the members with its operations and tries.
-        Returns their blocks on the first member, by piece."""
-        raise AssertionError("it is alone")
-
     def refuses(self, plan: RulePlan) -> str | None:
-        """Why the CPU runs a rule instead, for a user; None if the device runs it."""
         return None
 
     def room(self, spare: int) -> tuple[int, int]:
-        """The bytes that a query may use here, when `spare` bytes of the memory limit are left; and
-        the useful maximum of rows at once."""
         return spare, LARGEST_CHUNK
 
     def index_room(self, limits: Limits) -> int | None:
-        """The bytes that indexes may use here; None if they have no other place."""
         return None
-
-    def make_room(self, limits: Limits) -> None:
-        """Evicts indexes that are not in use, for a rule whose own do not fit: none on the CPU."""
-
-    def slices(self, *_: object) -> Slices:
-        """The place of slices of the host's tries on this device, of at most this many bytes."""
-        raise AssertionError("the host's tries are here")
-
-    def paged(self) -> Paged:
-        """The place of the host's tries that are read page by page."""
-        raise AssertionError("the host's tries are here")
 
     def close(self) -> None:
         """Frees everything that the device keeps; relations keep the host's tries themselves."""
@@ -153,8 +221,6 @@ def function_soon(printed: PrintedPlan, rows: float) -> Any:
 
     return native.load_soon(native.named(printed.shape, printed.source), printed.source, rows)
 
-
-Device: TypeAlias = "Cpu | Gpu"
 
 CPU: Device = Cpu()
 HOST: Device = Host()

@@ -132,7 +132,7 @@ class StratumDraft:
             given = PlanInputs(sizes, orders, context.thresholds, values, looked, notes)
             plan = plan_rule(
                 rule, inputs.param_types, given, recursive, first=first, scans=least,
-                algebra=algebra,
+                algebra=algebra, stored=not context.scope.bounded,
             )  # fmt: skip
             if trace is not None and notes is not None:
                 trace.plans.append((plan, notes.records))

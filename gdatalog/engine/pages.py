@@ -16,7 +16,7 @@ import numpy as np
 from gdatalog.account import default_limit
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import ExecutionContext, Sources
-from gdatalog.engine.device import HOST
+from gdatalog.engine.device import HOST, accelerator
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.plan import JoinPlan, RulePlan, Step, TrieRef, schedule
 from gdatalog.plan.cells import Numbers, Schedule, Sizes, orders, roles, roots
@@ -28,7 +28,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import TrieArrays, layout_of
 
 if TYPE_CHECKING:
-    from gdatalog.gpu_ops.transfers import PagedTrie
+    from gdatalog.gpu_ops.transfers import Paged, PagedTrie
 
 EVENLY = 1 << 12  # sample values for an index that does not exist
 
@@ -174,19 +174,20 @@ class Paging:
     join: JoinPlan
     tries: host_tries.HostTries
     context: ExecutionContext
+    paged: Paged
     layouts: Mapping[Hashable, TrieArrays]
     bits: set[str]
     placed: schedule.PagePlacement = field(init=False)
 
     @property
     def placement(self) -> InPages:
-        there = sum(map(len, self.placed.pages.values())) * self.context.device.paged().page
+        there = sum(map(len, self.placed.pages.values())) * self.paged.page
         held = sum(layout.size for layout in self.layouts.values())
         return InPages(held, min(there, held), int(self.placed.read))
 
     def made(self) -> dict[Hashable, PagedTrie] | None:
         """The paged indexes; None if there is no memory for them."""
-        paged, by_index = self.context.device.paged(), self.tries.by_index
+        paged, by_index = self.paged, self.tries.by_index
         try:
             return {i: paged.of(by_index[i], self.context.limits.poll) for i in self.layouts}
         except MemoryError:
@@ -195,7 +196,7 @@ class Paging:
     @contextmanager
     def sources(self, made: Mapping[Hashable, PagedTrie]) -> Iterator[Sources]:
         """Within this context, the pages are in place, and the join reads these sources."""
-        paged, by_index = self.context.device.paged(), self.tries.by_index
+        paged, by_index = self.paged, self.tries.by_index
         xp = self.context.device.ops.xp
         there = {index: found.trie(by_index[index], xp) for index, found in made.items()}
 
@@ -213,7 +214,7 @@ class Paging:
 
     def heats(self, rows_out: Callable[[Step], float | None]) -> dict[Hashable, schedule.Heat]:
         """The bytes that reads of each index page move over the link."""
-        page = self.context.device.paged().page or WHOLE
+        page = self.paged.page or WHOLE
         sizes = {index: layout.size for index, layout in self.layouts.items()}
         heats = {
             index: schedule.Heat(page, max(1, -(-size // page))) for index, size in sizes.items()
@@ -275,17 +276,17 @@ def paging(
     cells: Schedule | str,
 ) -> Paging | None:
     """How a join reads its indexes in place, if that is expected to cost less than `cells`."""
-    how = context.settings.host_indexes
-    if how == "cells" or join.given is not None:
+    how, device = context.settings.host_indexes, accelerator(context.device)
+    if device is None or how == "cells" or join.given is not None:
         return None
-    made = context.device.paged()
+    made = device.paged()
     own = {id(trie): trie for ref in join.tries if (trie := tries.of[ref]).levels}
     layouts: dict[Hashable, TrieArrays] = {index: layout_of(trie) for index, trie in own.items()}
     there = sum(trie.nbytes for trie in own.values())
     if there + sum(layout.size for layout in layouts.values()) > default_limit():
         return None  # the machine must have memory for both: pages cannot be spilled to files
     bits = schedule.in_bits(join, lambda ref, at: tries.of[ref].levels[at].longest, MOST_TILE_ROWS)
-    paged = Paging(join, tries, context, layouts, bits)
+    paged = Paging(join, tries, context, made, layouts, bits)
     paged.placed = schedule.placed(paged.heats(lambda _: None), room if made.page else 0)
     if how == "pages":
         return paged

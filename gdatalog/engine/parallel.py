@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gdatalog.calls import Block, Limits
 from gdatalog.cancellation import PATIENCE
+from gdatalog.engine.device import group_of
 from gdatalog.executors import WEIGHT, Frontier, Ops
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise
@@ -58,7 +59,10 @@ def run_together(
 ) -> bool:
     """Runs a join into a sink on all members of the device; returns False if the sink or the join
     cannot be cut. `seen`: the metrics of each step, by id."""
-    if not cut_at_first(join) or not sink.divisible or not isinstance(sink, (RowSet, Bag)):
+    group = group_of(context.device)
+    if group is None or not cut_at_first(join):
+        return False
+    if not sink.divisible or not isinstance(sink, (RowSet, Bag)):
         return False
     if isinstance(sink, RowSet) and not sink.outputs:
         return False
@@ -82,7 +86,7 @@ def run_together(
         done.append((_given(into), steps))
         return _blocks(into)
 
-    found = context.device.together(piece, shared, tries, context.limits)
+    found = group.together(piece, shared, tries, context.limits)
     _take(sink, found, sum(given for given, _ in done))
     for _, steps in done:
         for at, entry in steps.items():

@@ -62,7 +62,8 @@ class Replanning:
         run = self.run
         given = PlanInputs(self._size, run.inputs.plans.orders, self.thresholds)
         types, recursive = run.inputs.param_types, run.stratum.relations
-        plan = plan_rule(self.rule, types, given, recursive, first=False)
+        stored = not run.context.scope.bounded
+        plan = plan_rule(self.rule, types, given, recursive, first=False, stored=stored)
         old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return

@@ -27,8 +27,10 @@ def plan_rule(
     old: Version = "old",
     scans: int | None = None,
     algebra: Algebra | None = None,
+    stored: bool = True,
 ) -> RulePlan:
-    """The planner's `plan_rule`, or what it gave in an earlier process."""
+    """The planner's `plan_rule`, or what it gave in an earlier process. `stored`: plans may be
+    stored."""
 
     def plan(inputs: PlanInputs) -> RulePlan:
         return planner.plan_rule(
@@ -36,7 +38,7 @@ def plan_rule(
             first=first, old=old, scans=scans, algebra=algebra,
         )  # fmt: skip
 
-    if inputs.notes is not None or not looked_up(rule):
+    if inputs.notes is not None or not stored or not looked_up(rule):
         return plan(inputs)
     from gdatalog.engine.plan_files import plan_from_files
 

@@ -21,7 +21,6 @@ from gdatalog.gpu_ops.walk import WHOLE, Part, Walks
 from gdatalog.plan import RulePlan, TrieRef
 from gdatalog.plan.cells import Sizes
 from gdatalog.plan.effects import all_steps, expressions
-from gdatalog.plan.placement import Shared
 from gdatalog.printer.expressions import printable
 from gdatalog.settings import Settings
 from gdatalog.storage.on_device import is_on_host
@@ -33,7 +32,7 @@ LARGEST_CHUNK = 1 << 26  # rows; larger chunks would not use the device better
 
 
 class Gpu:
-    """`engine.device.Device` on top of a driver."""
+    """An `engine.device.Accelerator` on top of a driver."""
 
     def __init__(self, driver: CupyDriver, memory: int | None = None) -> None:
         """`memory`: the user's limit, in bytes, for what is cached between queries."""
@@ -71,15 +70,6 @@ class Gpu:
 
     def hold(self, relation: Relation) -> None:
         self.kept.hold(relation)
-
-    def together(
-        self,
-        piece: Callable[[Any, Sequence[Trie], Limits, int], list[list[Block]]],
-        shared: Shared,
-        tries: Sequence[Trie],
-        limits: Limits,
-    ) -> list[list[Block]]:
-        raise AssertionError("a single GPU has no members")
 
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule cannot run here: it makes strings. None if it can."""

@@ -25,7 +25,7 @@ TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\w.:+-])"
 BOOL = r"(?:true|false)(?![\w.?'])"
 
-MOST = 4096  # facts that become columns together
+MOST_FACTS = 4096  # facts that become columns together
 
 _ARGUMENT = rf"[ \t]*+(?:{INT}|{FLOAT}|{TEXT}|{TIME}|{BOOL})[ \t]*+"
 _ARGUMENTS = rf"{_ARGUMENT}(?:,{_ARGUMENT})*+"
@@ -34,7 +34,7 @@ _NAME = r"(?!(?:_|not|inf|null|nil|true|false)\b)[^\W\d]\w*+"
 _END = r"\)\.(?![\w.?])"
 # Compiled by the functions of `re`, which keep compiled patterns: short texts need none of them.
 _FACT = rf"{_GAP}({_NAME})[ \t]*+\(({_ARGUMENTS}){_END}"
-_RUN = rf"(?:{_GAP}{_NAME}[ \t]*+\({_ARGUMENTS}{_END}){{{MANY},{MOST}}}+"
+_RUN = rf"(?:{_GAP}{_NAME}[ \t]*+\({_ARGUMENTS}{_END}){{{MANY},{MOST_FACTS}}}+"
 _ANY = rf"[ \t]*+({TEXT}|[^\s,\"]++)[ \t]*+"  # one of these constants
 SHORTEST = len("p(1).")
 

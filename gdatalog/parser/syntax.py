@@ -270,6 +270,9 @@ class FactColumns:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def __hash__(self) -> int:  # lists have none
+        return hash((self.name, self.kinds, len(self)))
+
     def types(self) -> Iterator[tuple[TypeName, ...]]:
         """The types of each fact's constants; if all have the same, without an end."""
         return map(self.kinds.__getitem__, self.which) if self.which else repeat(self.kinds[0])

@@ -7,7 +7,9 @@ ask.
 
 Statistics of many rows are estimated from some of them. Which ones depends on the order of the
 rows, and that on threads. So such an answer counts as the same within a factor: planning again over
-the same rows might as well have had the other. The number of rows is never estimated.
+the same rows might as well have had the other. The number of rows is never estimated. Likewise, the
+codes of texts are others in another process, and so are the walks along lists of them: such lists
+count as the same if as many of them have each length.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ LIKE = 1.5  # estimates that differ by at most this factor are alike
 KIND, PARAMETER, EDGES = "kind", "$", "edges"
 _PROPERTIES = frozenset({"rows", "rises", "balanced", "symmetric", "loopless"})
 _ESTIMATED = frozenset({"size", "distinct", "degrees", "within"})
+_BY_KEY = frozenset({"skew"})
 _OF_GRAPHS = frozenset({"symmetric", "loops", "mirrored", "skew", "paths", "list_length"})
 
 
@@ -124,12 +127,23 @@ def _answer(question: Question, sizes: Statistics, values: Mapping[str, Value]) 
         return _recorded(_edges(size))
     of = size.graph if what in _OF_GRAPHS else size
     found = getattr(of, what)
-    return _recorded(found(*args) if callable(found) else found, _estimates(size, what))
+    found = found(*args) if callable(found) else found
+    return _recorded(_without_codes(size, found), _estimates(size, what))
 
 
 def _estimates(size: Any, what: str) -> bool:
-    """Whether a statistic is estimated from some of the rows."""
-    return what in _ESTIMATED and size.rows > SAMPLE
+    """Whether a statistic is estimated from some of the rows, or depends on the order of codes."""
+    return (what in _ESTIMATED and size.rows > SAMPLE) or (what in _BY_KEY and size.codes)
+
+
+def _without_codes(size: Any, answer: object) -> object:
+    """What lists, or a set, have in common in all processes."""
+    if isinstance(answer, AdjacencyLists) and size.codes:
+        found: object = answer.picked.get("lengths")
+        if found is None:
+            found = answer.picked["lengths"] = _number(np.sort(answer.ends - answer.starts))
+        return found
+    return len(answer) if isinstance(answer, np.ndarray) and size.codes else answer
 
 
 def _recorded(answer: object, estimated: bool = False) -> Answer:
@@ -146,8 +160,9 @@ def _recorded(answer: object, estimated: bool = False) -> Answer:
 
 
 def _edges(size: Any) -> object:
-    """The rows of a binary relation; None if they are too many to compare, or not on the host."""
-    left = getattr(size.graph, "left", None)
+    """The rows of a binary relation; None if they are too many to compare, not on the host, or
+    codes of texts."""
+    left = None if size.codes else getattr(size.graph, "left", None)
     if left is None or len(left) > MOST_READ:
         return None
     return left, size.graph.right
@@ -211,6 +226,10 @@ class ObservedStatistics:
         return answer
 
     @property
+    def codes(self) -> bool:
+        return bool(self._of.codes)
+
+    @property
     def rows(self) -> int:
         return self._look("rows")  # type: ignore[no-any-return]
 
@@ -262,7 +281,8 @@ class ObservedStatistics:
         if found is not None and (ranked or len(found.children) > MOST_READ):
             self._observed.whole = False  # such lists may exist for a while only
         else:
-            self._observed.note((*self._key, "lists", column, tests, ranked), found)
+            answer = _without_codes(self._of, found)
+            self._observed.note((*self._key, "lists", column, tests, ranked), answer)
         return found
 
     def set(self) -> Array | None:
@@ -270,7 +290,7 @@ class ObservedStatistics:
         if found is not None and len(found) > MOST_READ:
             self._observed.whole = False
         else:
-            self._observed.note((*self._key, "set"), found)
+            self._observed.note((*self._key, "set"), _without_codes(self._of, found))
         return found
 
 
@@ -294,7 +314,7 @@ class ObservedGraph:
             self._observed.whole &= edges is not None
             return found
         if not callable(found):
-            self._observed.note((*self._key, what), found)
+            self._observed.note((*self._key, what), found, _estimates(self._size, what))
             return found
 
         def ask(*args: Any) -> Any:

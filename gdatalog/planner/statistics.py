@@ -57,6 +57,7 @@ class Assumed:
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
     assumed: bool = True
+    codes: bool = False
     graph: None = None
     symmetric: bool = False
     loopless: bool = False
@@ -106,6 +107,10 @@ class Alike:
     graph: None = None
     symmetric: bool = False
     loopless: bool = False
+
+    @property
+    def codes(self) -> bool:
+        return self.other.codes
 
     @property
     def balanced(self) -> bool:

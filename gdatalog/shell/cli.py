@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import TextIOWrapper
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
-import click
-
-from gdatalog.cancellation import AS_IT_WAS, Watch, interrupt_message
+from gdatalog.cancellation import AS_IT_WAS, interrupt_message
 from gdatalog.database import Database
-from gdatalog.distribution import VERSION
-from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
-from gdatalog.opening import connect
-from gdatalog.options import FORMS, STRATEGIES, parse_seconds, parse_threads
-from gdatalog.records import replace
-from gdatalog.shell import ProgressLine, say, say_error, say_unexpected
+from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError
+from gdatalog.options import FORMS
+from gdatalog.shell import say, say_error, say_unexpected
 from gdatalog.shell.editor import SIGNALLED, give_back, heeding
-from gdatalog.shell.options import FORMATS, chosen
+from gdatalog.shell.options import FORMATS, asks_for_patterns, plain_command
 from gdatalog.shell.output import Output
-from gdatalog.shell.program import PROFILE_FORMS, CommandLine, read_parameters, run_job
-from gdatalog.user_settings import parse_settings
+from gdatalog.shell.program import PROFILE_FORMS, CommandLine, opened, read_parameters, run_job
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,91 +32,7 @@ if TYPE_CHECKING:
     # A prompt that was drawn before the engine was imported, its first input, and its database.
     BegunPrompt = tuple[Prompt, str, Future[Database]]
 
-# The options of `connect`, by name.
-CONNECTION = (
-    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted",
-    "threads", "strategy", "settings",
-)  # fmt: skip
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
-CONNECTING = 0.3  # seconds until the progress line appears
-
-HELP = """Run Datalog programs; without FILES and -c, start an interactive prompt.
-
-\b
-  gdatalog                                an interactive prompt
-  gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
-  gdatalog a.dl b.dl -F facts -D out      several files as one program
-  gdatalog - < rules.dl                   a program from stdin
-  gdatalog count --pattern house e.csv    the occurrences of a pattern
-  gdatalog frequent --help                frequent patterns
-
-\b
-Answers go to stdout: a box on a terminal, otherwise tab-separated rows
-with a header line. Everything else goes to stderr.
-"""
-
-
-class Among(click.Choice):  # type: ignore[type-arg]  # click has no type of choices in older versions
-    """A choice of words; a wrong word is answered with a suggestion."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        return chosen(value, self.choices, param.opts[-1])
-
-
-@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1)
-@click.option("-c", "commands", metavar="TEXT", multiple=True, help="Run this program text.")
-@click.option("-F", "facts", metavar="FOLDER", default=".", help="Where `.input R` reads R.facts.")
-@click.option(
-    "-D", "out", metavar="FOLDER", default=".", help="Where `.output R` writes R.csv; - is stdout."
-)
-@click.option(
-    "-M", "params", metavar="NAME=VALUE", multiple=True, help='A value for $NAME; "..." is text.'
-)
-@click.option(
-    "-I", "include", metavar="FOLDER", multiple=True, help="Another folder that .include searches."
-)
-@click.option(
-    "--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N, cuda:N,M."
-)
-@click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
-@click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB.")
-@click.option("--temp-directory", metavar="FOLDER", help="Folder for data beyond the memory limit.")
-@click.option("--temp-limit", metavar="SIZE", help="Limit of these files, such as 64GiB.")
-@click.option(
-    "--timeout", metavar="SECONDS", help="Time limit per run, or per statement at the prompt."
-)
-@click.option(
-    "--untrusted", is_flag=True, help="For programs you do not trust: no files, strict limits."
-)
-@click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores).")
-@click.option("--strategy", type=Among(STRATEGIES), default="auto", help="Execution strategy.")
-@click.option(
-    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting: docs/settings.md."
-)
-@click.option(
-    "--format",
-    "form",
-    metavar="FORMAT",
-    type=Among((*FORMATS, *(form for form in FORMS if form not in FORMATS))),
-    help=f"Format of answers: {', '.join(FORMATS)}; of plans: {', '.join(FORMS)}.",
-)
-@click.option("--limit", type=int, metavar="N", help="Maximum number of rows per answer.")
-@click.option("--explain", is_flag=True, help="Print the plans without evaluating them.")
-@click.option("--passes", is_flag=True, help="With --explain: the rules after each pass.")
-@click.option("--profile", is_flag=True, help="Print rows and time of each step.")
-@click.option("--of", metavar="PART", help="The part of a plan to show in full.")
-@click.option("--timing", is_flag=True, help="Print the time of each answer, on stderr.")
-@click.option("--bail", is_flag=True, help="Stop at the first error.")
-@click.option("--no-warnings", is_flag=True, help="Print no warnings.")
-@click.option("--doctor", is_flag=True, help="Check the installation on this machine.")
-@click.option(
-    "--clear-cache", is_flag=True, help="Delete compiled code, then check as --doctor does."
-)
-@click.version_option(VERSION, message="gdatalog %(version)s")
-def command(**given: Any) -> CommandLine:
-    connection = {name: given.pop(name) for name in CONNECTION}
-    return CommandLine(connection=connection, **given)
 
 
 def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
@@ -159,7 +67,7 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
-    db = _connect(options.connection) if begun is None else begun[2].result()
+    db = opened(options.connection) if begun is None else begun[2].result()
     db.workspace.on_caution = lambda caution: None if options.no_warnings else say(caution.format())
     if not asked:
         return _interact(db, params, options, begun)
@@ -173,24 +81,19 @@ def start(options: CommandLine, begun: BegunPrompt | None = None) -> int:
 
 def connected(args: Sequence[str]) -> Database:
     """Opens the database for a command line that starts a prompt."""
-    options: CommandLine = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
-    return _connect(options.connection)
+    options = _options(args)
+    assert options is not None
+    return opened(options.connection)
 
 
-def _connect(given: Mapping[str, Any]) -> Database:
-    """Opens the database that options of `connect` ask for."""
-    threads, timeout = given["threads"], given["timeout"]
-    line = ProgressLine(sys.stderr, Watch(), CONNECTING)
-    with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
-        limit = None if timeout is None else parse_seconds(timeout)
-        settings = parse_settings(given.get("settings", ()))
-        own = {name: value for name, value in given.items() if name not in ("settings", "strategy")}
-        own.update(threads=parse_threads(threads), timeout=limit)
-        if given.get("strategy", "auto") != "auto":
-            if "strategy" in settings:
-                raise UsageError("strategy is given twice", hint="--strategy and --set both set it")
-            settings["strategy"] = given["strategy"]
-        return connect(**own, settings=settings)
+def _options(args: Sequence[str]) -> CommandLine | None:
+    """The options of a command line; None after --help and --version. Raises for wrong ones."""
+    plain = plain_command(args)
+    if plain is not None:
+        return CommandLine.from_options(plain)
+    from gdatalog.shell.arguments import read
+
+    return read(args)
 
 
 def _interact(
@@ -220,23 +123,17 @@ def exit_code(error: BaseException) -> int:
 def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> int:
     """Runs a command line and returns its exit code; never raises."""
     try:
-        # Click only parses the options: it would catch Ctrl-C and broken pipes of a run. After
-        # --help and --version it returns no options.
         given = sys.argv[1:] if args is None else args
-        if about := pattern_command(given):
-            name = f"gdatalog {about.name}"
-            asked = about.main(given[1:], prog_name=name, standalone_mode=False)
-            if callable(asked):
-                asked()
+        if asks_for_patterns(given):
+            from gdatalog.shell import pattern_commands
+
+            pattern_commands.run(given)
             sys.stdout.flush()
             return DONE
-        options = command.main(given, prog_name="gdatalog", standalone_mode=False)
-        code = start(options, begun) if isinstance(options, CommandLine) else DONE
+        options = _options(given)
+        code = DONE if options is None else start(options, begun)
         sys.stdout.flush()
         return code
-    except click.ClickException as problem:
-        say_error(_misused(problem))
-        return USAGE
     except KeyboardInterrupt as error:
         say(interrupt_message(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
@@ -259,19 +156,6 @@ def run(args: Sequence[str] | None = None, begun: BegunPrompt | None = None) -> 
     except Exception as error:
         say_unexpected(error)
         return WRONG
-
-
-def _misused(problem: click.ClickException) -> UsageError:
-    """Turns Click's message about options into ours."""
-    context = getattr(problem, "ctx", None)
-    asked = command if context is None else context.command
-    hint = f"{'gdatalog' if context is None else context.command_path} --help lists the options"
-    if isinstance(problem, click.NoSuchOption):
-        known = [name for option in asked.params for name in option.opts if name[:2] == "--"]
-        close = meant(problem.option_name, [*known, "--help"])
-        hint = f"did you mean {close}?" if close else hint
-        return UsageError(f"there is no option {problem.option_name}", hint=hint)
-    return UsageError(problem.format_message().rstrip("."), hint=hint)
 
 
 def _drop_output() -> None:
@@ -297,135 +181,3 @@ def main(begun: BegunPrompt | None = None) -> NoReturn:
         give_back()
         os._exit(code)  # does not wait for a compilation in the background
     sys.exit(code)
-
-
-# --------------------------------------------- `gdatalog count` and `gdatalog frequent`
-
-F = TypeVar("F", bound=Callable[..., object])
-PatternRows = Iterable[tuple[object, object]]
-
-COUNT = """Count the occurrences of patterns in a file of edges, each once.
-
-\b
-  gdatalog count --pattern house graph.csv
-  gdatalog count --pattern clique4 --pattern path5 --induced graph.parquet
-
-\b
-Patterns: clique4, path5, cycle4, star3, biclique2_3 with any numbers, and
-those of papers: house, q10, P1 to P7, G0 to G29, cuts5_1 to cuts7_11.
-"""
-
-
-FREQUENT = """Find the frequent patterns of a file of edges.
-
-\b
-  gdatalog frequent --edges 3 --support 100 --labels labels.csv graph.csv
-  gdatalog frequent --edges 2 --support 5 --measure instances graph.csv
-
-\b
-Prints a line per pattern: its support, a tab, its drawing. The labels file
-has columns of vertices and labels. The support "mni" is the smallest number
-of vertices in one position of the pattern, "instances" its occurrences.
-"""
-
-_OWN_OPTIONS = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
-
-
-def pattern_command(args: Sequence[str]) -> click.Command | None:
-    """The subcommand of a command line, or None. A first word that is also the name of an existing
-    file is that file, unless an option of the subcommand follows.
-
-    >>> pattern_command(["count", "graph.csv"]).name
-    'count'
-    >>> pattern_command(["count.dl", "--pattern"]), pattern_command([])
-    (None, None)
-    """
-    if not args or args[0] not in _OWN_OPTIONS:
-        return None
-    options = _OWN_OPTIONS[args[0]] | {"--help", "-h"}
-    given = any(arg.partition("=")[0] in options for arg in args[1:])
-    if Path(args[0]).exists() and not given:
-        return None
-    return {"count": count, "frequent": frequent}[args[0]]
-
-
-_OPTIONS = (
-    click.argument("file"),
-    click.option("--columns", metavar="A,B",
-                 help="The two columns of edges; without a header column0,column1."),
-    click.option("--labels", metavar="FILE", help="A file of vertices and their labels."),
-    click.option("--directed", is_flag=True, help="Edges are directed, first column to second."),
-    click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda, cuda:N."),
-    click.option("--memory-limit", metavar="SIZE", help="Memory limit per query, such as 8GiB."),
-    click.option("--timeout", metavar="SECONDS", help="Time limit."),
-    click.option("-j", "threads", metavar="N", help="Number of threads (default: all cores)."),
-)  # fmt: skip
-
-
-def _on_a_graph(command: F) -> F:
-    """Adds the options that both commands share."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-@click.command("count", help=COUNT, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--pattern", "patterns", metavar="NAME", multiple=True, required=True,
-              help="Pattern to count; repeatable.")  # fmt: skip
-@click.option("--induced", is_flag=True, help="Count induced occurrences only.")
-@_on_a_graph
-def count(patterns: tuple[str, ...], induced: bool, **given: Any) -> Callable[[], None]:
-    def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
-        from gdatalog.patterns import named
-
-        asked = [named(name) for name in patterns]
-        counts = db.count(asked, induced=induced, directed=directed)
-        return zip([pattern.name for pattern in asked], counts, strict=True)
-
-    return partial(_print_patterns, "count", answer, **given)
-
-
-@click.command("frequent", help=FREQUENT, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--edges", type=int, required=True, help="Maximum number of edges of a pattern.")
-@click.option("--support", type=int, required=True, help="Minimum support of a frequent pattern.")
-@click.option("--measure", type=click.Choice(["mni", "instances"]), default="mni",
-              show_default=True, help="Definition of the support.")  # fmt: skip
-@_on_a_graph
-def frequent(
-    edges: int, support: int, measure: Literal["mni", "instances"], **given: Any
-) -> Callable[[], None]:
-    def answer(db: Database, directed: bool, labels: str | None) -> PatternRows:
-        table = db.frequent(edges, support, measure=measure, labels=labels, directed=directed)
-        return zip(table["support"], table["drawing"], strict=True)
-
-    return partial(_print_patterns, "frequent", answer, **given)
-
-
-def _print_patterns(
-    name: str,
-    answer: Callable[[Database, bool, str | None], PatternRows],
-    file: str,
-    columns: str | None,
-    labels: str | None,
-    directed: bool,
-    **connection: Any,
-) -> None:
-    """Prints a line per pattern: two columns, separated by a tab."""
-    db = _connect(connection)
-    # Hints are about options of Python.
-    db.workspace.on_caution = lambda caution: say(replace(caution, hint=None).format())
-    watch = db.workspace.watch
-    with db, heeding(watch), ProgressLine(sys.stderr, watch)(name):
-        named = [each.strip() for each in columns.split(",")] if columns else None
-        db.load("E", file, columns=named)
-        there = db["E"].columns
-        if len(there) != 2:
-            raise UsageError(
-                f"edges have two columns, {file} has {len(there)}: {', '.join(there)}",
-                hint=f"--columns {','.join(there[:2])} chooses two" if len(there) > 2 else None,
-            )
-        if labels is not None:
-            db.load("L", labels)
-        rows = answer(db, directed, None if labels is None else "L")
-    for row in rows:
-        print(*row, sep="\t")

@@ -1,6 +1,7 @@
-"""Recognises command lines that start a prompt, so that it appears before the engine is imported.
+"""Reads plain command lines: those that start a prompt, so that it appears before the engine is
+imported, and those that run programs, so that Click is not imported.
 
-`cli.py` parses all other command lines, and reports their errors.
+`arguments.py` reads all other command lines, and reports their errors.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from gdatalog.errors import UsageError, meant
-from gdatalog.options import STRATEGIES, parse_seconds, parse_size, parse_threads
+from gdatalog.options import FORMS, STRATEGIES, parse_seconds, parse_size, parse_threads
 from gdatalog.user_settings import parse_settings
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
@@ -19,6 +21,7 @@ SETTING_OF = {
     "-j": "threads", "--timeout": "timeout", "--memory-limit": "memory_limit",
     "--temp-limit": "temp_limit", "--strategy": "strategy",
 }  # fmt: skip
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _PARAMETER = re.compile(r"([a-zA-Z_]\w*)=([+-]?[0-9]{1,18}|[a-zA-Z]\w*)")
 
 
@@ -72,6 +75,82 @@ def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
     return found
 
 
+# The names of the options of `gdatalog`, as `arguments.py` declares them.
+_SINGLE = {
+    "-F": "facts", "-D": "out", "--device": "device", "--memory-limit": "memory_limit",
+    "--temp-directory": "temp_directory", "--temp-limit": "temp_limit", "--timeout": "timeout",
+    "-j": "threads", "--strategy": "strategy", "--format": "form", "--limit": "limit",
+    "--of": "of", "--cluster": "cluster",
+}  # fmt: skip
+_SEVERAL = {"-c": "commands", "-M": "params", "-I": "include", "--set": "settings"}
+_SWITCHES = {
+    name: name.removeprefix("--").replace("-", "_")
+    for name in (
+        *_FLAGS, "--untrusted", "--explain", "--passes", "--profile", "--doctor", "--clear-cache",
+    )
+}  # fmt: skip
+
+
+def plain_command(args: Sequence[str]) -> dict[str, Any] | None:
+    """All options of a command line by name, if Click would certainly read them so; otherwise
+    None, also for help.
+
+    >>> found = plain_command(["a.dl", "-F", "facts", "--limit=3", "-c", "?- p(x)."])
+    >>> found["files"], found["facts"], found["limit"], found["commands"], found["explain"]
+    (('a.dl',), 'facts', 3, ('?- p(x).',), False)
+    >>> plain_command(["--help"]), plain_command(["--limit", "three"]), plain_command(["-Ffacts"])
+    (None, None, None)
+    """
+    single: dict[str, Any] = dict.fromkeys(_SINGLE.values())
+    single |= {"facts": ".", "out": ".", "device": "auto", "strategy": "auto"}
+    several: dict[str, list[str]] = {name: [] for name in ("files", *_SEVERAL.values())}
+    switches = dict.fromkeys(_SWITCHES.values(), False)
+    left = list(args)[::-1]
+    while left:
+        arg = left.pop()
+        option, equals, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
+        if option in _SWITCHES and not equals:
+            switches[_SWITCHES[option]] = True
+            continue
+        if option not in _SINGLE and option not in _SEVERAL:
+            if arg.startswith("-") and arg != "-":
+                return None
+            several["files"].append(arg)
+            continue
+        if not equals:
+            if not left:
+                return None
+            value = left.pop()
+        if option in _SEVERAL:
+            several[_SEVERAL[option]].append(value)
+        else:
+            single[_SINGLE[option]] = value
+    if single["strategy"] not in STRATEGIES or single["form"] not in (None, *FORMATS, *FORMS):
+        return None
+    if single["limit"] is not None:
+        if not _NUMBER.fullmatch(single["limit"]):
+            return None
+        single["limit"] = int(single["limit"])
+    return {**single, **switches, **{name: tuple(found) for name, found in several.items()}}
+
+
+_OWN_OPTIONS = {"count": {"--pattern"}, "frequent": {"--support", "--edges", "--measure"}}
+
+
+def asks_for_patterns(args: Sequence[str]) -> bool:
+    """Whether a command line begins with a command about patterns. A first word that is also the
+    name of an existing file is that file, unless an option of the command follows.
+
+    >>> asks_for_patterns(["count", "graph.csv"]), asks_for_patterns(["count.dl", "--pattern"])
+    (True, False)
+    """
+    if not args or args[0] not in _OWN_OPTIONS:
+        return False
+    options = _OWN_OPTIONS[args[0]] | {"--help", "-h"}
+    given = any(arg.partition("=")[0] in options for arg in args[1:])
+    return given or not os.path.exists(args[0])
+
+
 def _parsed_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
     def is_right(text: str) -> bool:
         try:
@@ -97,7 +176,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "--strategy": STRATEGIES.__contains__,
     "--set": _parsed_by(lambda text: parse_settings([text])),
     "--format": FORMATS.__contains__,
-    "--limit": re.compile(r"[0-9]{1,18}").fullmatch,
+    "--limit": _NUMBER.fullmatch,
 }
 
 

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.account import free_at_once, spending, time_spent
+from gdatalog.cancellation import Watch
 from gdatalog.database import Database
 from gdatalog.engine.catalog.folders import Folders
 from gdatalog.engine.compiler.compiled import Ask
@@ -19,6 +20,8 @@ from gdatalog.engine.execution import Execution
 from gdatalog.engine.facts import read_text, to_stdout, write_relation
 from gdatalog.engine.metrics import Metrics
 from gdatalog.errors import DataError, Error, ParseError, SourceText, TimeLimitError, UsageError
+from gdatalog.opening import connect
+from gdatalog.options import parse_seconds, parse_threads
 from gdatalog.parser import Program, parse
 from gdatalog.parser.syntax import Const, Facts, Member, Query, Rule, Statement, Values
 from gdatalog.parser.tokens import string_token
@@ -30,11 +33,18 @@ from gdatalog.relations import answer
 from gdatalog.result import Result
 from gdatalog.shell import ProgressLine, say, say_error, took
 from gdatalog.shell.output import Output
+from gdatalog.user_settings import parse_settings
 from gdatalog.values import timestamp_from_text
 
 if TYPE_CHECKING:
     from gdatalog.report import Profile
 
+# The options of `connect`, by name.
+CONNECTION = (
+    "device", "cluster", "memory_limit", "temp_directory", "temp_limit", "timeout", "untrusted",
+    "threads", "strategy", "settings",
+)  # fmt: skip
+CONNECTING = 0.3  # seconds until the progress line appears
 # With --profile, `json` is the format of answers.
 PROFILE_FORMS = ("text", "mermaid", "html")
 
@@ -62,6 +72,13 @@ class CommandLine:
     doctor: bool
     clear_cache: bool
 
+    @staticmethod
+    def from_options(given: Mapping[str, Any]) -> CommandLine:
+        """From all options by name."""
+        connection = {name: given[name] for name in CONNECTION}
+        others = {name: value for name, value in given.items() if name not in connection}
+        return CommandLine(connection, **others)
+
     @property
     def profile_form(self) -> str | None:
         """The format of a profile on stdout, in place of answers; None: they have the format, and
@@ -71,6 +88,22 @@ class CommandLine:
     @property
     def folders(self) -> Folders:
         return Folders(self.facts, self.out, self.include)
+
+
+def opened(given: Mapping[str, Any]) -> Database:
+    """Opens the database that options of `connect` ask for."""
+    threads, timeout = given["threads"], given["timeout"]
+    line = ProgressLine(sys.stderr, Watch(), CONNECTING)
+    with nullcontext() if given.get("cluster") is None else line("connecting to the cluster"):
+        limit = None if timeout is None else parse_seconds(timeout)
+        settings = parse_settings(given.get("settings", ()))
+        own = {name: value for name, value in given.items() if name not in ("settings", "strategy")}
+        own.update(threads=parse_threads(threads), timeout=limit)
+        if given.get("strategy", "auto") != "auto":
+            if "strategy" in settings:
+                raise UsageError("strategy is given twice", hint="--strategy and --set both set it")
+            settings["strategy"] = given["strategy"]
+        return connect(**own, settings=settings)
 
 
 def run_job(

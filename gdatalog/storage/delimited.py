@@ -35,8 +35,8 @@ from gdatalog.storage.table import (
     TextColumn,
     TextSet,
     TextSetFunctions,
-    kernels_for,
 )
+from gdatalog.storage.text_functions import text_functions_for
 from gdatalog.storage.threads import cores, spread
 from gdatalog.threads import Abandoned
 from gdatalog.values import TypeName
@@ -156,7 +156,7 @@ class Delimited:
         is faster."""
         found: dict[int, TextColumn | pa.ChunkedArray] = {}
         length = len(self.data) - self.start
-        kernels = kernels_for(length) if texts else None
+        kernels = text_functions_for(length) if texts else None
         if kernels is not None:
             kinds: list[TypeName | None] = [
                 "symbol" if at in texts else None for at in range(width)
@@ -372,7 +372,7 @@ def cut_columns(
     text is not plain. `texts_for`: returns the set for the texts of a large file."""
     if {*layout.wanted} - {"symbol", "int", None} or not {*layout.wanted} - {None}:
         return None
-    kernels = kernels_for(length)
+    kernels = text_functions_for(length)
     if kernels is None:
         return _by_python(file.read(length), layout) if length <= SMALL else None
     return cut_large(file, length, layout, texts_for(kernels))

@@ -116,6 +116,11 @@ class Statistics:
         return SAMPLE // 3 if self._sampled else SAMPLE
 
     @property
+    def codes(self) -> bool:
+        """Whether some keys are codes of texts, which differ from process to process."""
+        return "symbol" in self._types
+
+    @property
     def symmetric(self) -> bool:
         """Whether a binary relation has (y, x) for every (x, y)."""
         return self.graph is not None and self.graph.symmetric

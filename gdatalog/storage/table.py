@@ -130,9 +130,6 @@ class Table:
 # A text takes its bytes and 16 more; a Python object takes 50 more, and an entry in a dict another
 # 100. Texts are numbered from 0 on, and numbers never change. Texts that are not valid Unicode
 # (half a surrogate pair) are allowed.
-#
-# Functions on many texts are compiled. This layer cannot import the compiler: `cpu_ops` registers
-# the functions here (`offer`).
 
 PADDING = 8  # bytes after the last text, because texts are read by words
 _FIRST_CAPACITY = 1 << 10  # capacity of an empty set
@@ -146,7 +143,7 @@ _ODD = "surrogatepass"
 
 
 class TextSetFunctions(NamedTuple):
-    """The compiled functions, those of `codegen/helpers/lines.py`."""
+    """The compiled functions, those of `codegen/helpers/lines.py` (`text_functions.py`)."""
 
     scan: Callable[..., int]
     measure: Callable[..., None]
@@ -154,23 +151,6 @@ class TextSetFunctions(NamedTuple):
     join: Callable[..., bool]
     index_texts: Callable[..., None]
     move_slots: Callable[..., None]
-
-
-# Returns the functions for this many bytes of text; None if compiling does not pay.
-Offer = Callable[[int], TextSetFunctions | None]
-
-_offers: list[Offer] = []
-
-
-def offer(kernels_for: Offer) -> None:
-    """Registers the source of compiled functions: `kernels_for(bytes)`."""
-    _offers.insert(0, kernels_for)
-
-
-def kernels_for(count: int) -> TextSetFunctions | None:
-    """The compiled functions for so many bytes of text; None if compiling is not worth it."""
-    found = (offered(count) for offered in _offers)
-    return next((kernels for kernels in found if kernels is not None), None)
 
 
 class TextSet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gdatalog import settings
 from gdatalog.cancellation import Watch, current_watch, working_for, working_space
 from gdatalog.storage.table import Array
 from gdatalog.threads import PoolTask, begun
@@ -25,11 +25,7 @@ _STRETCH = 1 << 15  # rows in a batch: temporary arrays stay in the cache
 def cores() -> int:
     """How many threads this process should use for work on arrays: its cores, but at most
     `_MOST_THREADS`."""
-    try:
-        available = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        available = os.cpu_count() or 1
-    return min(available, _MOST_THREADS)
+    return min(settings.cores(), _MOST_THREADS)
 
 
 def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> list[Made]:

@@ -62,10 +62,6 @@ class Catalog:
         """The catalog with more parameters, or others of these names."""
         return replace(self, params={**self.params, **params}) if params else self
 
-    def is_relation(self, name: str) -> bool:
-        """Whether a name stands for a stored relation, or for one that a kept text speaks of."""
-        return name in self.schemas or self.texts.speaks_of(name)
-
     def rules_of(self, name: str) -> int:
         """The number of rules that define a relation."""
         statements = self.texts.outline() if self.texts.speaks_of(name) else ()

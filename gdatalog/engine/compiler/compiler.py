@@ -17,9 +17,10 @@ from gdatalog.engine.catalog.snapshot import Catalog, schema_of
 from gdatalog.engine.catalog.sources import Source, input_sources
 from gdatalog.engine.catalog.texts import Outline
 from gdatalog.engine.compiler.compiled import Compiled, PlannedProgram
+from gdatalog.engine.compiler.constants import TextForm, TextShape, SharedText
 from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.recent import Recent
-from gdatalog.errors import Caution, DataError, Error
+from gdatalog.errors import Caution, DataError, Error, SourceText
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Schema
@@ -77,13 +78,21 @@ class Compiler:
             self._made.put(key, found, len(text))
         return found
 
-    def known(self, program: Program) -> Program:
-        """An equal program that came before, or otherwise this one: equal programs differ in their
-        places in texts."""
-        found: Program | None = self._made.get(("program", program))
-        if found is None:
-            self._made.put(("program", program), program)
-        return found or program
+    def query(self, text: str, name: str) -> SharedText | tuple[Program, tuple[Caution, ...]]:
+        """Parses a query's text, unless an earlier one differs from it in constants only: both are
+        trusted."""
+        if self._made.get(("parsed", text, name, True)) is not None:
+            return self.parse(text, name, bare=True, stored=True)
+        form = TextForm.of(text)
+        shape: TextShape | None = None if form is None else self._made.get(("shape", form.rest))
+        if form is not None and shape is not None:
+            shared = SharedText.of(shape, form, SourceText(name, text))
+            if shared is not None:
+                return shared
+        parsed = self.parse(text, name, bare=True, stored=True)
+        if form is not None and not parsed[1]:
+            self._made.put(("shape", form.rest), TextShape(form, text, parsed[0]), len(text))
+        return parsed
 
     def compile(self, program: Program, around: Surroundings) -> Compiled:
         """Checks a text together with the database's rules and schemas."""

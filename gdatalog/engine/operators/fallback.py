@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gdatalog.calls import OverBudget
 from gdatalog.engine.context import Operator, StratumInputs
+from gdatalog.engine.device import accelerator
 from gdatalog.engine.operators import Relations
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan import RulePlan
@@ -46,7 +47,9 @@ class WithFallback:
             return found
         if isinstance(found, NoRoom):
             # Not in a handler, because the error would keep device memory alive.
-            inputs.context.device.make_room(inputs.context.limits)
+            device = accelerator(inputs.context.device)
+            if device is not None:
+                device.make_room(inputs.context.limits)
             inputs.unfit.append(found)
         then = self.then.run(inputs, until)
         for record in () if isinstance(found, NoRoom) else metrics.strata[began:]:

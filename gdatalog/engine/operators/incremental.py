@@ -140,7 +140,8 @@ class Maintenance(Rounds):
         """All new rows of a rule."""
         inputs = self.inputs
         given = PlanInputs(self._sizes_of, inputs.plans.orders, self.context.thresholds)
-        plan = plan_rule(rule, inputs.param_types, given)
+        stored = not self.context.scope.bounded
+        plan = plan_rule(rule, inputs.param_types, given, stored=stored)
         for join in range(len(plan.joins)):
             yield from self._by_parts(alone(plan, join), True)
 
@@ -151,7 +152,10 @@ class Maintenance(Rounds):
         def make(sizes: Statistics) -> RulePlan:
             """One join for each atom that may have new rows, with all rows of the other atoms."""
             given = PlanInputs(sizes, inputs.plans.orders, self.context.thresholds)
-            return plan_rule(rule, inputs.param_types, given, read, first=False, old="full")
+            return plan_rule(
+                rule, inputs.param_types, given, read,
+                first=False, old="full", stored=not self.context.scope.bounded,
+            )  # fmt: skip
 
         plan = inputs.plans.delta_plan(rule, read, self._sizes_of, make)
         most = self.context.thresholds.news_breadth_first

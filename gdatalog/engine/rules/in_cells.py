@@ -18,6 +18,7 @@ from gdatalog.calls import NotOnDevice, chunk_rows
 from gdatalog.engine import host_tries
 from gdatalog.engine.context import RuleInputs, Sources
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of, laid
+from gdatalog.engine.device import Accelerator, accelerator
 from gdatalog.engine.metrics import RuleRun
 from gdatalog.engine.pages import Paging, paging
 from gdatalog.engine.rules.join import Loops
@@ -95,6 +96,7 @@ class CellJoins:
     plan: RulePlan
     inputs: RuleInputs
     tries: host_tries.HostTries
+    device: Accelerator
     loops: Loops = field(default_factory=dict)
     placement: InCells = field(default_factory=InCells)
     pages: InPages | None = None
@@ -112,13 +114,13 @@ class CellJoins:
     def _cells(self, number: int) -> Generator[LocalJoins, None, None]:
         """Yields the joins within each cell of a join that may have bindings."""
         context, whole = self.inputs.context, self.inputs.report
-        join, limits, device = self.plan.joins[number], context.limits, context.device
+        join, limits, device = self.plan.joins[number], context.limits, self.device
         self.tries.add(join)
         room = host_tries.room_for_slices(self.plan, context)
         found = host_tries.scheduled(join, self.tries, context, room)
         paged = paging(join, self.tries, context, room, found)
         if paged is not None:
-            before = device.paged().moved
+            before = paged.paged.moved
             made = paged.made()
             if made is not None:
                 yield from self._in_place(number, paged, made, before)
@@ -174,7 +176,7 @@ class CellJoins:
         if report is not None:
             self._saw(report, join, join)
             counted = replace(counted, read=paged.read(report))
-        copied = device.paged().moved - before
+        copied = paged.paged.moved - before
         self.pages = placement.with_join(replace(counted, copied=copied))
         if whole is not None:
             whole.in_pages = self.pages
@@ -239,15 +241,16 @@ class RuleInCells:
 
     def run(self, inputs: RuleInputs) -> Derived | Refusal:
         plan, context, limits = self.plan, inputs.context, inputs.limits
-        assert inputs.resident is not None
+        device = accelerator(context.device)
+        assert inputs.resident is not None and device is not None
         # Slices are on one device, so other devices cannot share its cells.
         context = replace(context, settings=context.settings.tuned(shared_from=inf))
         own = replace(inputs, context=context, lasting=None)
-        joins = CellJoins(plan, own, host_tries.HostTries(inputs.resident, limits))
-        context.device.make_room(limits)
+        joins = CellJoins(plan, own, host_tries.HostTries(inputs.resident, limits), device)
+        device.make_room(limits)
         chunk, to_host = limits.chunk, limits.to_host
         left = limits.spare() - host_tries.room_for_slices(plan, context)
-        free, largest = context.device.room(left)
+        free, largest = device.room(left)
         spare = min(left, int((1 - host_tries.share_of_slices(plan)) * free))
         try:
             limits.chunk = min(chunk, chunk_rows(plan, spare, largest))

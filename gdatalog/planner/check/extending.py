@@ -9,6 +9,7 @@ that its errors are the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from gdatalog.parser import syntax as s
 from gdatalog.planner.check import Checked, Schema
@@ -23,20 +24,20 @@ from gdatalog.values import ParamType
 class KeptProgram:
     """The statements that a database keeps, checked by themselves. `homes`: the number of the
     stratum of each derived relation; `below`: for each stratum the relations that it reads.
-    `shared`: nodes whose meaning in a text depends on these statements: named types, parameters
-    that both have, and aggregates that Soufflé would understand in another way."""
+    `params`: their parameters. `shared`: other nodes whose meaning in a text depends on these
+    statements: named types, and aggregates that Soufflé would understand in another way."""
 
     checked: Checked
     homes: Mapping[str, int]
     below: Sequence[frozenset[str]]
+    params: frozenset[str]
     shared: tuple[type, ...]
 
     @staticmethod
     def of(checked: Checked, statements: Sequence[s.Statement]) -> KeptProgram:
-        params = (s.Param, s.ListParam)
+        parts = chain.from_iterable(map(_parts, statements))
+        params = frozenset(part.name for part in parts if isinstance(part, s.Param | s.ListParam))
         shared: list[type] = [s.Cast]
-        if any(isinstance(part, params) for each in statements for part in _parts(each)):
-            shared += params
         if is_souffle(s.Program(tuple(statements))):
             shared.append(s.Aggregate)
         homes = {name: at for at, each in enumerate(checked.strata) for name in each.relations}
@@ -44,7 +45,7 @@ class KeptProgram:
             frozenset(atom.name for rule in each.rules for atom in atoms_in(rule.body))
             for each in checked.strata
         )
-        return KeptProgram(checked, homes, below, tuple(shared))
+        return KeptProgram(checked, homes, below, params, tuple(shared))
 
     def reached(self, names: Iterator[str]) -> tuple[list[int], set[str]]:
         """The strata that these relations need, in order, and all relations that they read."""
@@ -85,6 +86,8 @@ def extended(
             return None
         for part in _parts(statement):
             if isinstance(part, kept.shared):
+                return None
+            if isinstance(part, s.Param | s.ListParam) and part.name in kept.params:
                 return None
             if isinstance(part, s.Atom | s.FunctionCall | s.Var):  # `?- e.` asks for e by its name
                 read.add(part.name)
