@@ -24,7 +24,6 @@ from gdatalog.values import ParamType, TypeName, Value
 from gdatalog.workspace import Workspace
 
 TypedParams = Mapping[str, tuple[ParamType, Value | GivenList]]
-SHORT_TEXT = 2000  # characters: longer texts are parsed in a call
 MOST_QUERIES = 256  # queries that are remembered with a catalog
 
 
@@ -115,7 +114,7 @@ def look_up_text(
     workspace: Workspace, text: str, params: Mapping[str, Any], limit: int | None
 ) -> Result | None:
     """As `look_up`, for a text."""
-    if not isinstance(text, str) or len(text) > SHORT_TEXT or not _may_look_up(workspace):
+    if not (isinstance(text, str) and workspace.compiler.keeps(text) and _may_look_up(workspace)):
         return None
     try:
         found = workspace.compiler.query(text, "<query>")

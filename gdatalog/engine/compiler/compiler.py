@@ -61,11 +61,15 @@ class Compiler:
         self.orders = Orders()  # variable orders that the planner has found
         self._made = Recent[Any](MOST_RESULTS, CHECKED)
 
+    def keeps(self, text: str) -> bool:
+        """Whether what is made of a text is kept."""
+        return len(text) <= LONGEST
+
     def parse(
         self, text: str, name: str, bare: bool, stored: bool
     ) -> tuple[Program, tuple[Caution, ...]]:
         """Parses a text; returns its program and warnings. `stored`: it may be stored on disk."""
-        if len(text) > LONGEST:
+        if not self.keeps(text):
             return parse_with_cautions(text, name, bare=bare)
         key = "parsed", text, name, bare
         found: tuple[Program, tuple[Caution, ...]] | None = self._made.get(key)
