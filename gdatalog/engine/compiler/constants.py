@@ -2,8 +2,8 @@
 
 Constants that are whole arguments of atoms or sides of comparisons, in bodies, become parameters:
 types, and what rewriting does, do not depend on their values, but on which of them are equal. Other
-constants stay: a divisor, a pattern, a list, a fact. The texts of one `TextShape` differ only in what
-became parameters. Errors point into the text that was given.
+constants stay: a divisor, a pattern, a list, a fact. The texts of one `TextShape` differ only in
+what became parameters. Errors point into the text that was given.
 """
 
 from __future__ import annotations
