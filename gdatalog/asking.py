@@ -116,14 +116,19 @@ def look_up_text(
     """As `look_up`, for a text."""
     if not (isinstance(text, str) and workspace.compiler.keeps(text) and _may_look_up(workspace)):
         return None
+    compiler = workspace.compiler
     try:
-        found = workspace.compiler.query(text, "<query>")
+        found = compiler.query(text, "<query>")
     except Error:
         return None
-    if isinstance(found, SharedText):
-        return look_up(workspace, found.program, {**params, **found.params}, limit)
-    program, cautions = found
-    return None if cautions else look_up(workspace, program, params, limit)
+    if not isinstance(found, SharedText):
+        program, cautions = found
+        result = None if cautions else look_up(workspace, program, params, limit)
+        shared = compiler.shared(text, "<query>") if result is None else None
+        if shared is None:
+            return result
+        found = shared
+    return look_up(workspace, found.program, {**params, **found.params}, limit)
 
 
 def look_up(

@@ -83,16 +83,21 @@ class Compiler:
         trusted."""
         if self._made.get(("parsed", text, name, True)) is not None:
             return self.parse(text, name, bare=True, stored=True)
-        form = TextForm.of(text)
-        shape: TextShape | None = None if form is None else self._made.get(("shape", form.rest))
-        if form is not None and shape is not None:
-            shared = SharedText.of(shape, form, SourceText(name, text))
-            if shared is not None:
-                return shared
-        parsed = self.parse(text, name, bare=True, stored=True)
+        shared = self.shared(text, name)
+        if shared is not None:
+            return shared
+        parsed, form = self.parse(text, name, bare=True, stored=True), TextForm.of(text)
         if form is not None and not parsed[1]:
             self._made.put(("shape", form.rest), TextShape(form, text, parsed[0]), len(text))
         return parsed
+
+    def shared(self, text: str, name: str) -> SharedText | None:
+        """What a text shares with those that differ from it in constants only."""
+        form = TextForm.of(text)
+        shape: TextShape | None = None if form is None else self._made.get(("shape", form.rest))
+        if form is None or shape is None:
+            return None
+        return SharedText.of(shape, form, SourceText(name, text))
 
     def compile(self, program: Program, around: Surroundings) -> Compiled:
         """Checks a text together with the database's rules and schemas."""
