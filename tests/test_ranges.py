@@ -136,7 +136,7 @@ def test_a_plan_serves_parameters_that_leave_about_as_much() -> None:
             params = {"most": most}
             db.query(query, params)
             session = db.workspace.open(query, params)
-            ((_, made),) = session.text.plans._found.values()
+            ((_, made),) = session.compiled.planned.plans._found.values()
             return [id(plan) for plan, *_ in made]
 
         first = plans(1000)
@@ -157,7 +157,7 @@ def test_a_plan_serves_up_to_eight_times_as_much(first: int, then: int, plans: i
         for most in (first, then):
             assert len(db.query(query, {"most": most})) == 64 * 64 * most
         session = db.workspace.open(query, {"most": first})
-        ((_, made),) = session.text.plans._found.values()
+        ((_, made),) = session.compiled.planned.plans._found.values()
         assert len(made) == plans
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 
 import numpy as np
 
+from gdatalog.engine.compiler.plans import Plans
 from gdatalog.engine.context import StratumInputs
 from gdatalog.engine.derived import Derived, DistinctBlocks, blocks_of, count_of
 from gdatalog.engine.device import CPU
@@ -22,6 +24,7 @@ from gdatalog.planner.domains import Column, ConstantUse, KeyDomain, domains_of,
 from gdatalog.planner.rewrite.columns_read import COUNTS
 from gdatalog.planner.rewrite.folding import value_of
 from gdatalog.records import dataclass, replace
+from gdatalog.settings import Thresholds
 from gdatalog.storage.keys import ABSENT, Dictionary
 from gdatalog.storage.on_device import KnownRows
 from gdatalog.storage.parts import Coded
@@ -118,17 +121,38 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, inputs: StratumInputs) ->
     return _is_less(stratum, inputs, rows)
 
 
+@dataclass(slots=True, eq=False)
+class PlainWork:
+    """The expected work of a stratum without codes: of one evaluation, and of all until now; and
+    the rows that would be encoded."""
+
+    each: float = 0.0
+    total: float = 0.0
+    rows: float = inf
+
+
+def _plain_work(stratum: Stratum, plans: Plans) -> PlainWork:
+    return plans.rewritten("costs", stratum.rules, PlainWork)
+
+
 def _is_less(stratum: Stratum, inputs: StratumInputs, rows: int) -> bool:
     """Whether a stratum without codes is less work, over all evaluations, than encoding some
     rows."""
-    before: list[float] = inputs.plans.rewritten("costs", stratum.rules, lambda: [0.0])
+    work = _plain_work(stratum, inputs.plans)
     draft = StratumDraft(stratum, inputs)
     plans = [draft.plan(rule, first=True) for rule in stratum.rules]
-    cost = before[0] + sum(join.cost for plan in plans for join in plan.joins)
-    if inputs.context.thresholds.coded_reads * cost >= rows:
+    work.each, work.rows = sum(join.cost for plan in plans for join in plan.joins), rows
+    if inputs.context.thresholds.coded_reads * (work.total + work.each) >= rows:
         return False
-    before[0] = cost
+    work.total += work.each
     return True
+
+
+def may_pay_now(stratum: Stratum, plans: Plans, thresholds: Thresholds) -> bool:
+    """Notes that a plan without codes runs again; returns whether codes may pay by now."""
+    work = _plain_work(stratum, plans)
+    work.total += work.each
+    return thresholds.coded_reads * (work.total + work.each) >= work.rows
 
 
 class _Keys:

@@ -14,6 +14,7 @@ from gdatalog.cpu_ops.functions import Scope
 from gdatalog.engine.compiler.compiled import Compiled
 from gdatalog.engine.context import ExecutionContext, StratumInputs
 from gdatalog.engine.device import CPU
+from gdatalog.engine.encoding import may_pay_now
 from gdatalog.engine.evaluator.demanded import PartOf, demanded_for, speaking_plainly
 from gdatalog.engine.evaluator.evaluator import Evaluator, KeptPlan
 from gdatalog.engine.operators.once import Once
@@ -50,11 +51,13 @@ class BoundRules:
             if found is not None:
                 context.metrics.devices.append(CPU.name)
                 return found
-            checked = self.compiled.checked
+            checked, plans = self.compiled.checked, self.compiled.planned.plans
             inputs = StratumInputs(
                 context, checked.schemas, checked.param_types, self.relations.__getitem__,
-                self.compiled.planned.plans, {name: [] for name in self.stratum.relations}, limit,
+                plans, {name: [] for name in self.stratum.relations}, limit,
             )  # fmt: skip
+            if self.plan is not None and may_pay_now(self.stratum, plans, context.thresholds):
+                self.plan = None
             plan = self.plan if limit is None else None
             if plan is None:
                 plan = plan_stratum(self.stratum, inputs)
