@@ -267,6 +267,7 @@ def _told(layer: str) -> str:
     return words + more + (f"; for types {types}" if types else "")
 
 
+@cache
 def _reached(layer: str) -> set[str]:
     own = MAY_IMPORT[layer] - {layer}
     return own.union(*map(_reached, own))

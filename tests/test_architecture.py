@@ -118,11 +118,12 @@ def test_every_layer_has_a_rule() -> None:
 
 
 def test_every_package_has_an_order() -> None:
-    for path, parts in layers.packages(package()).items():
+    packages = layers.packages(package())
+    for path, parts in packages.items():
         order = layers.ORDER.get(path, "").split()
         assert len(order) == len(set(order)) and (order or len(parts) < layers.LISTED), path
         assert not order or set(order) == parts, (path, set(order) ^ parts)
-    assert layers.ORDER.keys() <= layers.packages(package()).keys()
+    assert layers.ORDER.keys() <= packages.keys()
 
 
 def test_imports_run_downwards() -> None:
