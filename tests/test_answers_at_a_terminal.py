@@ -96,7 +96,7 @@ def test_a_long_conversation(tmp_path: Path) -> None:
         ask(".explain edges(1, y). > plan.html", "-> plan.html")
         ask(".mode csv", "mode: csv")
         assert "\ny\n2\n" in ask("edges(1, y).", "2")
-        ask(".set", "strategy  auto")
+        ask(".set", "strategy        auto")
         at.type(CTRL_D)
         assert at.wait_for_end() == 0
     assert "<html" in (tmp_path / "plan.html").read_text()

@@ -148,7 +148,8 @@ def test_workers_write_a_folder(pool: Pool, tmp_path: Path) -> None:
 def test_one_file_is_written_with_few_rows_here_at_a_time(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gdatalog.storage.writers.rows_at_once", lambda types: 100)
+    for module in ("result", "storage.writers"):
+        monkeypatch.setattr(f"gdatalog.{module}.rows_at_once", lambda types: 100)
     monkeypatch.setattr("gdatalog.result.ITERATED", 100)
     result = answer(pool, [(0, 250), (250, 333)], memory=8 * 100)
     result.to_parquet(tmp_path / "rows.parquet")

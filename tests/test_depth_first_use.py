@@ -281,9 +281,9 @@ def test_who_asks_for_breadth_first_compiles_nothing(
 
 
 @pytest.mark.slow
-def test_rows_that_do_not_fit_are_left_to_breadth_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device.Cpu, "worth", 0.0)
+def test_rows_that_do_not_fit_are_left_to_breadth_first() -> None:
     db = gd.connect(memory_limit="1MiB")
+    db.workspace.tune(loops_worth=0.0)
     db["E"] = [(i, j) for i in range(60) for j in range(60)]
     text = "p(x) <- E(a, b), E(b, c), E(c, d), x = (a + d) % 3."
     told = db.profile(text)
@@ -315,12 +315,9 @@ def test_many_rows_are_worth_compiled_loops() -> None:
 
 
 @pytest.mark.parametrize("allowed", [20, 0.1])
-def test_more_rows_than_expected_are_worth_loops_after_all(
-    db: gd.Database, monkeypatch: pytest.MonkeyPatch, allowed: float
-) -> None:
+def test_more_rows_than_expected_are_worth_loops_after_all(db: gd.Database, allowed: float) -> None:
     """Breadth-first may look at some times as many as loops are worth."""
-    monkeypatch.setattr(device.Cpu, "worth", 10_000.0)
-    db.workspace.tune(overrun=allowed)
+    db.workspace.tune(overrun=allowed, loops_worth=10_000.0)
     told = db.profile(QUICK)
     assert told.result.fetchall() == db.query(QUICK, strategy="levelwise").fetchall()
     enough = allowed > 1
@@ -332,9 +329,8 @@ def test_a_join_that_comes_again_is_worth_loops_in_the_end(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the rows that it has looked at in all, the same in each process."""
-    db.workspace.tune(overrun_counted=0)
+    db.workspace.tune(overrun_counted=0, loops_worth=10_000.0)
     monkeypatch.setattr(choose, "_looked", {})
-    monkeypatch.setattr(device.Cpu, "worth", 10_000.0)
     text = "again(count()) <- E(x, y), E(y, z), E(z, x), x + y + z > 5."
     told = [db.profile(text) for _ in range(40)]
     kinds = ["depth-first" in str(each) for each in told]

@@ -93,16 +93,16 @@ def stopped_in(
 
 def test_a_load_of_a_file(db: gd.Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
-    path.write_text("a,b\n" + "1,2\n" * 99)
+    path.write_text("a,b\n" + "1,2\n" * 20_000)
     monkeypatch.chdir(tmp_path)
     told = stopped_in(db, monkeypatch, "pyarrow.csv.read_csv", lambda: db.load("E", "e.csv"))
-    assert told == "interrupted: loading E from e.csv at 5 %"
+    assert told == "interrupted: loading E from e.csv at 4 %"
     program = tmp_path / "p.dl"
     program.write_text('.input F("e.csv") big(x) <- F(x, _). .output big("big.csv")')
     told = stopped_in(
         db, monkeypatch, "gdatalog.storage.frames.cells_column", lambda: db.run_file("p.dl")
     )
-    assert told == "interrupted: loading F from e.csv (99 rows) at 40 %"
+    assert told == "interrupted: loading F from e.csv (20,000 rows) at 39 %"
     assert not (tmp_path / "big.csv").exists() and "big" not in db.relations
 
 

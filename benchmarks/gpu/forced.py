@@ -57,7 +57,7 @@ class Ours:
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db.workspace
         workspace.chunk_rows = forced.chunk
-        workspace.force(threads=forced.threads, split=forced.split, tile=forced.tile or 0)
+        workspace.force(threads=forced.threads or None, split=forced.split, tile=forced.tile or 0)
         limit = forced.time_limit
         limit = Thresholds().tile_shares_after if limit is None else limit
         workspace.tune(tile_shares_after=limit)
