@@ -16,7 +16,7 @@ import gdatalog as gd
 from gdatalog.engine import replanning, variants
 from gdatalog.engine.operators import semi_naive
 from gdatalog.executors import fresh
-from gdatalog.plan import RulePlan
+from gdatalog.plan.join_plan import RulePlan
 from gdatalog.planner.rule import plan_rule
 from gdatalog.storage.table import Array
 
