@@ -41,7 +41,7 @@ LEFT_OUT = [
         "this database may .+? files in",
         "names the folder of the page's own run",
     ),
-    ("engine/facts/files", ".+?: cannot write to IO=", "as `cannot read from IO=` of the page"),
+    ("engine/facts/outputs", ".+?: cannot write to IO=", "as `cannot read from IO=` of the page"),
     ("engine/catalog/parameters", r"the parameter \$.+? is a table", "it is a parameter of Python"),
     ("engine/execution", r"the parameter `\$.+?` is not", "as those of `.set`"),
     ("engine/catalog/parameters", r"the parameter \$.+? is NaT", "as NaN of the page"),

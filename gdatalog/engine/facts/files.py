@@ -1,8 +1,8 @@
 """The files of a program: which it may read and write, and the paths of `.input`, `.output` and
 `.include`.
 
- The positional form and `.include` resolve paths relative to the file that holds the
-directive; the bare and keyword forms relative to the facts and output folders.
+The positional form and `.include` resolve paths relative to the file that holds the directive; the
+bare and keyword forms relative to the facts and output folders.
 """
 
 from __future__ import annotations
