@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import draft, replanning
+from gdatalog.engine import draft, replanning, rule_plans
 from gdatalog.engine.operators import incremental
 from gdatalog.parser import parse
 from gdatalog.plan.join_plan import RulePlan, Version
@@ -177,7 +177,7 @@ class plans_made:
 
         def making(rule: CheckedRule, *args: Any, **options: Any) -> RulePlan:
             made.append((rule, options.get("first", True)))
-            return plan_rule(rule, *args, **options)
+            return rule_plans.plan_rule(rule, *args, **options)
 
         modules = draft, replanning, incremental
         self._patches = [patch.object(module, "plan_rule", making) for module in modules]
