@@ -435,7 +435,7 @@ def test_in_the_background_the_terminal_is_left_alone() -> None:
     pytest.importorskip("termios")
     script = (
         "import os, sys\n"
-        "from gdatalog.shell.editor import can_edit, in_foreground\n"
+        "from gdatalog.shell.editor.terminal import can_edit, in_foreground\n"
         "print(can_edit(), in_foreground(), flush=True)\n"
         "if not (child := os.fork()):\n"
         "    os.setpgid(0, 0)\n"
